@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,10 +25,9 @@ from fedtide.detectors.base import Detector
 from fedtide.federation.saving import checkpoint
 from fedtide.mirror.workspace import Workspace
 from fedtide.models.base import Model
-from fedtide.records import detections, drifts
 from fedtide.records.guarantees import write_guarantees
 from fedtide.records.marks import wrong_size
-from fedtide.records.periods import alarms_in, means_next
+from fedtide.records.periods import alarms_in
 from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
 from fedtide.records.states import remove_states
 from fedtide.records.summary import State, Summary
@@ -41,10 +40,10 @@ from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_proce
 from fedtide.runs.mirroring import correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.runs.shown import shown
+from fedtide.runs.summaries import scores, totals
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
-from fedtide.settings.scores import TaskName, main_score
 from fedtide.world.dataset import Dataset
 from fedtide.world.growing import Period
 from fedtide.world.timeline import Timeline
@@ -355,10 +354,7 @@ def _conclude(
     """The summary of a run that is trained no further, written to its records unless a later process continues it."""
     rounds, state = module.state.round, _state(module, pruned)
     summary = (
-        manifest
-        | _scores(directory, module.settings.task, state)
-        | {"state": state, "rounds": rounds}
-        | _totals(module)
+        manifest | scores(directory, module.settings.task, state) | {"state": state, "rounds": rounds} | totals(module)
     )
     if module.diverged:
         summary["message"] = module.diverged
@@ -380,36 +376,3 @@ def _state(module: FederatedModule, pruned: bool) -> State:
     if module.state.round == module.timeline.rounds:
         return "complete"
     return "pruned" if pruned else "interrupted"
-
-
-def _scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
-    """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
-
-    Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
-    over the drifts of a complete run; and with a detector what its alarms in a complete run were worth.
-    """
-    rows, main = directory.history(), main_score(task)
-    split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
-    values = [float(row[f"{split}_{main.name}"]) for row in rows if row.get(f"{split}_{main.name}")]
-    last = values[-10:]
-    found = (values[-1], max(values), sum(last) / len(last)) if values else (None, None, None)
-    named = dict(zip((f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}"), found, strict=True))
-    if means := means_next(rows, split):
-        del named[f"best_{main.name}"]
-        named |= means if state == "complete" else dict.fromkeys(means)
-    around = drifts.summary(rows, f"{split}_{main.name}") | detections.summary(rows)
-    return cast(Summary, named | (around if state == "complete" else dict.fromkeys(around)))
-
-
-def _totals(module: FederatedModule) -> Summary:
-    totals = module.state.totals
-    found: Summary = {
-        "bytes_up": int(totals["bytes_up"]),
-        "bytes_down": int(totals["bytes_down"]),
-        "gradient_rounds": int(totals["gradient_rounds"]),
-        "seconds": round(totals["seconds"], 3),
-        "kappa": totals["kappa"] / max(1, module.state.round),
-    }
-    if module.parts.wireless:
-        found |= {"latency": float(f"{totals['latency']:.9g}"), "energy": float(f"{totals['energy']:.9g}")}
-    return found
