@@ -37,3 +37,10 @@ def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeyp
         SettingsError, match=r"participation/nobody\.py:4: Nobody does not define participation_fraction"
     ):
         plugins.load("participation", "nobody")
+
+
+@pytest.mark.parametrize("kind", plugins.KINDS)
+def test_the_summary_is_that_of_the_plugin(kind: str) -> None:
+    """And not of another class of its file."""
+    for name in plugins.names(kind):
+        assert plugins.summary(kind, name) == str(plugins.load(kind, name).__doc__).split("\n")[0]

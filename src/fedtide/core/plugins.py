@@ -292,7 +292,7 @@ def create(kind: type[P], settings: PluginSettings) -> P:
 
 
 def docstrings(kind: str, name: str) -> list[str]:
-    """Docstrings of the public classes of a plug-in's file, read from its source: nothing is imported.
+    """Docstrings of the public classes of a plug-in's file, its own first, read from the source: nothing is imported.
 
     Raises:
         PluginError: the source cannot be read.
@@ -303,7 +303,12 @@ def docstrings(kind: str, name: str) -> list[str]:
     except (SyntaxError, ValueError, RecursionError) as error:
         raise PluginError(describe_fault(error, [], file)) from None
     public = [node for node in classes if not node.name.startswith("_") and not node.name.endswith("Settings")]
-    return list(filter(None, map(ast.get_docstring, public)))
+    return list(filter(None, map(ast.get_docstring, sorted(public, key=_is_helper))))
+
+
+def _is_helper(node: ast.ClassDef) -> bool:
+    """Whether a class cannot be a plug-in, since it inherits from nothing, or is a tuple with names."""
+    return not any(isinstance(base, ast.Name) and base.id != "NamedTuple" for base in node.bases)
 
 
 def summary(kind: str, name: str) -> str:
