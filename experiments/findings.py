@@ -1,8 +1,8 @@
-"""The verdicts and forest plots of docs/verdicts.md, from results/ and the papers' claims (`published/claims.yaml`).
+"""Tables and forest plots of what became of papers' claims, from results/ and `experiments/*/published/claims.yaml`.
 
-python experiments/findings.py results docs/verdicts.md
+python experiments/findings.py results docs
 
-It replaces the first table below the heading of each paper, and draws images/forest_*.png beside the page.
+It replaces the first table of every docs/claims_*.md, and draws docs/images/forest_*.png.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from fedtide.reproduce.claims import read_paper
 from fedtide.reproduce.forest import forest_png, table, weigh
 
 EXPERIMENTS = Path(__file__).parent
-TABLE = r"(^## {}\n(?:(?!## |\|).*\n)*)((?:\|.*\n)+)"
-"""A section up to its first table, and that table."""
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
-def with_table(page: str, title: str, lines: str) -> str:
-    """The page with another table in the section of this title."""
-    found = re.search(TABLE.format(re.escape(title)), page, re.MULTILINE)
-    if found is None:
-        raise SettingsError(f"no table below the heading '## {title}'")
-    return page[: found.start(2)] + lines + "\n" + page[found.end(2) :]
+def with_table(page: str, lines: str) -> str:
+    """The page with another first table."""
+    return TABLE.sub(lambda _: f"{lines}\n", page, count=1)
 
 
-def main(results: Path, page: Path, experiments: Path = EXPERIMENTS) -> None:
+def main(results: Path, docs: Path, experiments: Path = EXPERIMENTS) -> None:
     """Draw the figures and write the tables."""
-    text, figures = page.read_text(encoding="utf-8"), {}
+    pages, figures = dict[Path, str](), dict[str, bytes]()
     for file in sorted(experiments.glob("*/published/claims.yaml")):
-        paper = read_paper(file)
+        paper, family = read_paper(file), file.parents[1].name
         lines, rows = weigh(paper, results, experiments)
-        text = with_table(text, paper.title, table(lines))
-        figures[f"forest_{file.parents[1].name}.png"] = forest_png(paper, rows)
+        page = docs / f"claims_{family}.md"
+        text = page.read_text(encoding="utf-8")
+        if not TABLE.search(text):
+            raise SettingsError(f"{page} has no table")
+        pages[page] = with_table(text, table(lines))
+        figures[f"forest_{family}.png"] = forest_png(paper, rows)
     for name, content in figures.items():
-        write_bytes(page.parent / "images" / name, content)
-    write_text(page, text)
+        write_bytes(docs / "images" / name, content)
+    for page, text in pages.items():
+        write_text(page, text)
 
 
 if __name__ == "__main__":

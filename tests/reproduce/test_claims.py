@@ -149,14 +149,14 @@ def test_what_is_written_and_drawn(here):
     assert forest_png(paper, rows) == forest_png(paper, rows)
 
 
-def test_the_command_writes_tables_below_their_headings_and_figures_beside_the_page(here):
-    page = here / "docs/page.md"
+def test_the_command_writes_the_first_table_of_a_papers_page_and_its_figure(here):
+    page = here / "docs/claims_small.md"
     (here / "docs/images").mkdir(parents=True)
-    page.write_text("# Page\n\n## A paper\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
-    SCRIPT["main"](here / "results", page, here / "experiments")
-    assert page.read_text().startswith("# Page\n\n## A paper\n\nText.\n\n| claim | verdict |")
+    page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
+    SCRIPT["main"](here / "results", here / "docs", here / "experiments")
+    assert page.read_text().startswith("# Page\n\nText.\n\n| claim | verdict |")
     assert page.read_text().endswith("see for yourself |\n\nMore.\n\n| kept |\n|---|\n")
     assert (here / "docs/images/forest_small.png").is_file()
-    page.write_text("# Page\n\n## A paper\n\n## Another\n\n| old |\n|---|\n")
-    with pytest.raises(SettingsError, match="no table below the heading '## A paper'"):
-        SCRIPT["main"](here / "results", page, here / "experiments")
+    page.write_text("# Page\n")
+    with pytest.raises(SettingsError, match=r"claims_small\.md has no table"):
+        SCRIPT["main"](here / "results", here / "docs", here / "experiments")
