@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.core import plugins
 from fedtide.federation import gradient_rounds
 from fedtide.federation.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring.scores import latest_mean
@@ -19,7 +18,7 @@ from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
 from golden.clipping import ClippedSteps
-from golden.families.case import AS_SETTINGS, TOLERANCE, Case, Outcome, difference
+from golden.families.case import TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
@@ -40,15 +39,8 @@ def runs() -> Iterator[Any]:
         for number, run in enumerate(content["runs"]):
             for place, executor in enumerate(EXECUTORS):
                 marks = [pytest.mark.slow] * ((number + place) % 2)
-                if not _known(run["algorithm"]):
-                    marks.append(pytest.mark.skip(reason="not yet"))
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
                 yield pytest.param(content, run, executor, id=name, marks=marks)
-
-
-def _known(algorithm: str) -> bool:
-    """Whether there is such an algorithm, by its name in a file; DynamicFL's is FedAvg with exchanges inside the round."""
-    return AS_SETTINGS.get(algorithm, (algorithm, {}))[0] in (*plugins.names("algorithms"), "dynamicfl")
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
