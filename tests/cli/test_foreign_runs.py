@@ -36,7 +36,7 @@ def runs(fedtide, folder, monkeypatch):
     """A finished run and an interrupted one, whose modules are no longer imported."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     (folder / "somebodys.py").write_text(MODULE)
-    made = SETTINGS[:-2]
+    made = (*SETTINGS[:-2], "--set", "checkpoint.keep_finished=true")
     assert fedtide("compare", "-q", *made, "--set", "compare={seeds: [0, 1], workers: 1}").status == 0
     assert (folder / "imported").exists()
     (folder / "imported").unlink()

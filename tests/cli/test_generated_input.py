@@ -46,17 +46,21 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     return whole_schema()["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
-def keys(schema: dict[str, Any], place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any], str]]:
-    """Path and schema of every setting, and the name of the plug-in that has it."""
+def keys(
+    schema: dict[str, Any], place: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]]:
+    """Path and schema of every setting, and what else must be there: the name of the plug-in that has it, and what it needs."""
     for key, inner in schema.get("properties", {}).items():
         part = resolved(inner)
-        yield (*place, key), part, ""
+        yield (*place, key), part, {}
         if "properties" in part:
             yield from keys(part, (*place, key))
         for option in part.get("anyOf", ()):
             if name := option.get("properties", {}).get("name", {}).get("const"):
+                wanted = {other: option["properties"][other] for other in option.get("required", ())}
+                needed = {other: part["minimum"] for other, part in wanted.items() if "minimum" in part}
                 for path, own, _ in keys(option, (*place, key)):
-                    yield path, own, name
+                    yield path, own, {**needed, "name": name}
 
 
 def bounds(schema: dict[str, Any]) -> list[Any]:
@@ -71,17 +75,17 @@ def bounds(schema: dict[str, Any]) -> list[Any]:
 def cases() -> list[tuple[str, dict[str, Any], str]]:
     """Name, settings and a key that the message names; settings that the schema accepts are left out."""
     found = []
-    for path, schema, name in keys(whole_schema()):
+    for path, schema, beside in keys(whole_schema()):
         if path[-1] == "name":
             continue
         for value in (*ODD, *bounds(schema)):
             node: Any = value
             for depth in range(len(path) - 1, -1, -1):
                 node = {path[depth]: node}
-            if name:
-                node[path[0]]["name"] = name
+            if beside:
+                node[path[0]] = {**beside, **node[path[0]]}
             if not accepts(schema, value, whole_schema()):
-                found.append((f"{'.'.join(path)} of {name} = {value!r:.30}", node, path[-1]))
+                found.append((f"{'.'.join(path)} of {beside.get('name', '')} = {value!r:.30}", node, path[-1]))
         if len(path) == 1:
             found.append((f"{path[0]}x", {f"{path[0]}x": 1}, f"{path[0]}x"))
     order = generator(0, "bad input").permutation(len(found))

@@ -23,6 +23,7 @@ TABLE = f"data={{{ROWS}, file: rows.csv, label: verdict, categorical: [zone, col
 SETTINGS = (
     *("partition=natural", "scenario={name: static, num_clients: 3, rounds: 3}", "model={name: mlp, widths: [5]}"),
     "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.3}",
+    "checkpoint.keep_finished=true",
 )
 
 

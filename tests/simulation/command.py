@@ -29,6 +29,7 @@ class _Module(FederatedModule):
     def __init__(self, saved: Any) -> None:
         self.__dict__.update(_parameters={}, _buffers={}, _modules={})
         self.__dict__["timeline"] = SimpleNamespace(rounds=ROUNDS)
+        self.__dict__["parts"] = SimpleNamespace(timeline=self.timeline)
         self.__dict__["diverged"] = None
         self.chain = torch.zeros(ROUNDS, dtype=torch.int64)
         self.memory = {"rows": torch.zeros(2, 1)}
@@ -82,7 +83,7 @@ def train(
     """As :func:`fedtide.runs.execution._train`; how the run has ended."""
     directory = RunDirectory(SimPath(path))  # type: ignore[arg-type]
     log = SimpleNamespace(log=lambda line: kernel.tell(f"process {process.number}: {line}"))
-    job: Any = SimpleNamespace(directory=directory, key=KEY, watch=log)
+    job: Any = SimpleNamespace(directory=directory, key=KEY, watch=log, periods=[])
     if directory.finished(KEY) is not None:
         return "complete"
     with directory.locked(SETTINGS, {"run_key": KEY}, wait):

@@ -33,6 +33,8 @@ def ended_summary(directory: RunDirectory, key: str, periods: Sequence[Period]) 
 
 def refuse_changed(directory: RunDirectory, periods: Sequence[Period]) -> Period | None:
     """Refuse a table whose rows of earlier periods have changed; the first period to train again, None if all stay."""
+    if not periods:
+        return None
     try:
         return first_change(_seen(directory), periods)
     except SettingsError as error:
