@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import fence
+from fedtide.core.files import fence, sync
 from fedtide.core.sealed import peek_header, read_header
 from fedtide.records.marks import wrong_beginning
 
@@ -59,6 +59,8 @@ def remove_states(folder: Path, kept: Collection[Path] = ()) -> int:
             size = path.stat().st_size
             path.unlink()
             freed += size
+    if found:
+        sync(folder)  # or a search, which asks for no complete trial again, would find them after a power loss
     return freed
 
 

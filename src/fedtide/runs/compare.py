@@ -191,10 +191,11 @@ class _Comparison:
         self._display.count(len(self._found), len(self._grid))
 
     def _finish(self, job: _Job, end: _Result | Failure) -> None:
+        settings, directory = job.settings, RunDirectory(self._workspace.runs / job.key)
         if not isinstance(end, Failure):
             self._end(job.number, *end)
+            free_unless_kept(directory, settings, self._log)  # whose process was killed after its end
             return
-        settings, directory = job.settings, RunDirectory(self._workspace.runs / job.key)
         if end.refused:
             self._refused[job.number] = end.message
         message = with_traceback(end, directory, self._log).message

@@ -222,6 +222,7 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
     refuse_changed(directory, job.periods)
     with directory.locked(_recorded(settings), manifest, wait), ExitStack() as open_:
         if (done := _ended(job)) is not None:
+            _drop_states(job, done)
             return done
         stop = open_.enter_context(GracefulStop())
         if watch.tracker is not None:
@@ -252,11 +253,16 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
                 module.build()
         pruned = any(getattr(callback, "pruned", False) for callback in called)
         summary = _conclude(directory, manifest, module, pruned, stop.received)
-        if summary["state"] == "complete" and not settings.keeps_states:
-            remove_states(directory.state)
+        _drop_states(job, summary)
     for remark in _alarms(job, timeline) if summary["state"] == "complete" else ():
         watch.log(remark)
     return summary
+
+
+def _drop_states(job: _Job, summary: Summary) -> None:
+    """Under the run's lock."""
+    if summary["state"] == "complete" and not job.settings.keeps_states:
+        remove_states(job.directory.state)
 
 
 def _alarms(job: _Job, timeline: Timeline) -> Iterator[str]:
