@@ -1,8 +1,8 @@
 """Tables and forest plots of what became of papers' claims, from results/ and `experiments/*/published/claims.yaml`.
 
-python experiments/findings.py results docs
+    python experiments/findings.py results docs
 
-It replaces the first table of every docs/claims_*.md, and draws docs/images/forest_*.png.
+replaces the first table of every docs/claims_*.md, and draws docs/images/forest_*.png.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ the mean over clients of the accuracy of the model that each is served, under it
 
 from __future__ import annotations
 
+import runpy
 import sys
 from itertools import product
 from pathlib import Path
@@ -20,6 +21,7 @@ import fedtide
 from fedtide.core.files import write_text
 from fedtide.settings.params import Params
 
+accuracy = runpy.run_path(str(Path(__file__).with_name("search.py")))["accuracy"]
 POPULATIONS: dict[str, list[str]] = {
     "20 clients": [],
     "100 clients, 20 drawn": [
@@ -47,13 +49,6 @@ SHARED = [
 ]
 
 
-def last_accuracy(run: pd.DataFrame) -> float:
-    """Mean accuracy over clients after the last round, of the models that they are served."""
-    last = run.iloc[-1]
-    served = last.get("served_accuracy_mean")
-    return 100 * float(last["client_accuracy_mean"] if served is None or pd.isna(served) else served)
-
-
 def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the table."""
     rows = []
@@ -63,7 +58,13 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
         )
         history = fedtide.compare(params).history
         rows += [
-            {"population": population, "alpha": alpha, "drift": kind, "label": label, "accuracy": last_accuracy(run)}
+            {
+                "population": population,
+                "alpha": alpha,
+                "drift": kind,
+                "label": label,
+                "accuracy": 100 * accuracy(run).iloc[-1],
+            }
             for (label, _), run in history.groupby(["label", "seed"])
         ]
     found = pd.DataFrame(rows).groupby(["population", "alpha", "drift", "label"], sort=False)["accuracy"]

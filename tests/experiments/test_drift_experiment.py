@@ -100,6 +100,24 @@ def test_spans_and_curves_are_those_of_the_runs(here: Path) -> None:
     assert curves.groupby("label").size().to_dict() == {"fedavg": 8, "ifca": 8}
 
 
+def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(here: Path) -> None:
+    settings = small("planted", "fedavg", "ifca")
+    settings |= {"data": {"name": "digits"}, "partition": {"name": "dirichlet_client"}, "model": {"name": "logistic"}}
+    (here / "best.yaml").write_text(yaml.safe_dump(settings | {"algorithms": {"ifca": {"clusters": 2}, "fedccfa": {}}}))
+    protocol = script("protocol")
+    known = protocol["main"].__globals__
+    known["POPULATIONS"] = {"4 clients": []}
+    known["DRIFTS"] = {"sudden": protocol["DRIFTS"]["sudden"] | {"start": 2}}
+    protocol["main"](
+        here / "best.yaml", here / "out", ["scenario.rounds=4", "evaluation.every=2", "evaluation.clients_every=2"]
+    )
+    table = pd.read_csv(here / "out/accuracy.csv", index_col=["alpha", "label"])
+    assert (len(table), set(table["size"])) == (4, {2})
+    history = fedtide.load(here / "runs").history
+    last = history[history["label"].str.startswith("ifca") & (history["round"] == 4)]["served_accuracy_mean"]
+    assert 100 * last.mean() == pytest.approx(table.xs("ifca", level="label")["mean"].mean(), abs=0.01)
+
+
 def test_accuracy_around_changes_that_nobody_present_has_seen() -> None:
     """Sessions of three rounds; labels change in the fourth and the tenth round."""
     accuracy = [0.1, 0.5, 0.9, 0.3, 0.8, 0.9, 0.4, 0.9, 0.9, 0.2, 0.6, 0.7]

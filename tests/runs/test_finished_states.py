@@ -147,14 +147,6 @@ def test_runs_that_are_not_complete_keep_their_states(small: Any, stop_after: An
         assert state_files(tmp_path / name / "state") == before
 
 
-def test_what_is_kept_keeps_its_log(kept: RunDirectory) -> None:
-    newest, older = generations(kept.state)
-    stay, gone = files_of(newest), files_of(older)
-    size = sum(path.stat().st_size for path in gone)
-    assert remove_states(kept.state, [newest]) == size
-    assert set(kept.state.iterdir()) == set(stay)
-
-
 def test_a_run_is_found_finished_while_its_states_vanish(
     kept: RunDirectory, small: Any, untrained: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import replacing
 
@@ -49,6 +50,18 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         file.seek(0)
         with np.load(file, allow_pickle=False) as stored:
             return dict(stored)
+
+
+def flattened(name: str, rows: list[Ints]) -> dict[str, Ints]:
+    """Rows of different lengths as two arrays, ``<name>_values`` and ``<name>_lengths``."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return {f"{name}_values": np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), f"{name}_lengths": lengths}
+
+
+def ragged(arrays: Mapping[str, NDArray[Any]], name: str) -> list[NDArray[Any]]:
+    """The rows that :func:`flattened` made arrays of."""
+    lengths = arrays[f"{name}_lengths"]
+    return np.split(arrays[f"{name}_values"], np.cumsum(lengths)[:-1]) if len(lengths) else []
 
 
 def _digits(file: BinaryIO) -> bytes:

@@ -72,17 +72,11 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
             node.replace_all_uses_with(place)
             lines.erase_node(node)
     code = lines.python_code("self")
-    source, space = (
-        re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1),
-        {**code.globals, "__name__": __name__},
-    )
+    source = re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1)
+    space = {**code.globals, "__name__": __name__}
     exec(compile(source, "<traced>", "exec"), space)
-    linecache.cache["<traced>"] = (
-        len(source),
-        None,
-        source.splitlines(keepends=True),
-        "<traced>",
-    )  # where it is read from
+    # TorchScript reads the source of a function from there.
+    linecache.cache["<traced>"] = len(source), None, source.splitlines(keepends=True), "<traced>"
     return space["forward"], constants
 
 

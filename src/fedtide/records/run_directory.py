@@ -68,7 +68,7 @@ ENCODING, MODEL = "encoding.json", "model.pt"
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
-_TABLES = (*TABLES, PERIODS)
+_ALL_TABLES = (*TABLES, PERIODS)
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
@@ -254,7 +254,7 @@ class RunDirectory:
         return [{"kind": facts.pop("event"), **facts} for facts in found]
 
     def tables(self) -> dict[str, bytes]:
-        names = (*_TABLES, *client_scores.file_names(self.path))
+        names = (*_ALL_TABLES, *client_scores.file_names(self.path))
         return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
 
     def adopt(self, tables: dict[str, bytes], sessions: list[dict[str, Any]]) -> None:
@@ -331,7 +331,7 @@ class RunDirectory:
 
     def mark_records(self) -> Marks:
         """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""
-        for name in (*_TABLES, _EVENTS, *client_scores.file_names(self.path)):
+        for name in (*_ALL_TABLES, _EVENTS, *client_scores.file_names(self.path)):
             self._growing.watch(name)
         return self._growing.marks()
 
@@ -360,7 +360,7 @@ class RunDirectory:
         """
         repaired = [f"{problem}: lines of another process are cut away" for problem in self.lost(marks)]
         self._reopen()
-        for name in (*_TABLES, _EVENTS, *client_scores.file_names(self.path)):
+        for name in (*_ALL_TABLES, _EVENTS, *client_scores.file_names(self.path)):
             path = self.path / name
             if path.is_file() and (name not in marks or not name.startswith(client_scores.FOLDER)):
                 beginning = self._beginning(name, marks) or b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,10 +47,9 @@ def sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def remove_states(folder: Path, kept: Collection[Path] = ()) -> int:
-    """Remove the saved states of a run that is complete, all but those ``kept``; the bytes freed. Under the run's lock."""
-    stay = {file for path in kept for file in files_of(path)}
-    found = [path for path in state_files(folder) if path not in stay]
+def remove_states(folder: Path) -> int:
+    """Remove the saved states of a run that is complete; the bytes freed. Under the run's lock."""
+    found = state_files(folder)
     fence(folder / "state-*.pt")
     freed = 0
     for path in found:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.core.arrays import read_arrays, write_arrays
+from fedtide.core.arrays import flattened, ragged, read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
 from fedtide.world.concepts import NO_DRIFT, Concepts
 from fedtide.world.visits import Visits
@@ -342,7 +342,7 @@ class Timeline:
         }
         facts |= {"concepts": self.concepts.to_json()} if self.concepts else {}
         arrays = {
-            **_flat("shard", self.shards),
+            **flattened("shard", self.shards),
             "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
             "assignment_shards": np.concatenate([*(item.shards for item in self.assignments), empty]),
             "assignment_sizes": sizes,
@@ -351,16 +351,16 @@ class Timeline:
             "label_views": self.label_views,
             "view_of_round": self.view_of_round,
             "validation": self.validation,
-            **_flat("test", [held.test for held in self.held_out]),
-            **_flat("validation", [held.validation for held in self.held_out]),
+            **flattened("test", [held.test for held in self.held_out]),
+            **flattened("validation", [held.validation for held in self.held_out]),
             "held_out_of_round": self.held_out_of_round,
             "next_of_round": self.next_of_round,
             "origin_of_client": self.origin_of_client,
-            **_flat("active", self.active),
+            **flattened("active", self.active),
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
         if any(len(held.train) for held in self.held_out):
-            arrays |= _flat("tested_train", [held.train for held in self.held_out])
+            arrays |= flattened("tested_train", [held.train for held in self.held_out])
         arrays |= {} if self.visits is None else {f"visit_{name}": a for name, a in self.visits.arrays().items()}
         write_arrays(path, arrays)
 
@@ -388,7 +388,7 @@ class Timeline:
         return Timeline(
             num_clients=meta["num_clients"],
             num_classes=meta["num_classes"],
-            shards=_ragged(arrays, "shard"),
+            shards=ragged(arrays, "shard"),
             assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
             assignment_of_round=arrays["assignment_of_round"],
             session_of_round=arrays["session_of_round"],
@@ -396,21 +396,11 @@ class Timeline:
             view_of_round=arrays["view_of_round"],
             validation=arrays["validation"],
             notes=meta["notes"],
-            held_out=[HeldOut(*parts) for parts in zip(*map(partial(_ragged, arrays), held), strict=True)],
+            held_out=[HeldOut(*parts) for parts in zip(*map(partial(ragged, arrays), held), strict=True)],
             held_out_of_round=arrays["held_out_of_round"],
             next_of_round=arrays["next_of_round"],
             origin_of_client=arrays["origin_of_client"],
-            active=_ragged(arrays, "active"),
+            active=ragged(arrays, "active"),
             visits=Visits(**visits) if visits else None,
             concepts=Concepts.from_json(meta["concepts"]) if "concepts" in meta else NO_DRIFT,
         )
-
-
-def _flat(name: str, rows: list[Ints]) -> dict[str, Ints]:
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return {f"{name}_values": np.concatenate([*rows, np.zeros(0, dtype=np.int64)]), f"{name}_lengths": lengths}
-
-
-def _ragged(arrays: Any, name: str) -> list[Ints]:
-    lengths = arrays[f"{name}_lengths"]
-    return np.split(arrays[f"{name}_values"], np.cumsum(lengths)[:-1]) if len(lengths) else []
