@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("report",),
     ("runs",),
     ("authoring", "diagnostics", "projects", "reproduce", "tuning"),
+    ("tide",),
     ("",),
     ("cli",),
     ("__main__",),

@@ -37,6 +37,7 @@ from fedtide.cli.predict import predict
 from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
+from fedtide.cli.tide import tide
 from fedtide.cli.ui import ui
 from fedtide.cli.watch import watch
 from fedtide.core.extras import require
@@ -232,6 +233,7 @@ app.command()(diagnose)
 app.command()(quadratic)
 app.command()(ui)
 app.command()(watch)
+app.add_typer(tide)
 
 
 @app.command("list")

@@ -1,0 +1,45 @@
+"""The rows of the board: published ones, and those of folders that verify."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fedtide.core.errors import SettingsError
+from fedtide.tide.scores import Row
+from fedtide.tide.suite import FOLDER, World
+from fedtide.tide.verify import methods_in, verify
+
+PUBLISHED = FOLDER / "scores.csv"
+
+
+def entries(folder: Path | None, worlds: Sequence[World], published: bool = True) -> pd.DataFrame:
+    """Rows of the methods in a folder, and of the published methods that it does not have; columns as :class:`Row`.
+
+    Raises:
+        SettingsError: something in the folder does not verify, or there is nothing.
+    """
+    own = [verify(home, worlds) for home in methods_in(folder)] if folder is not None else []
+    if problems := [line for each in own for line in each.problems]:
+        more = f" (and {len(problems) - 1} more, see `fedtide tide verify {folder}`)" if len(problems) > 1 else ""
+        raise SettingsError(f"{problems[0]}{more}")
+    rows = pd.DataFrame([row for each in own for row in each.rows], columns=list(Row._fields))
+    if published:
+        listed = read_rows(PUBLISHED)
+        rows = pd.concat([listed[~listed["method"].isin([each.method for each in own])], rows], ignore_index=True)
+    if rows.empty:
+        raise SettingsError("no runs for a board; name a folder of methods")
+    return rows.astype({"seed": int, "score": float, "bytes": int, "gradients": float, "seconds": float})
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Rows that a board has written; a SettingsError if the file is not one."""
+    try:
+        rows = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    if list(rows) != list(Row._fields) or rows.duplicated(["method", "world", "seed"]).any():
+        raise SettingsError(f"{path}: should have the columns {', '.join(Row._fields)}, and every run once")
+    return rows
