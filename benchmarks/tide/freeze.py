@@ -2,14 +2,13 @@
 
     python benchmarks/tide/freeze.py
 
-writes ``suite.yaml`` beside it. A new suite has a new name; a suite that results were compared on is never frozen again.
+writes ``suite.json`` beside it. A new suite has a new name; a suite that results were compared on is never frozen again.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-
-import yaml
 
 import fedtide
 from fedtide.core.files import write_text
@@ -51,4 +50,4 @@ def frozen(name: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     worlds = {name: frozen(name) for name in WORLDS}
-    write_text(FOLDER / "suite.yaml", yaml.safe_dump({"name": "Tide-1", "worlds": worlds}, sort_keys=False))
+    write_text(FOLDER / "suite.json", json.dumps({"name": "Tide-1", "worlds": worlds}, indent=2) + "\n")

@@ -20,6 +20,9 @@ from fedtide.tide.suite import FOLDER, World, refuse_other_world
 
 METHOD_FILE = "method.yaml"
 
+RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
+"""Learning rates that are searched where a method names nothing else."""
+
 
 class MethodSettings(SettingsModel):
     """A method's file."""
@@ -27,7 +30,7 @@ class MethodSettings(SettingsModel):
     algorithm: dict[str, Any] = Field(description="as an entry of `algorithms`: name, settings, `with` for others of a run")
     initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
     space: dict[str, Any] = Field(
-        {}, description="what is searched, as `tune.space`; empty: what algorithm and initialiser declare and local.lr"
+        {"local.lr": {"choices": RATES}}, description="what is searched, as `tune.space`: a grid, of which the trials are a part"
     )
 
 

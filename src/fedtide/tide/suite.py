@@ -14,6 +14,7 @@ from pydantic import Field
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.shipped import SHIPPED
+from fedtide.records.run_directory import read_json
 from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
@@ -41,19 +42,19 @@ _CHOSEN_LOCAL = frozenset(
 
 
 class Limits(SettingsModel):
-    """What a world is made of, and what a run in it may cost; an entry of ``suite.yaml``."""
+    """What a world is made of, and what a run in it may cost; an entry of ``suite.json``."""
 
     file: str = Field(description="SHA-256 of the world's settings file")
     data: str = Field(description="digest of the prepared data")
     timelines: dict[int, str] = Field(description="digest of the timeline by seed")
-    bytes: int = Field(ge=1, description="most bytes of a run, in both directions")
+    bytes: float = Field(ge=1, description="most bytes of a run, in both directions")
     seconds: float | None = Field(
         None, gt=0, description="simulated seconds after which evaluations no longer count; null: all count"
     )
 
 
 class _Suite(SettingsModel):
-    """The file ``suite.yaml``."""
+    """The file ``suite.json``."""
 
     name: str = Field(description="of the suite")
     worlds: dict[str, Limits] = Field(description="limits by name of the world")
@@ -86,12 +87,12 @@ class World:
 
 
 def suite(folder: Path = FOLDER) -> dict[str, World]:
-    """The worlds by name, in the order of ``suite.yaml``.
+    """The worlds by name, in the order of ``suite.json``.
 
     Raises:
         SettingsError: a file is missing, or is not the one that the suite was frozen with.
     """
-    listed: _Suite = parse(_Suite, read_mapping(folder / "suite.yaml"), "suite.yaml")
+    listed: _Suite = parse(_Suite, read_json(folder / "suite.json") or {}, "suite.json")
     found = {}
     for name, limits in listed.worlds.items():
         path = world_file(name, folder)

@@ -117,7 +117,7 @@ def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Time
     elif found.state == "complete" and (done := len(directory.history())) != timeline.rounds:
         problems.append(f"it has {done} rounds, the suite asks for {timeline.rounds}")
     if found.bytes > limits.bytes:
-        problems.append(f"it has sent {found.bytes:,} bytes, the budget is {limits.bytes:,}")
+        problems.append(f"it has sent {found.bytes:,} bytes, the budget is {limits.bytes:,.0f}")
     return [found], problems
 
 
