@@ -13,14 +13,18 @@ from fedtide.cli.options import ClusterOption, Json, Quiet, with_cluster
 from fedtide.cli.reporter import log, output, progress
 from fedtide.core.extras import require
 
-tide = typer.Typer(name="tide", no_args_is_help=True, help="A method on a fixed suite of moving populations, and the board.")
+tide = typer.Typer(
+    name="tide", no_args_is_help=True, help="A method on a fixed suite of moving populations, and the board."
+)
 
 Worlds = Annotated[list[str] | None, typer.Option("--world", help="Only this world; may be repeated.")]
 
 
 @tide.command()
 def run(
-    methods: Annotated[list[str], typer.Argument(help="Files of methods, methods of the suite, or algorithms by name.")],
+    methods: Annotated[
+        list[str], typer.Argument(help="Files of methods, methods of the suite, or algorithms by name.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder with one folder per method.")] = Path("tide"),
     worlds: Worlds = None,
     workers: Annotated[int, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,10 @@ class Board:
     spread: pd.DataFrame
     seeds: Mapping[str, int]
     failed: Mapping[tuple[str, str], str]
+
+    @property
+    def worlds(self) -> list[str]:
+        return list(self.seeds)
 
 
 def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
@@ -92,7 +97,9 @@ def _cube(rows: pd.DataFrame, world: World, methods: list[str]) -> pd.DataFrame:
     cube = here.pivot_table(index="seed", columns="method", values="score").reindex(index=seeds, columns=methods)
     partly = [name for name in methods if cube[name].isna().any() and not cube[name].isna().all()]
     if partly or cube[REFERENCE].isna().any():
-        raise SettingsError(f"world {world.name}: {(partly or [REFERENCE])[0]} has not the runs of all {len(seeds)} seeds")
+        raise SettingsError(
+            f"world {world.name}: {(partly or [REFERENCE])[0]} has not the runs of all {len(seeds)} seeds"
+        )
     return cube.fillna(0.0)
 
 
@@ -123,9 +130,8 @@ def _better(draws: Sequence[Floats], reference: int) -> Floats:
 
 
 def _failed(rows: pd.DataFrame, cubes: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], str]:
-    diverged = rows[rows["state"] == "diverged"].groupby(["method", "world"]).size()
+    diverged = Counter(zip(*(rows[rows["state"] == "diverged"][key] for key in ("method", "world")), strict=True))
     there = set(zip(rows["method"], rows["world"], strict=True))
     methods = sorted(rows["method"].unique())
     none = {(method, world): "cannot run here" for world in cubes for method in methods if (method, world) not in there}
-    words = {(str(method), str(world)): f"{count} diverged" for (method, world), count in diverged.items()}
-    return none | words
+    return none | {key: f"{count} diverged" for key, count in diverged.items()}

@@ -1,4 +1,4 @@
-"""A method's search and runs in every world, in folders of their own; what is there is reused, what was interrupted continues."""
+"""A method's search and runs in every world. What is there is reused, what was interrupted continues."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def _claim(file: Path, method: Method) -> None:
     """Write the method's file, or refuse a folder with another one."""
     content = yaml.safe_dump(method.settings.model_dump(mode="json"), sort_keys=False)
     if file.is_file() and file.read_text(encoding="utf-8") != content:
-        raise SettingsError(f"{file}: another method of this name was run here; give it another name, or --out another folder")
+        raise SettingsError(
+            f"{file}: another method of this name was run here; give it another name, or --out another folder"
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, content)
 

@@ -16,10 +16,10 @@ PUBLISHED = FOLDER / "scores.csv"
 
 
 def entries(folder: Path | None, worlds: Sequence[World], published: bool = True) -> pd.DataFrame:
-    """Rows of the methods in a folder, and of the published methods that it does not have; columns as :class:`Row`.
+    """Rows of the published methods and of the methods in a folder; columns as :class:`Row`.
 
     Raises:
-        SettingsError: something in the folder does not verify, or there is nothing.
+        SettingsError: something in the folder does not verify, has the name of a published method, or there is nothing.
     """
     own = [verify(home, worlds) for home in methods_in(folder)] if folder is not None else []
     if problems := [line for each in own for line in each.problems]:
@@ -28,7 +28,11 @@ def entries(folder: Path | None, worlds: Sequence[World], published: bool = True
     rows = pd.DataFrame([row for each in own for row in each.rows], columns=list(Row._fields))
     if published:
         listed = read_rows(PUBLISHED)
-        rows = pd.concat([listed[~listed["method"].isin([each.method for each in own])], rows], ignore_index=True)
+        if taken := sorted({*listed["method"]} & {each.method for each in own}):
+            raise SettingsError(
+                f"{folder}: {taken[0]} is the name of a published method; give yours another one, or use --alone"
+            )
+        rows = pd.concat([listed, rows], ignore_index=True)
     if rows.empty:
         raise SettingsError("no runs for a board; name a folder of methods")
     return rows.astype({"seed": int, "score": float, "bytes": int, "gradients": float, "seconds": float})

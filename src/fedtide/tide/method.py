@@ -27,10 +27,13 @@ RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
 class MethodSettings(SettingsModel):
     """A method's file."""
 
-    algorithm: dict[str, Any] = Field(description="as an entry of `algorithms`: name, settings, `with` for others of a run")
+    algorithm: dict[str, Any] = Field(
+        description="as an entry of `algorithms`: name, settings, `with` for others of a run"
+    )
     initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
     space: dict[str, Any] = Field(
-        {"local.lr": {"choices": RATES}}, description="what is searched, as `tune.space`: a grid, of which the trials are a part"
+        {"local.lr": {"choices": RATES}},
+        description="what is searched, as `tune.space`: a grid, of which the trials are a part",
     )
 
 

@@ -29,15 +29,17 @@ def write(board: Board, rows: pd.DataFrame, out: Path) -> Path:
     make_folder(out)
     picture = board_png(board)
     source = resources.files(__package__).joinpath("board.html.j2").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    template = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
     page = template.from_string(source).render(
         picture=base64.b64encode(picture).decode("ascii"),
         alternative="; ".join(" ".join(line[:2]) for line in lines(board)),
         heads=HEADS,
         lines=lines(board),
-        worlds=list(board.scores),
+        worlds=board.worlds,
         seeds=board.seeds,
-        scores=[[method, *_cells(board, method)] for method in board.scores.index],
+        scores=[[method, *_cells(board, method)] for method in map(str, board.scores.index)],
         reference=REFERENCE,
     )
     write_text(out / "board.html", page)
@@ -73,9 +75,10 @@ def _with_interval(row: pd.Series, name: str, digits: str) -> str:
 def _cells(board: Board, method: str) -> list[str]:
     """Mean and standard deviation of the score in every world, in percent, with what failed."""
     cells = []
-    for world in board.scores:
+    for world in board.worlds:
         words = board.failed.get((method, world))
-        cell = f"{board.scores.at[method, world]:.1f} ± {board.spread.at[method, world]:.1f}"
+        mean, spread = (table[world][method] for table in (board.scores, board.spread))
+        cell = f"{mean:.1f} ± {spread:.1f}"
         cells.append(cell if words is None else words if words.startswith("cannot") else f"{cell}, {words}")
     return cells
 
@@ -109,11 +112,11 @@ def _worlds(axes: Axes, board: Board) -> None:
     gains = board.gains.to_numpy()
     axes.imshow(gains, cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
     for line, method in enumerate(board.gains.index):
-        for column, world in enumerate(board.gains):
+        for column, world in enumerate(board.worlds):
             words = board.failed.get((method, world), "")
             text = "\N{EN DASH}" if words.startswith("cannot") else f"{gains[line, column]:+.1f}{'*' if words else ''}"
             dark = abs(gains[line, column]) > 0.7 * _WIDEST
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
-    axes.set_xticks(range(gains.shape[1]), list(board.gains), rotation=35, ha="right")
+    axes.set_xticks(range(gains.shape[1]), board.worlds, rotation=35, ha="right")
     axes.set_title("gain in every world, points", fontsize=9, fontweight="normal")
     axes.grid(visible=False)
