@@ -1,13 +1,15 @@
-"""Freeze the suite: hashes of worlds, data and timelines, and budgets from FedAvg's traffic and time.
+"""Freeze a suite: hashes of its worlds, data and timelines, and budgets from FedAvg's traffic and time.
 
-    python benchmarks/tide/freeze.py
+    python benchmarks/tide/freeze.py [FOLDER]
 
-writes ``suite.json`` beside it. A new suite has a new name; a suite that results were compared on is never frozen again.
+reads ``worlds/*.yaml`` in the folder (default: this one) and writes ``suite.json`` there. A suite that results were compared on
+is never frozen again: another one has another name.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import fedtide
@@ -19,8 +21,7 @@ from fedtide.tide.suite import file_hash
 from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data
 
-FOLDER = Path(__file__).parent
-WORLDS = ("sessions", "months", "weekends", "seasons", "drift", "long_tail", "away", "attack")
+NAME = "Tide-1"
 BYTES = 6
 """Times FedAvg's."""
 
@@ -28,26 +29,30 @@ SECONDS = {"away": 0.6}
 """Share of FedAvg's simulated seconds after which evaluations no longer count."""
 
 
-def frozen(name: str) -> dict[str, object]:
+def frozen(file: Path) -> dict[str, object]:
     """The entry of a world."""
-    file = FOLDER / "worlds" / f"{name}.yaml"
     params = Params.read(file)
     data = load_data(params.run())
     seeds = params.experiment.compare.seeds
-    run = params.run(seed=seeds[0])
-    fedtide.run(run)
-    summary = RunDirectory(Path("runs") / run_key(run, data)).summary() or {}
+    settings = params.run(seed=seeds[0])
+    fedtide.run(settings)
+    summary = RunDirectory(Path("runs") / run_key(settings, data)).summary() or {}
     found: dict[str, object] = {
         "file": file_hash(file),
         "data": data.digest,
         "timelines": {seed: timeline_for(params.run(seed=seed), data).digest for seed in seeds},
         "bytes": BYTES * (summary["bytes_up"] + summary["bytes_down"]),
     }
-    if name in SECONDS:
-        found["seconds"] = float(f"{SECONDS[name] * summary['latency']:.3g}")
+    if file.stem in SECONDS:
+        found["seconds"] = float(f"{SECONDS[file.stem] * summary['latency']:.3g}")
     return found
 
 
+def main(folder: Path) -> None:
+    """Write the file."""
+    worlds = {file.stem: frozen(file) for file in sorted((folder / "worlds").glob("*.yaml"))}
+    write_text(folder / "suite.json", json.dumps({"name": NAME, "worlds": worlds}, indent=2) + "\n")
+
+
 if __name__ == "__main__":
-    worlds = {name: frozen(name) for name in WORLDS}
-    write_text(FOLDER / "suite.json", json.dumps({"name": "Tide-1", "worlds": worlds}, indent=2) + "\n")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)

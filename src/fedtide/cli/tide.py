@@ -12,12 +12,14 @@ import typer
 from fedtide.cli.options import ClusterOption, Json, Quiet, with_cluster
 from fedtide.cli.reporter import log, output, progress
 from fedtide.core.extras import require
+from fedtide.core.shipped import TIDE as FOLDER
 
 tide = typer.Typer(
     name="tide", no_args_is_help=True, help="A method on a fixed suite of moving populations, and the board."
 )
 
 Worlds = Annotated[list[str] | None, typer.Option("--world", help="Only this world; may be repeated.")]
+Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite; default: Tide-1.", show_default=False)]
 
 
 @tide.command()
@@ -27,6 +29,7 @@ def run(
     ],
     out: Annotated[Path, typer.Option(help="Folder with one folder per method.")] = Path("tide"),
     worlds: Worlds = None,
+    suite: Suite = FOLDER,
     workers: Annotated[int, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = 0,
     cluster: ClusterOption = None,
     quiet: Quiet = False,
@@ -37,7 +40,7 @@ def run(
     from fedtide.tide.method import Method
     from fedtide.tide.suite import chosen_worlds
 
-    chosen, members = chosen_worlds(worlds), [Method.of(given) for given in methods]
+    chosen, members = chosen_worlds(worlds, suite), [Method.of(given, suite) for given in methods]
     settings = [f"compare.workers={workers}", f"tune.workers={workers}", *with_cluster(None, cluster)]
     for method in members:
         for world in chosen:
@@ -58,6 +61,7 @@ def run(
 def verify(
     folder: Annotated[Path, typer.Argument(help="Folder of one method, or of several.")] = Path("tide"),
     worlds: Worlds = None,
+    suite: Suite = FOLDER,
     as_json: Json = False,
 ) -> None:
     """Check that run directories are what the suite asks for. Exit status 1 if one is not."""
@@ -65,7 +69,7 @@ def verify(
     from fedtide.tide.verify import methods_in
     from fedtide.tide.verify import verify as verified
 
-    chosen = chosen_worlds(worlds)
+    chosen = chosen_worlds(worlds, suite)
     found = [verified(home, chosen) for home in methods_in(folder)]
     if as_json:
         print(json.dumps([asdict(each) | {"rows": [row._asdict() for row in each.rows]} for each in found]))
@@ -83,6 +87,7 @@ def verify(
 def board(
     folder: Annotated[Path | None, typer.Argument(help="Folder of methods to put on the board.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the page and its tables.")] = Path("report/tide"),
+    suite: Suite = FOLDER,
     alone: Annotated[bool, typer.Option("--alone", help="Without the published methods.")] = False,
 ) -> None:
     """Verify methods, and write the board with the published ones as a page, a picture and tables."""
@@ -92,10 +97,10 @@ def board(
     from fedtide.tide.board import board as board_of
     from fedtide.tide.entries import entries
     from fedtide.tide.page import HEADS, lines, write
-    from fedtide.tide.suite import suite
+    from fedtide.tide.suite import chosen_worlds
 
-    worlds = list(suite().values())
-    rows = entries(folder, worlds, published=not alone)
+    worlds = chosen_worlds(None, suite)
+    rows = entries(folder, worlds, None if alone else suite)
     found = board_of(rows, worlds)
     page = write(found, rows, out)
     table = Table(*HEADS, box=None, pad_edge=False)

@@ -7,5 +7,8 @@ from pathlib import Path
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 
+TIDE = SHIPPED / "tide"
+"""The suite Tide-1."""
+
 DEFAULTS = SHIPPED / "params.yaml"
 """The default experiment."""

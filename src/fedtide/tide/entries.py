@@ -9,14 +9,15 @@ import pandas as pd
 
 from fedtide.core.errors import SettingsError
 from fedtide.tide.scores import Row
-from fedtide.tide.suite import FOLDER, World
+from fedtide.tide.suite import World
 from fedtide.tide.verify import methods_in, verify
 
-PUBLISHED = FOLDER / "scores.csv"
+PUBLISHED = "scores.csv"
+"""Rows of the published methods, in the folder of a suite."""
 
 
-def entries(folder: Path | None, worlds: Sequence[World], published: bool = True) -> pd.DataFrame:
-    """Rows of the published methods and of the methods in a folder; columns as :class:`Row`.
+def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) -> pd.DataFrame:
+    """Rows of the methods in a folder, and of those published with a suite, if one is given; columns as :class:`Row`.
 
     Raises:
         SettingsError: something in the folder does not verify, has the name of a published method, or there is nothing.
@@ -26,8 +27,8 @@ def entries(folder: Path | None, worlds: Sequence[World], published: bool = True
         more = f" (and {len(problems) - 1} more, see `fedtide tide verify {folder}`)" if len(problems) > 1 else ""
         raise SettingsError(f"{problems[0]}{more}")
     rows = pd.DataFrame([row for each in own for row in each.rows], columns=list(Row._fields))
-    if published:
-        listed = read_rows(PUBLISHED)
+    if suite is not None:
+        listed = read_rows(suite / PUBLISHED)
         if taken := sorted({*listed["method"]} & {each.method for each in own}):
             raise SettingsError(
                 f"{folder}: {taken[0]} is the name of a published method; give yours another one, or use --alone"

@@ -11,16 +11,17 @@ from pydantic import Field
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
+from fedtide.core.shipped import TIDE
 from fedtide.settings.overrides import apply_overrides
 from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import plain_name
 from fedtide.settings.yaml_files import read_mapping
-from fedtide.tide.suite import FOLDER, World, refuse_other_world
+from fedtide.tide.suite import World, refuse_other_world
 
 METHOD_FILE = "method.yaml"
 
-RATES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
+RATES = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
 """Learning rates that are searched where a method names nothing else."""
 
 
@@ -49,7 +50,7 @@ class Method:
     settings: MethodSettings
 
     @staticmethod
-    def of(given: str, folder: Path = FOLDER) -> Method:
+    def of(given: str, folder: Path = TIDE) -> Method:
         """The method of a file, by its path; of the suite, by name; or an algorithm with its defaults, by name.
 
         Raises:

@@ -13,14 +13,13 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
-from fedtide.core.shipped import SHIPPED
+from fedtide.core.shipped import TIDE
 from fedtide.records.run_directory import read_json
 from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_mapping
 
-FOLDER = SHIPPED / "tide"
 REFERENCE = "fedavg"
 """The method that others are compared with."""
 
@@ -86,7 +85,7 @@ class World:
         return merged
 
 
-def suite(folder: Path = FOLDER) -> dict[str, World]:
+def suite(folder: Path = TIDE) -> dict[str, World]:
     """The worlds by name, in the order of ``suite.json``.
 
     Raises:
@@ -102,7 +101,7 @@ def suite(folder: Path = FOLDER) -> dict[str, World]:
     return found
 
 
-def chosen_worlds(names: list[str] | None, folder: Path = FOLDER) -> list[World]:
+def chosen_worlds(names: list[str] | None, folder: Path = TIDE) -> list[World]:
     """Worlds by name, all if none are named; a SettingsError for one that there is not."""
     worlds = suite(folder)
     for name in names or ():
@@ -111,7 +110,7 @@ def chosen_worlds(names: list[str] | None, folder: Path = FOLDER) -> list[World]
     return [world for name, world in worlds.items() if not names or name in names]
 
 
-def world_file(name: str, folder: Path = FOLDER) -> Path:
+def world_file(name: str, folder: Path = TIDE) -> Path:
     """The settings file of a world."""
     return folder / "worlds" / f"{name}.yaml"
 

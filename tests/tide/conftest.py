@@ -1,0 +1,36 @@
+import runpy
+from pathlib import Path
+
+import pytest
+
+from commands import fedtide, folder, shared_data
+PROJECT = Path(__file__).parents[2]
+
+__all__ = ["fedtide", "folder", "shared_data", "suite"]
+
+WORLD = """
+data: {{name: digits, root: {data}}}
+validation: 0.2
+scenario: {{name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2}}
+model: {{name: logistic}}
+local: {{amount: 2, unit: steps, lr: 0.1}}
+evaluation: {{boundary_losses: false}}
+compare: {{seeds: [0, 1]}}
+tune: {{trials: 3, sampler: {{name: grid}}, prune: false, metric: validation_accuracy, over: {over}}}
+tracking: {{mlflow: false}}
+"""
+
+
+def freeze(folder: Path) -> None:
+    """Write ``suite.json``, as the script of the suite does."""
+    runpy.run_path(str(PROJECT / "benchmarks" / "tide" / "freeze.py"))["main"](folder)
+
+
+@pytest.fixture
+def suite(folder: Path, shared_data: Path) -> Path:
+    """A suite of two worlds, in which a run takes a moment."""
+    (folder / "mine" / "worlds").mkdir(parents=True)
+    for name, over in (("changing", "changes"), ("ending", "end")):
+        (folder / "mine" / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over))
+    freeze(folder / "mine")
+    return folder / "mine"

@@ -1,0 +1,55 @@
+"""The suite that comes with the package."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from fedtide.core.shipped import TIDE
+from fedtide.tide.board import board
+from fedtide.tide.entries import entries
+from fedtide.tide.method import Method
+from fedtide.tide.suite import suite
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
+PROJECT = Path(__file__).parents[2]
+
+METHODS = sorted(path.stem for path in (TIDE / "methods").glob("*.yaml"))
+
+
+def test_it_is_the_one_of_the_project() -> None:
+    assert TIDE.resolve() == PROJECT / "benchmarks" / "tide"
+    assert len(suite()) == 8
+
+
+def test_every_method_fits_every_world_with_equal_trials_and_seeds() -> None:
+    for name in METHODS:
+        method = Method.of(name)
+        for world in suite().values():
+            options = method.params(world).experiment
+            assert (options.tune.trials, options.tune.seed, len(options.compare.seeds)) == (8, 1000, 10)
+            assert set(world.limits.timelines) == set(options.compare.seeds)
+
+
+def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
+    world = suite()["seasons"]
+    settings = world.params.run(seed=3)
+    data = load_data(settings)
+    assert data.digest == world.limits.data
+    assert timeline_for(settings, data).digest == world.limits.timelines[3]
+
+
+def test_the_published_board_has_fifteen_methods_in_all_worlds() -> None:
+    worlds = list(suite().values())
+    rows = entries(None, worlds, TIDE)
+    assert rows["method"].nunique() >= 15
+    assert isinstance(board(rows, worlds).methods, pd.DataFrame)
+    limits = {world.name: world.limits.bytes for world in worlds}
+    assert (rows["bytes"] <= rows["world"].map(limits)).all()
+    assert rows["score"].between(0, 1).all()
+    assert rows.groupby(["method", "world"]).size().eq(10).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_named_as_its_file(name: str) -> None:
+    assert Method.of(name).name == name

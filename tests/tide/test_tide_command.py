@@ -1,0 +1,204 @@
+"""``fedtide tide``: a method runs, its folder is verified, and it is on the board; what was changed is found by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from commands import Fedtide
+
+OWN = """
+algorithm: {name: fedprox, mu: 0.1}
+space: {local.lr: {choices: [0.02, 0.1, 0.5]}}
+"""
+
+
+@pytest.fixture
+def ran(fedtide: Fedtide, suite: Path, folder: Path) -> Path:
+    """Folder of two methods, both run in all worlds."""
+    (folder / "careful.yaml").write_text(OWN)
+    found = fedtide("tide", "run", "fedavg", "careful.yaml", "--suite", str(suite), "--workers", "1", "-q")
+    assert found.status == 0, found.err
+    return folder / "tide"
+
+
+def settings(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path / "settings.json").read_text())
+    return found
+
+
+def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in ran.rglob("*.csv")}
+    assert fedtide("tide", "run", "fedavg", "careful.yaml", "--suite", str(suite), "-q").status == 0
+    assert before == {path: path.stat().st_mtime_ns for path in ran.rglob("*.csv") if path.name != "trials.csv"} | {
+        path: time for path, time in before.items() if path.name == "trials.csv"
+    }
+    found = fedtide("tide", "verify", "--suite", str(suite))
+    assert found.status == 0
+    assert found.out == [f"{name}: 4 runs in 2 worlds, verified" for name in ("careful", "fedavg")]
+
+    assert fedtide("tide", "board", "tide", "--alone", "--suite", str(suite)).status == 0
+    out = folder / "report" / "tide"
+    scores = pd.read_csv(out / "scores.csv")
+    for home in sorted((ran / "careful" / "ending" / "runs").iterdir()):
+        seed = settings(home)["seed"]
+        line = scores.set_index(["method", "world", "seed"]).loc[("careful", "ending", seed)]
+        history = pd.read_csv(home / "history.csv")
+        assert line["score"] == pytest.approx(history["test_accuracy"].iloc[-1], abs=1e-9)  # a tenth of six rounds
+        assert line["bytes"] == history["bytes_up"].iloc[-1] + history["bytes_down"].iloc[-1]
+        assert line["gradients"] == 2 * history["completed"].sum()
+    table = pd.read_csv(out / "board.csv", index_col="method")
+    assert table.loc["fedavg", "gain"] == 0
+    assert table.loc["fedavg", "better"] == 0.5
+    assert table["bytes"].tolist() == [1, 1]
+    assert "careful" in (out / "board.html").read_text()
+
+    shutil.copyfile(out / "scores.csv", suite / "scores.csv")
+    refused = fedtide("tide", "board", "tide", "--suite", str(suite))
+    assert (refused.status, refused.err) == (
+        2,
+        ["fedtide: tide: careful is the name of a published method; give yours another one, or use --alone"],
+    )
+    assert fedtide("tide", "board", "--suite", str(suite)).status == 0
+
+
+def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path, ran: Path) -> None:
+    home = ran / "careful" / "ending"
+    runs, trials = sorted((home / "runs").iterdir()), sorted((home / "search" / "runs").iterdir())
+
+    def problems() -> list[str]:
+        found = fedtide("tide", "verify", "tide/careful", "--suite", str(suite), "--json")
+        assert found.status == 1
+        (method,) = json.loads(found.out[-1])
+        assert all(row["world"] == "changing" for row in method["rows"])
+        said = [line.removeprefix("careful, ending: ") for line in method["problems"]]
+        assert len(said) == len(method["problems"])
+        return said
+
+    shutil.copytree(runs[0], home / "runs" / "again")
+    assert problems() == ["seed 0: 2 runs, should be one"] + [
+        f"{name}: a run that the suite does not ask for" for name in ("again", runs[0].name)
+    ]
+    shutil.rmtree(home / "runs" / "again")
+
+    shutil.copytree(trials[0], home / "search" / "runs" / "fourth")
+    assert problems() == ["4 trials, the budget is 3"]
+    shutil.rmtree(home / "search" / "runs" / "fourth")
+
+    history = runs[0] / "history.csv"
+    text = history.read_text()
+    history.write_text(text.replace("0.", "0.9", 1))
+    assert problems() == [f"{runs[0].name}: history.csv was changed"]
+    history.write_text(text)
+
+    moved = home.with_name("moved")
+    runs[0].rename(moved)
+    assert problems() == ["seed 0: 0 runs, should be one"]
+    moved.rename(runs[0])
+
+    frozen = suite / "suite.json"
+    limits = json.loads(frozen.read_text())
+    ending = limits["worlds"]["ending"]
+    kept = dict(ending)
+    ending["bytes"] = 1000
+    frozen.write_text(json.dumps(limits))
+    assert len(said := problems()) == 2
+    assert all("the budget is 1,000" in line for line in said)
+    ending |= {"bytes": kept["bytes"], "timelines": {"0": "0" * 12, "1": kept["timelines"]["1"]}}
+    frozen.write_text(json.dumps(limits))
+    assert [line.split(" ", 1)[1].split(" digest")[0].rpartition(", ")[2] for line in problems()] == [
+        "the timeline built here has",
+        f"the suite has {'0' * 12}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (["local.amount=3"], "its settings are not those of the world"),
+        (["local.lr=0.3"], "its settings are not those of the best trial"),
+        (["scenario.rounds_per_session=1"], "its settings are not those of the world"),
+    ],
+)
+def test_a_run_with_other_settings_is_named(
+    fedtide: Fedtide, suite: Path, ran: Path, changed: list[str], problem: str
+) -> None:
+    home = ran / "careful" / "ending"
+    best = home / "search" / "best.yaml"
+    shutil.rmtree(home / "runs")
+    sets = [word for item in ["compare.workers=1", *changed] for word in ("--set", item)]
+    if changed == ["local.lr=0.3"]:
+        own = yaml.safe_load(best.read_text())
+        own["algorithms"]["careful"]["with"]["local"]["lr"] = 0.3
+        best.write_text(yaml.safe_dump(own))
+    assert fedtide("compare", "--params", str(best), "--runs", str(home / "runs"), "-q", *sets).status == 0
+    found = fedtide("tide", "verify", "tide", "--suite", str(suite))
+    assert found.status == 1
+    assert all(any(line.endswith(problem) and f"-s{seed}-" in line for line in found.out) for seed in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        ("algorithm: {name: fedavg, with: {scenario: {num_devices: 4}}}", "sets scenario.num_devices, which belongs to the world"),
+        ("algorithm: {name: fedavg, with: {local: {amount: 9}}}", "sets local.amount, which belongs to the world"),
+        ("algorithm: {name: fedavg, with: {evaluation: {every: 2}}}", "sets evaluation.every, which belongs to the world"),
+        ("algorithm: {name: fedavgg}", "did you mean"),
+        ("algorithms: {}", "unknown"),
+    ],
+)
+def test_a_method_that_is_none_is_refused(fedtide: Fedtide, suite: Path, folder: Path, method: str, line: str) -> None:
+    (folder / "bad.yaml").write_text(method)
+    found = fedtide("tide", "run", "bad.yaml", "--suite", str(suite))
+    assert found.status == 2
+    assert len(found.err) == 1
+    assert line in found.err[0]
+    assert not (folder / "tide").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "fedprx"], "did you mean 'fedprox'?"),
+        (["run", "none.yaml"], "no file none.yaml of a method"),
+        (["run", "fedavg", "--world", "endig"], "did you mean 'ending'?"),
+        (["verify", "nowhere"], "nowhere: no folder of a method here, which has a method.yaml; see `fedtide tide run`"),
+        (["board"], "scores.csv"),
+    ],
+)
+def test_bad_input_is_one_line(fedtide: Fedtide, suite: Path, arguments: list[str], line: str) -> None:
+    found = fedtide("tide", *arguments, "--suite", str(suite))
+    assert found.status == 2
+    assert len(found.err) == 1
+    assert line in found.err[0]
+
+
+def test_a_world_that_was_changed_is_refused(fedtide: Fedtide, suite: Path) -> None:
+    file = suite / "worlds" / "ending.yaml"
+    file.write_text(file.read_text() + "seed: 3\n")
+    found = fedtide("tide", "run", "fedavg", "--suite", str(suite))
+    assert found.status == 2
+    assert "not the file that Tide-1 was frozen with" in found.err[0]
+
+
+def test_another_method_of_the_same_name_is_refused(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
+    (folder / "careful.yaml").write_text(OWN.replace("0.1}", "0.2}", 1))
+    found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
+    assert found.status == 2
+    assert "another method of this name was run here" in found.err[0]
+
+
+def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suite: Path, folder: Path) -> None:
+    (folder / "headed.yaml").write_text("algorithm: {name: fedper}\n")
+    found = fedtide("tide", "run", "headed.yaml", "--suite", str(suite), "--workers", "1")
+    assert found.status == 0
+    assert sum("cannot run here" in line for line in found.err) == 2  # softmax regression has no head
+    found = fedtide("tide", "verify", "--suite", str(suite))
+    assert found.status == 0
+    assert found.out[-1] == "headed: 0 runs in 2 worlds, verified"
