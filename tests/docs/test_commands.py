@@ -37,7 +37,7 @@ WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
 EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
-STOPPED = {"compare", "report", "plot", "tune", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
+STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
 
 
 class Enough(Exception):
@@ -158,6 +158,8 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr(stages, "update_mlflow", enough)
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.reproduce.reproduce.reproduce", table)
+    for work in ("campaign.run_method", "verify.methods_in", "entries.entries"):
+        monkeypatch.setattr(f"fedtide.tide.{work}", enough)
     monkeypatch.setattr("fedtide.tuning.dashboard.serve_dashboard", dashboard)
     monkeypatch.setattr(trace, "diagnose", enough)
     monkeypatch.setattr(noisy_quadratic, "comparison", enough)

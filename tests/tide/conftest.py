@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from commands import fedtide, folder, shared_data
-PROJECT = Path(__file__).parents[2]
 
 __all__ = ["fedtide", "folder", "shared_data", "suite"]
+
+PROJECT = Path(__file__).parents[2]
 
 WORLD = """
 data: {{name: digits, root: {data}}}

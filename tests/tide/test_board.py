@@ -27,7 +27,16 @@ WORLDS = [World(name, RAW, Limits(file="", data="", timelines={}, bytes=1)) for 
 def rows(**scores: dict[str, list[float]]) -> pd.DataFrame:
     """Scores by method, world and seed; bytes are ten times larger for methods other than fedavg."""
     return pd.DataFrame(
-        Row(method, world, seed, "diverged" if value < 0 else "complete", max(value, 0.0), 10 if method != "fedavg" else 1, 5.0, 1.0)
+        Row(
+            method,
+            world,
+            seed,
+            "diverged" if value < 0 else "complete",
+            max(value, 0.0),
+            10 if method != "fedavg" else 1,
+            5.0,
+            1.0,
+        )
         for method, found in scores.items()
         for world, values in found.items()
         for seed, value in enumerate(values)
@@ -51,7 +60,9 @@ def test_a_constant_lead_has_no_width() -> None:
 def test_intervals_are_those_of_the_mean_over_seeds() -> None:
     drawn = np.random.default_rng(0).normal(0.02, 0.03, (4, 4))
     base = {world: [0.5] * 4 for world in "abcd"}
-    found = board(rows(fedavg=base, other={w: list(0.5 + d) for w, d in zip("abcd", drawn, strict=True)}), WORLDS).methods
+    found = board(
+        rows(fedavg=base, other={w: list(0.5 + d) for w, d in zip("abcd", drawn, strict=True)}), WORLDS
+    ).methods
     line = found.loc["other"]
     means = np.sort(100 * drawn.mean(axis=1))
     assert line["gain"] == pytest.approx(means[1:3].mean())
