@@ -64,7 +64,9 @@ class Method:
             name = path.parent.name if path.name == METHOD_FILE else path.stem
             return Method(plain_name(name), parse(MethodSettings, read_mapping(path), path.name))
         if given not in (algorithms := plugins.names("algorithms")):
-            raise SettingsError(nearest(f"no method {given!r}, nor a file that ends in .yaml", given, {*shipped, *algorithms}))
+            raise SettingsError(
+                nearest(f"no method {given!r}, nor a file that ends in .yaml", given, {*shipped, *algorithms})
+            )
         return Method(given, MethodSettings(algorithm={"name": given}))
 
     def params(self, world: World, overrides: list[str] | None = None) -> Params:

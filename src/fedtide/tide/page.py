@@ -114,7 +114,8 @@ def _worlds(axes: Axes, board: Board) -> None:
     for line, method in enumerate(board.gains.index):
         for column, world in enumerate(board.worlds):
             words = board.failed.get((method, world), "")
-            text = "\N{EN DASH}" if words.startswith("cannot") else f"{gains[line, column]:+.1f}{'*' if words else ''}"
+            text = f"{gains[line, column]:+.1f}{'*' if words else ''}".replace("-", "\N{MINUS SIGN}")
+            text = NOTHING if words.startswith("cannot") or method == REFERENCE else text
             dark = abs(gains[line, column]) > 0.7 * _WIDEST
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
     axes.set_xticks(range(gains.shape[1]), board.worlds, rotation=35, ha="right")
