@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -123,7 +125,16 @@ def test_sums_over_a_whole_batch_stay_in_the_kernel_where_they_are_no_slower() -
 
 
 def test_a_run_in_strips_is_one_on_whole_batches_for_any_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut, counts = strips._cut, list[int]()
+
+    def counted(*passes: Any) -> None:
+        counts.append(len(passes[-1]) - 1)
+        cut(*passes)
+
+    monkeypatch.setattr(strips, "_cut", counted)
+
     def end(kept: int, **engine: object) -> tuple[Tensor, object]:
+        counts.clear()
         monkeypatch.setattr(strips, "_CACHE", kept)
         monkeypatch.setattr(traces, "_programs", type(traces._programs)())
         chosen = settings(model="cnn_5x5", engine=engine, local={"amount": 2, "batch_size": 5, "lr": 0.05})
@@ -131,10 +142,12 @@ def test_a_run_in_strips_is_one_on_whole_batches_for_any_number_of_workers(monke
         return state.w, state
 
     whole, _ = end(1 << 30, workers=1)
+    assert not counts
     one, state = end(1 << 16, workers=1)
+    assert min(counts) > 1
     _, again = end(1 << 16, workers=2)
     assert_same(state, again)
-    assert 0 < closest(one, whole) < 1e-10
+    assert closest(one, whole) < 1e-10
     stacked, _ = end(1 << 16, workers=1, executor="stacked")
     assert closest(stacked, whole) < 1e-10
 
