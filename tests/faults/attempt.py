@@ -138,6 +138,7 @@ def _work(
     before: Callable[[], None] | None,
 ) -> None:
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, whatever started the tests: nohup has it ignored
     os.chdir(folder)
     os.environ.update(environment)
     written = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -65,6 +65,7 @@ def test_a_closed_terminal_stops_a_run_that_nohup_does_not_protect(folder, befor
     ]
     process, terminal = pty.fork()
     if process == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been started with nohup
         os.chdir(folder)
         os.execvp(command[0], command)
     until(lambda: rows_of(folder / "runs/run") > 5)
