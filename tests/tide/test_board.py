@@ -78,7 +78,7 @@ def test_what_failed_scores_nothing_and_is_said() -> None:
     del partly["d"]
     found = board(rows(fedavg=base, other=partly), WORLDS)
     assert found.scores.loc["other"].tolist() == pytest.approx([37.5, 50, 50, 0])
-    assert found.failed == {("other", "a"): "1 diverged", ("other", "d"): "cannot run here"}
+    assert found.failed == {("other", "a"): "1 diverged", ("other", "d"): "no runs"}
     assert found.gains.loc["other"].tolist() == pytest.approx([-12.5, 0, 0, -50])
     assert lines(found)[0][0] == "fedavg"
 

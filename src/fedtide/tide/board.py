@@ -15,6 +15,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.tide.suite import REFERENCE, World
 
+NO_RUNS = "no runs"
+"""In a world that refuses a method, or where all trials of its search diverged."""
+
 RESAMPLES = 2000
 """Resamples of the seeds, the same ones for all methods."""
 
@@ -34,9 +37,9 @@ class Board:
             worlds of the share of seeds on which it is better than the reference, ties half), each with ``_low`` and ``_high``;
             ``bytes`` and ``gradients`` (mean over the worlds that it runs in, as multiples of the reference's).
         scores, gains: a row per method, a column per world: mean score, and its difference from the reference's, in percent and
-            points. A world that a method cannot run in, and a run that diverged, score 0.
+            points. A world without runs, and a run that diverged, score 0.
         spread: standard deviation of the scores over the seeds, in points. seeds: of every world. failed: runs that diverged,
-            and worlds without runs, by method and world, in words.
+            and worlds without any (:data:`NO_RUNS`), by method and world, in words.
     """
 
     methods: pd.DataFrame
@@ -133,5 +136,5 @@ def _failed(rows: pd.DataFrame, cubes: Mapping[str, pd.DataFrame]) -> dict[tuple
     diverged = Counter(zip(*(rows[rows["state"] == "diverged"][key] for key in ("method", "world")), strict=True))
     there = set(zip(rows["method"], rows["world"], strict=True))
     methods = sorted(rows["method"].unique())
-    none = {(method, world): "cannot run here" for world in cubes for method in methods if (method, world) not in there}
+    none = {(method, world): NO_RUNS for world in cubes for method in methods if (method, world) not in there}
     return none | {key: f"{count} diverged" for key, count in diverged.items()}

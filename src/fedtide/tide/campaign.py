@@ -21,7 +21,7 @@ from fedtide.tuning.study import tune
 from fedtide.worlds.prepared import load_data
 
 SEARCH, RUNS, REFUSED = "search", "runs", "refused.txt"
-"""Names in the folder of a world: of the search, of the runs, and of the line that says why a method cannot run there."""
+"""Names in the folder of a world: of the search, of the runs, and of the line that says why there are none."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
     except SettingsError as error:
         home.mkdir(parents=True, exist_ok=True)
         write_text(home / REFUSED, f"{error}\n")
-        return Outcome(f"cannot run here: {error}")
+        return Outcome(f"no runs: {error}")
     return Outcome(_line(summaries), stopped, any(summary["state"] == "failed" for summary in summaries))
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from fedtide.core.files import make_folder, write_bytes, write_text
 from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
 from fedtide.report.formats import NOTHING
-from fedtide.tide.board import Board
+from fedtide.tide.board import NO_RUNS, Board
 from fedtide.tide.suite import REFERENCE
 
 HEADS = ("method", "mean rank", "gain, points", "better", "bytes", "gradients")
@@ -79,7 +79,7 @@ def _cells(board: Board, method: str) -> list[str]:
         words = board.failed.get((method, world))
         mean, spread = (table[world][method] for table in (board.scores, board.spread))
         cell = f"{mean:.1f} ± {spread:.1f}"
-        cells.append(cell if words is None else words if words.startswith("cannot") else f"{cell}, {words}")
+        cells.append(cell if words is None else words if words == NO_RUNS else f"{cell}, {words}")
     return cells
 
 
@@ -115,7 +115,7 @@ def _worlds(axes: Axes, board: Board) -> None:
         for column, world in enumerate(board.worlds):
             words = board.failed.get((method, world), "")
             text = f"{gains[line, column]:+.1f}{'*' if words else ''}".replace("-", "\N{MINUS SIGN}")
-            text = NOTHING if words.startswith("cannot") or method == REFERENCE else text
+            text = NOTHING if words == NO_RUNS or method == REFERENCE else text
             dark = abs(gains[line, column]) > 0.7 * _WIDEST
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
     axes.set_xticks(range(gains.shape[1]), board.worlds, rotation=35, ha="right")

@@ -29,8 +29,8 @@ class Verified:
     """What was found of a method.
 
     Attributes:
-        method: its name. rows: of its runs, without those of worlds with problems. problems: a line each. refused: why the
-            method cannot run in a world, by the world's name.
+        method: its name. rows: of its runs, without those of worlds with problems. problems: a line each. refused: why there
+            are no runs in a world, by the world's name.
     """
 
     method: str
