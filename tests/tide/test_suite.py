@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from fedtide.core.shipped import TIDE
-from fedtide.tide.board import board
-from fedtide.tide.entries import entries
 from fedtide.tide.method import Method
 from fedtide.tide.suite import suite
 from fedtide.worlds.files import timeline_for
@@ -40,16 +37,6 @@ def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
     data = load_data(settings)
     assert data.digest == world.limits.data
     assert timeline_for(settings, data).digest == world.limits.timelines[3]
-
-
-def test_the_published_board_has_fifteen_methods_in_all_worlds() -> None:
-    worlds = list(suite().values())
-    rows = entries(None, worlds, TIDE)
-    assert rows["method"].nunique() >= 15
-    assert isinstance(board(rows, worlds).methods, pd.DataFrame)
-    limits = {world.name: world.limits.bytes for world in worlds}
-    assert (rows["bytes"] <= rows["world"].map(limits)).all()
-    assert rows["score"].between(0, 1).all()
 
 
 @pytest.mark.parametrize("name", METHODS)
