@@ -22,7 +22,7 @@ from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data
 
 NAME = "Tide-1"
-BYTES = 6
+BYTES = 10
 """Times FedAvg's."""
 
 SECONDS = {"away": 0.6}
