@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from commands import Fedtide
+from fedtide.core.locks import held
 
 OWN = """
 algorithm: {name: fedprox, mu: 0.1}
@@ -177,7 +178,7 @@ def test_a_method_that_is_none_is_refused(fedtide: Fedtide, suite: Path, folder:
         (["run", "none.yaml"], "no file none.yaml of a method"),
         (["run", "fedavg", "--world", "endig"], "did you mean 'ending'?"),
         (["verify", "nowhere"], "nowhere: no folder of a method here, which has a method.yaml; see `fedtide tide run`"),
-        (["board"], "scores.csv"),
+        (["board"], "no methods are published with this suite (scores.csv); use --alone"),
     ],
 )
 def test_bad_input_is_one_line(fedtide: Fedtide, suite: Path, arguments: list[str], line: str) -> None:
@@ -210,3 +211,17 @@ def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suit
     found = fedtide("tide", "verify", "--suite", str(suite))
     assert found.status == 0
     assert found.out[-1] == "headed: 0 runs in 2 worlds, verified"
+
+
+def test_a_method_that_another_process_runs_is_refused(fedtide: Fedtide, suite: Path, ran: Path) -> None:
+    with held(ran / "careful" / ".lock", ""):
+        found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
+    assert found.status == 2
+    assert found.err[0].startswith("fedtide: tide/careful: another process is running this method here")
+    assert fedtide("tide", "verify", "--suite", str(suite)).status == 0  # nothing says that a world refuses it
+
+
+def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path, ran: Path) -> None:
+    (ran / "careful" / "ending" / "refused.txt").write_text("not today\n")
+    found = fedtide("tide", "verify", "--suite", str(suite))
+    assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")

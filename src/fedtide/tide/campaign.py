@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_text
+from fedtide.core.files import make_folder, write_text
+from fedtide.core.locks import held
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.summary import Summary
 from fedtide.runs.compare import compare, unsuccessful
@@ -47,20 +48,23 @@ def run_method(
         overrides: of settings that change no number, such as ``compare.cluster=...``.
 
     Raises:
-        SettingsError: bad settings, data that is missing or not the suite's, or the folder has another method of this name;
-            before any run.
+        SettingsError: bad settings, data that is missing or not the suite's, the folder has another method of this name, or
+            another process is at work there; before any run.
     """
     plans = {world.name: method.params(world, overrides) for world in worlds}
     for world in worlds:
         refuse_other_data(world)
     home = folder / method.name
-    _claim(home / METHOD_FILE, method)
+    make_folder(home)
     outcomes: list[Outcome] = []
-    for world in worlds:
-        outcomes.append(_in_world(plans[world.name], home / world.name, watch))
-        watch.log(f"{method.name}, {world.name}: {outcomes[-1].line}")
-        if outcomes[-1].stopped is not None:
-            break
+    # Locked as a whole: what a world refuses then is the method, never a search that another process is working on.
+    with held(home / ".lock", f"{home}: another process is running this method here"):
+        _claim(home / METHOD_FILE, method)
+        for world in worlds:
+            outcomes.append(_in_world(plans[world.name], home / world.name, watch))
+            watch.log(f"{method.name}, {world.name}: {outcomes[-1].line}")
+            if outcomes[-1].stopped is not None:
+                break
     return outcomes
 
 
@@ -81,7 +85,6 @@ def _claim(file: Path, method: Method) -> None:
         raise SettingsError(
             f"{file}: another method of this name was run here; give it another name, or --out another folder"
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, content)
 
 
@@ -100,7 +103,7 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
             grid, _workspace(home / RUNS, params), compared.workers, watch, hosts=params.experiment.hosts
         )
     except SettingsError as error:
-        home.mkdir(parents=True, exist_ok=True)
+        make_folder(home)
         write_text(home / REFUSED, f"{error}\n")
         return Outcome(f"no runs: {error}")
     return Outcome(_line(summaries), stopped, any(summary["state"] == "failed" for summary in summaries))

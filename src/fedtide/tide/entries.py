@@ -41,6 +41,8 @@ def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) ->
 
 def read_rows(path: Path) -> pd.DataFrame:
     """Rows that a board has written; a SettingsError if the file is not one."""
+    if not path.is_file():
+        raise SettingsError(f"no methods are published with this suite ({PUBLISHED}); use --alone")
     try:
         rows = pd.read_csv(path)
     except (OSError, ValueError) as error:

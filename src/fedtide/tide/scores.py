@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.scores import score_of
 from fedtide.tide.suite import World
 from fedtide.tuning.trial import evaluated_rounds, measured
+from fedtide.tuning.trial import score as mean_over
 from fedtide.world.timeline import Timeline
 
 LAST = 3
@@ -40,7 +42,7 @@ def row(method: str, world: World, seed: int, directory: RunDirectory, timeline:
     value = score(world, history, timeline) if state == "complete" else 0.0
     spent = gradients(history, world.params.run().local.amount)
     traffic = int(summary.get("bytes_up", 0)) + int(summary.get("bytes_down", 0))
-    return Row(method, world.name, seed, state, value, traffic, spent, _seconds(history))
+    return Row(method, world.name, seed, state, value, traffic, spent, (_elapsed(history) or [math.nan])[-1])
 
 
 def score(world: World, history: Sequence[Mapping[str, str]], timeline: Timeline) -> float:
@@ -48,19 +50,15 @@ def score(world: World, history: Sequence[Mapping[str, str]], timeline: Timeline
     params = world.params
     tune, every = params.experiment.tune, params.run().evaluation.every
     metric = tune.metric.replace("validation_", "test_", 1)
-    rows = [line for line in history if measured(line, metric) not in (None, "")]
-    if (limit := world.limits.seconds) is not None:
-        spent, inside = 0.0, set[str]()
-        for line in history:
-            spent += float(line["latency"])
-            if spent <= limit:
-                inside.add(line["round"])
-        values = [float(measured(line, metric)) for line in rows if line["round"] in inside][-LAST:]
+    if world.limits.seconds is None:
+        rounds = evaluated_rounds(timeline, tune.over, every, ahead=score_of(tune.metric).ahead)
     else:
-        wanted = evaluated_rounds(timeline, tune.over, every, ahead=score_of(tune.metric).ahead)
-        values = [float(measured(line, metric)) for line in rows if int(line["round"]) in wanted]
-    mean = math.fsum(values) / len(values) if values else 0.0
-    return mean if math.isfinite(mean) else 0.0
+        evaluated = [line for line in history if measured(line, metric)]
+        elapsed = dict(zip((line["round"] for line in history), _elapsed(history), strict=True))
+        rounds = tuple(int(line["round"]) for line in evaluated if elapsed[line["round"]] <= world.limits.seconds)[
+            -LAST:
+        ]
+    return mean_over(history, metric, rounds) or 0.0
 
 
 def gradients(history: Sequence[Mapping[str, str]], amount: int) -> float:
@@ -68,5 +66,6 @@ def gradients(history: Sequence[Mapping[str, str]], amount: int) -> float:
     return math.fsum(float(line["completed"]) * float(line.get("gradients") or amount) for line in history)
 
 
-def _seconds(history: Sequence[Mapping[str, str]]) -> float:
-    return math.fsum(float(line["latency"]) for line in history) if history and "latency" in history[0] else math.nan
+def _elapsed(history: Sequence[Mapping[str, str]]) -> list[float]:
+    """Simulated seconds at the end of each round, NaN where nothing is simulated."""
+    return list(accumulate(float(line.get("latency", math.nan)) for line in history))

@@ -46,7 +46,7 @@ class Limits(SettingsModel):
     file: str = Field(description="SHA-256 of the world's settings file")
     data: str = Field(description="digest of the prepared data")
     timelines: dict[int, str] = Field(description="digest of the timeline by seed")
-    bytes: float = Field(ge=1, description="most bytes of a run, in both directions")
+    bytes: float = Field(ge=1, description="most bytes of a run, in both directions")  # integers end at 2^31 here
     seconds: float | None = Field(
         None, gt=0, description="simulated seconds after which evaluations no longer count; null: all count"
     )

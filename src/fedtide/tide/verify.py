@@ -63,7 +63,7 @@ def verify(home: Path, worlds: Sequence[World]) -> Verified:
     refused: dict[str, str] = {}
     for world in worlds:
         place = home / world.name
-        if (place / REFUSED).is_file():
+        if (place / REFUSED).is_file() and not _run_folders(place / RUNS):
             refused[world.name] = (place / REFUSED).read_text(encoding="utf-8").strip()
             continue
         try:
