@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from fedtide.core.shipped import TIDE
+from fedtide.settings.tuning import SearchChoices
 from fedtide.tide.method import Method
 from fedtide.tide.suite import suite
 from fedtide.worlds.files import timeline_for
@@ -27,7 +29,15 @@ def test_every_method_fits_every_world_with_equal_trials_and_seeds() -> None:
         method = Method.of(name)
         for world in suite().values():
             options = method.params(world).experiment
-            assert (options.tune.trials, options.tune.seed) == (6, 1000)
+            assert (options.tune.trials, options.tune.seed) == (12, 1000)
+            sizes = {
+                key: len(values.choices)
+                for key, values in options.tune.space.items()
+                if isinstance(values, SearchChoices)
+            }
+            assert sizes.pop("local.lr") == 6 and prod(sizes.values()) in (1, 2), (
+                "the same rates for all, and the whole grid"
+            )
             assert set(world.limits.timelines) == set(options.compare.seeds)
 
 

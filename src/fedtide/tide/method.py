@@ -22,7 +22,7 @@ from fedtide.tide.suite import World, refuse_other_world
 METHOD_FILE = "method.yaml"
 
 RATES = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
-"""Learning rates that are searched where a method names nothing else."""
+"""Learning rates that are searched for every method, so that none has fewer because it has a parameter of its own."""
 
 
 class MethodSettings(SettingsModel):
@@ -33,8 +33,9 @@ class MethodSettings(SettingsModel):
     )
     initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
     space: dict[str, Any] = Field(
-        {"local.lr": {"choices": RATES}},
-        description="what is searched, as `tune.space`: a grid, of which the trials are a part",
+        default_factory=dict,
+        description="what is searched, as `tune.space`, together with six learning rates if it does not name `local.lr`: a grid, "
+        "of which the trials are a part",
     )
 
 
@@ -84,7 +85,7 @@ class Method:
                 "algorithm": {"name": label},
                 "initialiser": {"name": start},
                 "compare": {"algorithms": [label], "initialisers": [start]},
-                "tune": {"space": self.settings.space},
+                "tune": {"space": {"local.lr": {"choices": RATES}} | self.settings.space},
                 "tracking": {"mlflow": False},
             }
         )
