@@ -34,8 +34,8 @@ class MethodSettings(SettingsModel):
     initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
     space: dict[str, Any] = Field(
         default_factory=dict,
-        description="what is searched, as `tune.space`, together with six learning rates if it does not name `local.lr`: a grid, "
-        "of which the trials are a part",
+        description="what is searched beside six learning rates, as `tune.space`: a grid, of which the trials are a part; a "
+        "method that names `local.lr` has its own rates",
     )
 
 
