@@ -109,7 +109,7 @@ def differences(name: str, first: Any, second: Any, tolerance: float) -> Iterato
             yield f"{name}: {first} and {second}"
 
 
-def assert_alike(run: Run, folder: Path, rounds: int = 3) -> None:
+def assert_alike(run: Run, folder: Path, rounds: int = 2) -> None:
     """The same on the CPU, at one go, and on the stand-in."""
     chosen, world, data = run
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"precision": "64-true"})})
