@@ -2,8 +2,8 @@
 
     python benchmarks/tide/freeze.py [FOLDER]
 
-reads ``worlds/*.yaml`` in the folder (default: this one) and writes ``suite.json`` there. A suite that results were compared on
-is never frozen again: another one has another name.
+reads ``worlds/*.yaml`` in the folder (default: this one) and writes ``suite.json`` there; another suite has the name of its
+folder. A suite that results were compared on is never frozen again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedtide.tide.suite import file_hash
 from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data
 
-NAME = "Tide-1"
+NAME, HERE = "Tide-1", Path(__file__).parent
 BYTES = 10
 """Times FedAvg's."""
 
@@ -51,8 +51,9 @@ def frozen(file: Path) -> dict[str, object]:
 def main(folder: Path) -> None:
     """Write the file."""
     worlds = {file.stem: frozen(file) for file in sorted((folder / "worlds").glob("*.yaml"))}
-    write_text(folder / "suite.json", json.dumps({"name": NAME, "worlds": worlds}, indent=2) + "\n")
+    name = NAME if folder.resolve() == HERE.resolve() else folder.resolve().name
+    write_text(folder / "suite.json", json.dumps({"name": name, "worlds": worlds}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

@@ -21,7 +21,7 @@ from fedtide.worlds.prepared import load_data
 
 RAW = {"compare": {"seeds": [0, 1, 2, 3]}, "scenario": {"name": "static", "num_clients": 4, "rounds": 30}, "validation": 0.1,
        "tune": {"metric": "validation_accuracy", "over": "end"}}  # fmt: skip
-WORLDS = [World(name, RAW, Limits(file="", data="", timelines={}, bytes=1)) for name in "abcd"]
+WORLDS = [World(name, RAW, Limits(file="", data="", timelines={}, bytes=1), "ours") for name in "abcd"]
 
 
 def rows(**scores: dict[str, list[float]]) -> pd.DataFrame:

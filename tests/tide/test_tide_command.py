@@ -60,7 +60,9 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     assert table.loc["fedavg", "gain"] == 0
     assert table.loc["fedavg", "better"] == 0.5
     assert table["bytes"].tolist() == [1, 1]
-    assert "careful" in (out / "board.html").read_text()
+    page = (out / "board.html").read_text()
+    assert "<h1>mine</h1>" in page
+    assert "<td>careful</td>" in page
 
     shutil.copyfile(out / "scores.csv", suite / "scores.csv")
     refused = fedtide("tide", "board", "tide", "--suite", str(suite))

@@ -102,7 +102,7 @@ def board(
     worlds = chosen_worlds(None, suite)
     rows = entries(folder, worlds, None if alone else suite)
     found = board_of(rows, worlds)
-    page = write(found, rows, out)
+    page = write(found, rows, out, worlds[0].suite)
     table = Table(*HEADS, box=None, pad_edge=False)
     for line in lines(found):
         table.add_row(*line)

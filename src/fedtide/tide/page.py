@@ -24,8 +24,11 @@ _ROW, _REST = 0.26, 1.25  # heights in inches: of a row of the picture, of all e
 _WIDEST = 10.0  # points: largest gain that the colours of the picture tell apart
 
 
-def write(board: Board, rows: pd.DataFrame, out: Path) -> Path:
-    """Write ``board.html``, ``board.png``, ``board.csv`` (a row per method) and ``scores.csv`` (a row per run); the page."""
+def write(board: Board, rows: pd.DataFrame, out: Path, suite: str) -> Path:
+    """Write ``board.html``, ``board.png``, ``board.csv`` (a row per method) and ``scores.csv`` (a row per run); the page.
+
+    ``suite``: its name.
+    """
     make_folder(out)
     picture = board_png(board)
     source = resources.files(__package__).joinpath("board.html.j2").read_text(encoding="utf-8")
@@ -41,6 +44,7 @@ def write(board: Board, rows: pd.DataFrame, out: Path) -> Path:
         seeds=board.seeds,
         scores=[[method, *_cells(board, method)] for method in map(str, board.scores.index)],
         reference=REFERENCE,
+        suite=suite,
     )
     write_text(out / "board.html", page)
     write_bytes(out / "board.png", picture)

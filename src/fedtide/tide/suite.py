@@ -66,11 +66,13 @@ class World:
     Attributes:
         name: of its settings file. raw: that file's content; its ``compare.seeds`` are the seeds of the board, its ``tune`` has
             the search's trials, metric and rounds, which on the test split are the score. limits: see :class:`Limits`.
+        suite: name of the suite.
     """
 
     name: str
     raw: Mapping[str, Any]
     limits: Limits
+    suite: str
 
     @property
     def params(self) -> Params:
@@ -97,7 +99,7 @@ def suite(folder: Path = TIDE) -> dict[str, World]:
         path = world_file(name, folder)
         if not path.is_file() or file_hash(path) != limits.file:
             raise SettingsError(f"{path}: not the file that {listed.name} was frozen with; install fedtide again")
-        found[name] = World(name, read_mapping(path), limits)
+        found[name] = World(name, read_mapping(path), limits, listed.name)
     return found
 
 
