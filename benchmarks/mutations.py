@@ -88,9 +88,9 @@ class Tree:
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=project, check=True, capture_output=True, text=True)
         self.root = root
         for name in filter(None, listed.stdout.split("\0")):
-            if (project / name).is_file():
+            if (project / name).is_file() or (project / name).is_symlink():  # a link to a folder is no file
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(project / name, root / name)
+                shutil.copy2(project / name, root / name, follow_symlinks=False)
 
     @contextmanager
     def changed(self, texts: dict[str, str]) -> Iterator[None]:

@@ -13,6 +13,11 @@ import yaml
 
 from commands import Fedtide
 from fedtide.core.locks import held
+from fedtide.records.run_directory import RunDirectory, hashed, read_hashed
+from fedtide.tide.scores import row
+from fedtide.tide.suite import suite as worlds_of
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
 
 OWN = """
 algorithm: {name: fedprox, mu: 0.1}
@@ -227,3 +232,16 @@ def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path,
     (ran / "careful" / "ending" / "refused.txt").write_text("not today\n")
     found = fedtide("tide", "verify", "--suite", str(suite))
     assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")
+
+
+def test_a_run_that_diverged_scores_nothing(suite: Path, ran: Path) -> None:
+    world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
+    own = world.params.run(seed=settings(home)["seed"])
+    timeline = timeline_for(own, load_data(own))
+    complete = row("careful", world, own.seed, RunDirectory(home), timeline)
+    assert complete.state == "complete"
+    assert complete.score > 0
+    summary = home / "summary.json"
+    summary.write_text(json.dumps(hashed((read_hashed(summary) or {}) | {"state": "diverged"})))
+    diverged = row("careful", world, own.seed, RunDirectory(home), timeline)
+    assert diverged == complete._replace(state="diverged", score=0.0)
