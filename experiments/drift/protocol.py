@@ -4,11 +4,12 @@
 
 takes methods, model and learning rates from the settings, with overrides, trains what is missing and writes ``accuracy.csv``:
 the mean over clients of the accuracy of the model that each is served, under its own concept, after the last round, in percent
-(mean, standard deviation and number of seeds).
+(mean, standard deviation and number of runs that are complete).
 """
 
 from __future__ import annotations
 
+import math
 import runpy
 import sys
 from itertools import product
@@ -63,13 +64,13 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
                 "alpha": alpha,
                 "drift": kind,
                 "label": label,
-                "accuracy": 100 * accuracy(run).iloc[-1],
+                "accuracy": 100 * accuracy(run).iloc[-1] if (run["state"] == "complete").all() else math.nan,
             }
             for (label, _), run in history.groupby(["label", "seed"])
         ]
     found = pd.DataFrame(rows).groupby(["population", "alpha", "drift", "label"], sort=False)["accuracy"]
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "accuracy.csv", found.agg(["mean", "std", "size"]).to_csv(float_format="%.2f"))
+    write_text(out / "accuracy.csv", found.agg(["mean", "std", "count"]).to_csv(float_format="%.2f"))
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(her
         here / "best.yaml", here / "out", ["scenario.rounds=4", "evaluation.every=2", "evaluation.clients_every=2"]
     )
     table = pd.read_csv(here / "out/accuracy.csv", index_col=["alpha", "label"])
-    assert (len(table), set(table["size"])) == (4, {2})
+    assert (len(table), set(table["count"])) == (4, {2})
     history = fedtide.load(here / "runs").history
     last = history[history["label"].str.startswith("ifca") & (history["round"] == 4)]["served_accuracy_mean"]
     assert 100 * last.mean() == pytest.approx(table.xs("ifca", level="label")["mean"].mean(), abs=0.01)
