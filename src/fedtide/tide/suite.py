@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_mapping
+from fedtide.world.timeline import Timeline
+from fedtide.worlds.files import timeline_for
+from fedtide.worlds.prepared import load_data
 
 REFERENCE = "fedavg"
 """The method that others are compared with."""
@@ -78,6 +82,12 @@ class World:
     def params(self) -> Params:
         """The world with the reference method at its defaults."""
         return Params(dict(self.raw), f"world {self.name}")
+
+    @cached_property
+    def timelines(self) -> dict[int, Timeline]:
+        """Timelines by seed, built from the settings: once for all methods that are verified."""
+        params, data = self.params, load_data(self.params.run())
+        return {seed: timeline_for(params.run(seed=seed), data) for seed in params.experiment.compare.seeds}
 
     def with_method(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The content of a settings file that runs a method here; groups of both are merged one level deep."""

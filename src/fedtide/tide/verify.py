@@ -80,7 +80,7 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
     refuse_other_data(world)
     winners, problems = _search(world, home / SEARCH / RUNS)
     folders, rows = _run_folders(home / RUNS), []
-    for seed in world.params.experiment.compare.seeds:
+    for seed, timeline in world.timelines.items():
         named = [path for path in folders if _recorded(path).get("seed") == seed]
         if len(named) != 1:
             problems.append(f"seed {seed}: {len(named)} runs, should be one")
@@ -89,8 +89,7 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
         folders.remove(path)
         if chosen(_recorded(path)) not in winners:
             problems.append(f"{path.name}: its settings are not those of the best trial")
-        own = world.params.run(seed=seed)
-        found, wrong = _run(method, world, path, own, timeline_for(own, load_data(own)))
+        found, wrong = _run(method, world, path, world.params.run(seed=seed), timeline)
         rows += found
         problems += [f"{path.name}: {line}" for line in wrong]
     return rows, problems + [f"{path.name}: a run that the suite does not ask for" for path in folders]
