@@ -16,8 +16,6 @@ from fedtide.core.locks import held
 from fedtide.records.run_directory import RunDirectory, hashed, read_hashed
 from fedtide.tide.scores import row
 from fedtide.tide.suite import suite as worlds_of
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
 
 OWN = """
 algorithm: {name: fedprox, mu: 0.1}
@@ -239,7 +237,7 @@ def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path,
 def test_a_run_that_diverged_scores_nothing(suite: Path, ran: Path) -> None:
     world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
     own = world.params.run(seed=settings(home)["seed"])
-    timeline = timeline_for(own, load_data(own))
+    timeline = world.timelines[own.seed]
     complete = row("careful", world, own.seed, RunDirectory(home), timeline)
     assert complete.state == "complete"
     assert complete.score > 0
