@@ -11,6 +11,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.source import _meaning as fingerprint_of_file
+from fedtide.core.source import tree
 from fedtide.data.ag_news import AgNews
 from fedtide.data.mnist import Mnist
 from fedtide.world.dataset import Dataset
@@ -137,6 +138,7 @@ def test_changed_reader_reads_again(root, reads, tmp_path, monkeypatch):
     assert len(reads) == 1
     for addition, times in (("    # a comment\n", 1), ("    note = 1\n", 2)):
         source.write_text(source.read_text() + addition)
+        tree.cache_clear()
         fingerprint_of_file.cache_clear()
         load(plugin, root)
         assert len(reads) == times

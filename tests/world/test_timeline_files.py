@@ -96,6 +96,7 @@ def test_timelines_made_by_other_sources_are_made_again(settings, data, path, tm
         edited.write_text(original(name).read_text() + "\nSOMETHING_NEW = 1\n")
         with monkeypatch.context() as patch:
             patch.setattr(source, "source_file", lambda asked, name=name: edited if asked == name else original(asked))
+            source.tree.cache_clear()
             source._meaning.cache_clear()
             assert world_identity(settings, data) != before
     assert world_identity(settings, data) == before

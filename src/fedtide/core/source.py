@@ -6,7 +6,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from fedtide.core.installed import installed_packages, spec_of
@@ -28,51 +28,58 @@ def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
-class _Wordless(ast.NodeTransformer):
-    """Removes what is written for people: docstrings, descriptions of settings, texts of errors, an algorithm's advice."""
-
-    def _without_docstring(self, node: ast.AST) -> ast.AST:
-        self.generic_visit(node)
-        node.body = [line for line in getattr(node, "body", []) if not _is_text(line)]  # type: ignore[attr-defined]
-        return node
-
-    visit_Module = visit_ClassDef = visit_AsyncFunctionDef = _without_docstring  # noqa: N815
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        return None if _is_advice(node) else self._without_docstring(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        node.keywords = [keyword for keyword in node.keywords if keyword.arg != "description"]
-        return node
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        return ast.Raise(exc=node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-
-
-def _is_advice(node: ast.FunctionDef) -> bool:
+def _is_advice(node: object) -> bool:
     """Whether this is an algorithm's ``advice(self, run: RunPreview)``; another function of that name may change numbers."""
+    if not isinstance(node, ast.FunctionDef) or node.name != "advice":
+        return False
     types = [ast.unparse(argument.annotation) for argument in node.args.args if argument.annotation is not None]
-    return node.name == "advice" and any(name.rpartition(".")[2] == "RunPreview" for name in types)
+    return any(name.rpartition(".")[2] == "RunPreview" for name in types)
 
 
 def _is_text(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
+def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
+    """Fields of a node without what is written for people: docstrings, descriptions, texts of errors, an algorithm's advice."""
+    match node:
+        case ast.Raise():
+            yield "exc", node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            return
+        case ast.Call():
+            kept = {"keywords": [keyword for keyword in node.keywords if keyword.arg != "description"]}
+        case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            kept = {"body": [line for line in node.body if not _is_text(line)]}
+        case _:
+            kept = {}
+    for name in node._fields:
+        yield name, kept.get(name, getattr(node, name, None))
+
+
 def _dump(value: object) -> str:
-    """Like :func:`ast.dump`, but without empty fields: Python's versions differ in them."""
+    """Like :func:`ast.dump`, but without empty fields, in which Python's versions differ, and without :func:`_is_advice`."""
     if isinstance(value, ast.AST):
-        fields = (f"{name}={_dump(item)}" for name, item in ast.iter_fields(value) if item is not None and item != [])
+        fields = [
+            f"{name}={text}" for name, item in _fields(value) if item is not None and (text := _dump(item)) != "[]"
+        ]
         return f"{type(value).__name__}({','.join(fields)})"
-    return f"[{','.join(map(_dump, value))}]" if isinstance(value, list) else repr(value)
+    if isinstance(value, list):
+        return f"[{','.join([_dump(item) for item in value if not _is_advice(item)])}]"
+    return repr(value)
 
 
 @functools.cache
 def _meaning(file: Path) -> bytes:
     """What the interpreter makes of a file, without layout, comments and texts for people."""
-    fresh = ast.parse(file.read_text(encoding="utf-8"))
-    return _dump(_Wordless().visit(fresh)).encode()
+    return _dump(tree(file)).encode()
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a module, at any depth."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, name, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 @functools.cache
@@ -80,7 +87,7 @@ def imported_names(module: str, file: Path) -> frozenset[str]:
     """Names that may be modules in the import statements of a source file."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(tree(file)):
+    for node in _statements(tree(file)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

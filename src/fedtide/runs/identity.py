@@ -49,6 +49,11 @@ def _can_change_numbers(module: str) -> bool:
     return module.split(".")[1] in _PACKAGES or module == "fedtide.core.randomness"
 
 
+def read_sources() -> None:
+    """Read the sources that every run depends on, once for this process and those forked from it."""
+    fingerprint(closure(_ROOTS, _can_change_numbers))
+
+
 def modules(settings: RunSettings) -> list[str]:
     """Modules whose source a run depends on: world, engine, federation, and only the plug-ins it uses."""
     chosen = {
