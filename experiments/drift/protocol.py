@@ -4,7 +4,8 @@
 
 takes methods, model and learning rates from the settings, with overrides, trains what is missing and writes ``accuracy.csv``:
 the mean over clients of the accuracy of the model that each is served, under its own concept, after the last round, in percent
-(mean, standard deviation and number of runs that are complete).
+(mean, standard deviation and number of runs that are complete), and ``above.csv``: differences to FedAvg in points, paired over
+seeds, in every world that ends under drift and in their mean.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ import pandas as pd
 
 import fedtide
 from fedtide.core.files import write_text
+from fedtide.records import statistics
 from fedtide.settings.params import Params
 
+WORLD = ["population", "alpha", "drift"]
+REFERENCE = "fedavg"
 accuracy = runpy.run_path(str(Path(__file__).with_name("search.py")))["accuracy"]
 POPULATIONS: dict[str, list[str]] = {
     "20 clients": [],
@@ -42,6 +46,8 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "incremental": {"name": "staggered", "start": 100, "stagger": 10, **GROUPS},
     "recurrent": {"name": "window", "start": 100, "until": 150, **GROUPS},
 }
+SEEDS = {"sudden": [0, 1, 2], "incremental": [0, 1, 2]}
+"""Of the drifts that methods are compared under; 0 of the others."""
 SHARED = [
     "scenario.rounds=200",
     "algorithms.fedccfa.align_from=20",
@@ -54,9 +60,8 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the table."""
     rows = []
     for population, alpha, kind in product(POPULATIONS, (0.1, 0.5), DRIFTS):
-        params = Params.read(
-            file, [*POPULATIONS[population], f"partition.alpha={alpha}", f"drift={DRIFTS[kind]}", *SHARED, *overrides]
-        )
+        world = [f"partition.alpha={alpha}", f"drift={DRIFTS[kind]}", f"compare.seeds={SEEDS.get(kind, [0])}"]
+        params = Params.read(file, [*POPULATIONS[population], *world, *SHARED, *overrides])
         history = fedtide.compare(params).history
         rows += [
             {
@@ -64,13 +69,25 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
                 "alpha": alpha,
                 "drift": kind,
                 "label": label,
+                "seed": seed,
                 "accuracy": 100 * accuracy(run).iloc[-1] if (run["state"] == "complete").all() else math.nan,
             }
-            for (label, _), run in history.groupby(["label", "seed"])
+            for (label, seed), run in history.groupby(["label", "seed"])
         ]
-    found = pd.DataFrame(rows).groupby(["population", "alpha", "drift", "label"], sort=False)["accuracy"]
+    found = pd.DataFrame(rows)
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "accuracy.csv", found.agg(["mean", "std", "count"]).to_csv(float_format="%.2f"))
+    table = found.groupby([*WORLD, "label"], sort=False)["accuracy"].agg(["mean", "std", "count"])
+    write_text(out / "accuracy.csv", table.to_csv(float_format="%.2f"))
+    write_text(out / "above.csv", above(found[found["drift"].isin(SEEDS)]).to_csv(float_format="%.2f"))
+
+
+def above(found: pd.DataFrame) -> pd.DataFrame:
+    """Differences to FedAvg in worlds with the same seeds, and, first, of the means over them."""
+    seeds = found.pivot_table("accuracy", [*WORLD, "seed"], "label", dropna=False)
+    means = seeds.groupby("seed").agg(lambda values: values.mean(skipna=False))
+    pairs = {("all", "", "all"): means} | dict(iter(seeds.groupby(WORLD)))
+    table = pd.concat({world: statistics.compare(each, REFERENCE) for world, each in pairs.items()}, names=WORLD)
+    return table[["pairs", "difference", "low", "high"]]
 
 
 if __name__ == "__main__":

@@ -111,6 +111,10 @@ def test_an_installation_trains_outside_of_the_project(wheel, tmp_path, extra):
             called = subprocess.run(small, cwd=here, capture_output=True, text=True)
             assert called.returncode == 0, called.stderr
         assert (here / "report/report.html").is_file()
+    if extra == "tide":
+        called = subprocess.run([programs / "fedtide", "tide", "board"], cwd=here, capture_output=True, text=True)
+        assert called.returncode == 0, called.stderr
+        assert (here / "report/tide/board.html").is_file()
     program = PROGRAM.format(root=str(tmp_path / "environment"), params=str(PROJECT / "params.yaml"))
     script = subprocess.run([programs / "python", "-c", program], cwd=here, capture_output=True, text=True)
     assert script.returncode == 0, script.stderr

@@ -108,14 +108,17 @@ def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(her
     known = protocol["main"].__globals__
     known["POPULATIONS"] = {"4 clients": []}
     known["DRIFTS"] = {"sudden": protocol["DRIFTS"]["sudden"] | {"start": 2}}
-    protocol["main"](
-        here / "best.yaml", here / "out", ["scenario.rounds=4", "evaluation.every=2", "evaluation.clients_every=2"]
-    )
+    few = ["scenario.rounds=4", "evaluation.every=2", "evaluation.clients_every=2", "compare.seeds=[0, 1]"]
+    protocol["main"](here / "best.yaml", here / "out", few)
     table = pd.read_csv(here / "out/accuracy.csv", index_col=["alpha", "label"])
     assert (len(table), set(table["count"])) == (4, {2})
     history = fedtide.load(here / "runs").history
     last = history[history["label"].str.startswith("ifca") & (history["round"] == 4)]["served_accuracy_mean"]
-    assert 100 * last.mean() == pytest.approx(table.xs("ifca", level="label")["mean"].mean(), abs=0.01)
+    means = table["mean"].groupby("label").mean()
+    assert 100 * last.mean() == pytest.approx(means["ifca"], abs=0.01)
+    above = pd.read_csv(here / "out/above.csv", index_col="label").loc["ifca"].set_index("population")
+    assert above.loc["all", "difference"] == pytest.approx(means["ifca"] - means["fedavg"], abs=0.02)
+    assert (len(above), set(above["pairs"])) == (3, {2})
 
 
 def test_accuracy_around_changes_that_nobody_present_has_seen() -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fedtide.core import plugins
 from fedtide.core.shipped import TIDE
 from fedtide.settings.tuning import SearchChoices
+from fedtide.tide.board import board
+from fedtide.tide.entries import PUBLISHED, read_rows
 from fedtide.tide.method import Method
 from fedtide.tide.suite import suite
 from fedtide.worlds.files import timeline_for
@@ -51,3 +54,14 @@ def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_is_named_as_its_file(name: str) -> None:
     assert Method.of(name).name == name
+
+
+def test_the_published_methods_are_those_of_the_suite_on_its_seeds() -> None:
+    worlds = suite()
+    rows = read_rows(TIDE / PUBLISHED)
+    found = board(rows, list(worlds.values()))
+    assert len(found.methods) >= 15
+    assert {*rows["method"]} <= {*METHODS, *plugins.names("algorithms")}
+    for (method, world), group in rows.groupby(["method", "world"]):
+        assert set(group["seed"]) == set(worlds[str(world)].limits.timelines), method
+        assert group["score"].between(0, 1).all()
