@@ -83,10 +83,10 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
 
 def above(found: pd.DataFrame) -> pd.DataFrame:
     """Differences to FedAvg in worlds with the same seeds, and, first, of the means over them."""
-    seeds = found.pivot_table("accuracy", [*WORLD, "seed"], "label", dropna=False)
-    means = seeds.groupby("seed").agg(lambda values: values.mean(skipna=False))
+    seeds = found.pivot(index=[*WORLD, "seed"], columns="label", values="accuracy")
+    means = pd.DataFrame({label: rows.unstack("seed").mean(skipna=False) for label, rows in seeds.items()})
     pairs = {("all", "", "all"): means} | dict(iter(seeds.groupby(WORLD)))
-    table = pd.concat({world: statistics.compare(each, REFERENCE) for world, each in pairs.items()}, names=WORLD)
+    table = pd.concat({world: statistics.compare(each, REFERENCE) for world, each in pairs.items()}, names=[*WORLD, "label"])
     return table[["pairs", "difference", "low", "high"]]
 
 
