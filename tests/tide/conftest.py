@@ -1,11 +1,12 @@
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
 
 from commands import fedtide, folder, shared_data
 
-__all__ = ["fedtide", "folder", "shared_data", "suite"]
+__all__ = ["fedtide", "folder", "frozen", "shared_data", "suite"]
 
 PROJECT = Path(__file__).parents[2]
 
@@ -27,11 +28,18 @@ def freeze(folder: Path) -> None:
     runpy.run_path(str(PROJECT / "benchmarks" / "tide" / "freeze.py"))["main"](folder)
 
 
-@pytest.fixture
-def suite(folder: Path, shared_data: Path) -> Path:
+@pytest.fixture(scope="session")
+def frozen(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
     """A suite of two worlds, in which a run takes a moment."""
-    (folder / "mine" / "worlds").mkdir(parents=True)
+    mine = tmp_path_factory.mktemp("frozen") / "mine"
+    (mine / "worlds").mkdir(parents=True)
     for name, over in (("changing", "changes"), ("ending", "end")):
-        (folder / "mine" / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over))
-    freeze(folder / "mine")
-    return folder / "mine"
+        (mine / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over))
+    freeze(mine)
+    return mine
+
+
+@pytest.fixture
+def suite(frozen: Path, folder: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(frozen, folder / "mine"))

@@ -14,7 +14,11 @@ import yaml
 from commands import Fedtide
 from fedtide.core.locks import held
 from fedtide.records.run_directory import RunDirectory, hashed, read_hashed
+from fedtide.runs.progress import UNWATCHED
+from fedtide.tide.campaign import run_method
+from fedtide.tide.method import Method
 from fedtide.tide.scores import row
+from fedtide.tide.suite import chosen_worlds
 from fedtide.tide.suite import suite as worlds_of
 
 OWN = """
@@ -23,12 +27,21 @@ space: {local.lr: {choices: [0.02, 0.1, 0.5]}}
 """
 
 
+@pytest.fixture(scope="module")
+def both(frozen: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A method's file, and the folder of two methods, both run in all worlds."""
+    place = tmp_path_factory.mktemp("both")
+    (place / "careful.yaml").write_text(OWN)
+    worlds, here = chosen_worlds(None, frozen), ["compare.workers=1", "tune.workers=1"]
+    for given in ("fedavg", str(place / "careful.yaml")):
+        run_method(Method.of(given, frozen), worlds, place / "tide", UNWATCHED, here)
+    return place
+
+
 @pytest.fixture
-def ran(fedtide: Fedtide, suite: Path, folder: Path) -> Path:
-    """Folder of two methods, both run in all worlds."""
-    (folder / "careful.yaml").write_text(OWN)
-    found = fedtide("tide", "run", "fedavg", "careful.yaml", "--suite", str(suite), "--workers", "1", "-q")
-    assert found.status == 0, found.err
+def ran(both: Path, folder: Path) -> Path:
+    """A copy of them."""
+    shutil.copytree(both, folder, dirs_exist_ok=True)
     return folder / "tide"
 
 
