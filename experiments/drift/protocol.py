@@ -86,7 +86,9 @@ def above(found: pd.DataFrame) -> pd.DataFrame:
     seeds = found.pivot(index=[*WORLD, "seed"], columns="label", values="accuracy")
     means = pd.DataFrame({label: rows.unstack("seed").mean(skipna=False) for label, rows in seeds.items()})
     pairs = {("all", "", "all"): means} | dict(iter(seeds.groupby(WORLD)))
-    table = pd.concat({world: statistics.compare(each, REFERENCE) for world, each in pairs.items()}, names=[*WORLD, "label"])
+    table = pd.concat(
+        {world: statistics.compare(each, REFERENCE) for world, each in pairs.items()}, names=[*WORLD, "label"]
+    )
     return table[["pairs", "difference", "low", "high"]]
 
 
