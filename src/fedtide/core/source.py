@@ -42,6 +42,7 @@ def _is_text(line: ast.stmt) -> bool:
 
 def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
     """Fields of a node without what is written for people: docstrings, descriptions, texts of errors, an algorithm's advice."""
+    kept: dict[str, object] = {}
     match node:
         case ast.Raise():
             yield "exc", node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -50,8 +51,6 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
             kept = {"keywords": [keyword for keyword in node.keywords if keyword.arg != "description"]}
         case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             kept = {"body": [line for line in node.body if not _is_text(line)]}
-        case _:
-            kept = {}
     for name in node._fields:
         yield name, kept.get(name, getattr(node, name, None))
 
