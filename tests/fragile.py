@@ -9,6 +9,7 @@ import pytest
 CODE = '''
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
@@ -30,13 +31,12 @@ class Fragile(Algorithm):
 
     def finish(self, r: Round):
         if r.t == 2:
-            marks = Path(self.settings.marks)
-            done = len(list(marks.iterdir()))
-            if done < self.settings.times:
-                (marks / str(done)).touch()
-                if self.settings.how == "die":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                raise ZeroDivisionError("the third round\\nis fragile")
+            for number in range(self.settings.times):
+                with suppress(FileExistsError):  # of an earlier failure, perhaps just now in another process
+                    (Path(self.settings.marks) / str(number)).touch(exist_ok=False)
+                    if self.settings.how == "die":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    raise ZeroDivisionError("the third round\\nis fragile")
         return r.mean(r.W)
 '''
 
