@@ -47,7 +47,7 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "recurrent": {"name": "window", "start": 100, "until": 150, **GROUPS},
 }
 SEEDS = {"sudden": [0, 1, 2], "incremental": [0, 1, 2]}
-"""Of the drifts that methods are compared under; 0 of the others."""
+"""Of the worlds that end under drift; the others have seed 0."""
 SHARED = [
     "scenario.rounds=200",
     "algorithms.fedccfa.align_from=20",
