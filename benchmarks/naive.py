@@ -28,7 +28,7 @@ class NaiveLoop:
 
     def __init__(self, world: Parts, evaluate: bool = False) -> None:
         self.world, self.evaluate = world, evaluate
-        self.model: nn.Module = copy.deepcopy(world.task.network).to(world.device, world.w0.dtype)
+        self.model: nn.Module = copy.deepcopy(world.task.network).to(world.hardware.device, world.w0.dtype)
 
     def run(self, rounds: int, after_round: Callable[[], None]) -> None:
         """Run ``rounds`` rounds from the initial model on."""
@@ -68,7 +68,7 @@ class NaiveLoop:
         local, rng = self.world.settings.local, generator(self.world.settings.seed, "batches", t, client)
         left = step_count(len(shard), len(shard), local)
         while left > 0:
-            order = torch.from_numpy(shard[rng.permutation(len(shard))]).to(self.world.device)
+            order = torch.from_numpy(shard[rng.permutation(len(shard))]).to(self.world.hardware.device)
             batches = torch.split(order, local.batch_size)[:left]
             left -= len(batches)
             yield from batches

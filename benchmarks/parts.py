@@ -101,20 +101,21 @@ def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
         "naive, tested": naive(world, evaluate=True),
     }
     pairs = [("fedtide", "naive"), ("fedtide, tested", "naive, tested")]
-    if world.device.type == "cpu":
+    if world.hardware.device.type == "cpu":
         competitors["no TorchScript"] = without_torchscript(competitors["fedtide"])
         pairs += [("no TorchScript", "fedtide")]
-    if world.device.type == "cpu" and available_cores() > 1:
+    if world.hardware.device.type == "cpu" and available_cores() > 1:
         competitors["fedtide, one core"] = library(bench.settings(workload, engine={"workers": 1}), bench.scratch)
         pairs += [("fedtide, one core", "naive")]
     if workload.surroundings:
         saving = bench.settings(workload, timed=SAVING, checkpoint={"every": SAVING})
         competitors["bare rounds"] = bare(world)
         competitors[f"state saved / {SAVING}"] = library(saving, bench.scratch)
-        competitors["products alone"] = products(world)
-        competitors["products, one core"] = products(assembled(bench.settings(workload, engine={"workers": 1})))
-        pairs += [(name, "fedtide") for name in ("bare rounds", "products alone", f"state saved / {SAVING}")]
-        pairs += [("products alone", "products, one core")]
+        pairs += [(name, "fedtide") for name in ("bare rounds", f"state saved / {SAVING}")]
+        if world.hardware.device.type == "cpu":
+            competitors["products alone"] = products(world)
+            competitors["products, one core"] = products(assembled(bench.settings(workload, engine={"workers": 1})))
+            pairs += [("products alone", "fedtide"), ("products alone", "products, one core")]
         if importlib.util.find_spec("mlflow"):
             competitors["state and MLflow"] = library(saving, bench.scratch, bench.scratch / "mlruns")
             pairs += [("state and MLflow", "bare rounds")]

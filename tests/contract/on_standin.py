@@ -1,4 +1,6 @@
-"""Rounds on a stand-in accelerator; run by test_accelerators.py in a process of its own, or by ``pytest <this file>``.
+"""Rounds on an accelerator; run by test_accelerators.py in a process of its own, or by ``pytest <this file>``.
+
+The accelerator is a graphics card where there is one, otherwise a stand-in.
 
 Each run computes what it computes on the CPU, up to rounding, although it is stopped after a round and resumed from its saved
 state, which puts everything on the device. The default type of PyTorch's numbers is double there, single on the CPU: what
@@ -18,6 +20,7 @@ import torch
 
 import standin
 from fedtide.core import plugins
+from fedtide.engine.executors import replay
 from fedtide.federation import parts
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.checkpoint import Generations, Saved, load
@@ -30,6 +33,7 @@ from support import clock, images, in_full, tokens
 Run = tuple[RunSettings, Timeline, Dataset]
 
 CPU = torch.device("cpu")
+CARD = torch.device("cuda") if torch.cuda.is_available() else standin.device()
 KEPT = {"federation": {"at_session": "keep"}, "participation": {"name": "fixed", "fraction": 0.6}}
 EVERYTHING = {
     "models": ["cloud", "participants", "all", "ensemble"],
@@ -40,6 +44,12 @@ EVERYTHING = {
     "neurons": 3,
     "consistency": True,
 }
+
+
+@pytest.fixture(autouse=True)
+def _replayed_from_the_second_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a card."""
+    monkeypatch.setattr(replay, "LEAST", 2)
 
 
 @contextmanager
@@ -104,8 +114,8 @@ def differences(name: str, first: Any, second: Any, tolerance: float) -> Iterato
             yield f"{name}: {first!r} and {second!r}"
     else:
         a, b = (torch.as_tensor(value).to("cpu", torch.float64) for value in (first, second))
-        scale = max(1.0, float(a.abs().max())) if a.numel() else 1.0
-        if a.shape != b.shape or not torch.allclose(a, b, rtol=0.0, atol=tolerance * scale, equal_nan=True):
+        allowed = tolerance * max(1.0, float(a.abs().max())) if tolerance and a.numel() else 0.0
+        if a.shape != b.shape or not torch.allclose(a, b, rtol=0.0, atol=allowed, equal_nan=True):
             yield f"{name}: {first} and {second}"
 
 
@@ -115,7 +125,7 @@ def assert_alike(run: Run, folder: Path, rounds: int = 2) -> None:
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"precision": "64-true"})})
     state, records = outcome((chosen, world, data), CPU, rounds)
     with default_type(torch.float64):
-        other, others = outcome((chosen, world, data), standin.device(), rounds, folder)
+        other, others = outcome((chosen, world, data), CARD, rounds, folder)
     rows = ([vars(record) for record in each] for each in (records, others))
     assert not [*differences("state", state, other, 1e-12), *differences("records", *rows, 1e-6)]
 
@@ -143,11 +153,11 @@ def assert_alike(run: Run, folder: Path, rounds: int = 2) -> None:
 )
 def test_the_stand_in_refuses_what_a_card_refuses(mixed: Any) -> None:
     with pytest.raises((RuntimeError, TypeError)):
-        mixed(torch.ones(3, 3).to(standin.device()), torch.ones(3, 3))
+        mixed(torch.ones(3, 3, device=CARD), torch.ones(3, 3))
 
 
 def test_the_stand_in_allows_what_a_card_allows() -> None:
-    card = torch.arange(3.0).to(standin.device())
+    card = torch.arange(3.0).to(CARD)
     assert (card * torch.tensor(2.0))[torch.tensor([2, 0])].tolist() == [4.0, 0.0]
     card[torch.tensor([True, False, True])] = torch.tensor(5.0)
     assert card.clone().unsqueeze_(1).shape == (3, 1)
@@ -213,6 +223,39 @@ def test_networks(world: Any, tmp_path: Path, model: Any, algorithm: str, execut
     engine = {"executor": executor, "workers": 1}
     chosen, _, _ = world(algorithm=algorithm, model=model, local=local, engine=engine)
     assert_alike((chosen, build_timeline(chosen, samples), samples), tmp_path, 2)
+
+
+@pytest.mark.skipif(CARD.type != "cuda", reason="a card may add in another order")
+@pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
+def test_the_same_bits_again(world: Any, tmp_path: Path, algorithm: str) -> None:
+    run = world(algorithm=algorithm, **KEPT | ({"participation": "all"} if clock(algorithm) else {}))
+    assert_the_same(run)
+
+
+@pytest.mark.skipif(CARD.type != "cuda", reason="a card may add in another order")
+@pytest.mark.parametrize(
+    ("model", "samples"),
+    [
+        (plain("GroupNorm", num_channels=4), images()),
+        (plain("BatchNorm2d"), images()),
+        ("cnn_svhn", images()),
+        ("embedding_bag", tokens()),
+    ],
+    ids=["convolution", "statistics", "dropout", "text"],
+)
+def test_the_same_bits_of_networks_again(world: Any, model: Any, samples: Dataset) -> None:
+    local = {"amount": 8, "unit": "steps", "batch_size": 16, "lr": 0.05}
+    chosen, _, _ = world(algorithm="fedprox", model=model, local=local)
+    assert_the_same((chosen, build_timeline(chosen, samples), samples))
+
+
+def assert_the_same(run: Run) -> None:
+    """Two runs on a card, and one whose steps are launched one by one."""
+    first, second = (outcome(run, CARD, 2)[0] for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay, "LEAST", 10**9)
+        third = outcome(run, CARD, 2)[0]
+    assert not [*differences("again", first, second, 0.0), *differences("one by one", first, third, 0.0)]
 
 
 OF_THE_TESTS = ["ahead", "columns", "contrast", "elementwise", "in_parts", "sharp"]

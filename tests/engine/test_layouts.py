@@ -93,6 +93,13 @@ def test_the_process_is_prepared():
     assert "memory" not in prepare_process(EngineSettings(allocator="default"), cpu)
 
 
+def test_convolutions_on_a_card_are_in_full_precision_and_in_one_order():
+    with torch.backends.cudnn.flags(allow_tf32=True, deterministic=False):
+        assert prepare_process(EngineSettings(), torch.device("cuda")).startswith("cuda")
+        assert torch.backends.cudnn.deterministic
+        assert not torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.parametrize("model", ["lenet", "cnn_svhn"])
 def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
     ends = []

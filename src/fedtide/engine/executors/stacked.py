@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from fedtide.engine.executors.executor import Advance, Executor, stepwise
+from fedtide.engine.executors.replay import replayed
 from fedtide.engine.executors.rows import Rows
 from fedtide.engine.gradient import Gradient
 from fedtide.engine.local import Cohort
@@ -43,17 +45,22 @@ class Stacked(Executor):
         training = Rows(cohort, rows, self.gradient)
         steps, shortest = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1), min(plan.steps[rows])
         written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
-        sizes = plan.sizes[rows]
-        full = (sizes == plan.indices.shape[-1]).all(0).tolist()
-        columns = torch.arange(plan.indices.shape[-1], device=task.device)
+        full = (plan.sizes[rows] == plan.indices.shape[-1]).all(0).tolist()
+        sizes, columns = plan.sizes[rows].to(task.device), torch.arange(plan.indices.shape[-1], device=task.device)
         losses = cohort.losses[rows]
+
+        def on_batch(indices: Tensor, keys: Tensor, keep: Tensor | None) -> Tensor:
+            inputs, labels = task.batch(indices, keys)
+            return training.step(inputs, labels, keep, keys)
+
+        # A direction is an algorithm's own code, which may do something else at every step.
+        take = on_batch if cohort.direction is not None else replayed(on_batch, task.device, longest)
         for step in range(longest):
-            keys, running = plan.keys[rows, step], steps > step
-            inputs, labels = task.batch(plan.indices[rows, step], keys)
+            running = steps > step
             # A padded batch keeps the full width: a client's sums must not depend on the others in its chunk.
-            keep = None if full[step] else columns < sizes[:, step : step + 1].to(task.device)
+            keep = None if full[step] else columns < sizes[:, step : step + 1]
             before = [value.clone() for value in written] if step >= shortest else []
-            value = training.step(inputs, labels, keep, keys)
+            value = take(plan.indices[rows, step], plan.keys[rows, step], keep)
             for after, old in zip(written if before else [], before, strict=True):
                 after.copy_(torch.where(running, after, old))
             losses += torch.where(running[:, 0], value, 0.0)
