@@ -90,4 +90,4 @@ def _known_value(node: Node, known: dict[Node, Tensor]) -> Tensor | None:
 def _empty(node: Node) -> Tensor:
     """A tensor of the traced shape, of which no number is read."""
     example = node.meta["val"]
-    return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device=example.device)
+    return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype)

@@ -36,13 +36,13 @@ def preferred() -> bool:
 
 
 def is_faster(node: Node) -> bool:
-    """Whether a node of a traced graph is a matrix product that oneDNN takes less time for."""
+    """Whether a node of a graph traced on a CPU is a matrix product that oneDNN takes less time for."""
     if node.op != "call_function" or node.target not in (_mm, _addmm) or node.kwargs or not preferred():
         return False
     *_, left, right = map(example, node.args)
     (rows, depth), columns = left.shape, right.shape[1]
-    plain = left.dtype == torch.float32 and left.device.type == "cpu"
-    return plain and min(rows, columns) > _NARROW and depth >= _SHALLOW and rows * depth * columns >= _LEAST
+    large = rows * depth * columns >= _LEAST and min(rows, columns) > _NARROW and depth >= _SHALLOW
+    return large and left.dtype == torch.float32
 
 
 def use_onednn(graph: Graph) -> None:

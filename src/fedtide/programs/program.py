@@ -8,16 +8,15 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._guards import TracingContext, tracing
-from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental import proxy_tensor
 
 from fedtide.programs.biases import use_bias_sums
 from fedtide.programs.constants import fold_constants
@@ -71,7 +70,7 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
     results: list[Any] = []
     products = []
     for node in gradients:
-        factors = _factors(node)
+        factors = _factors(node, arguments[0].device)
         products.append(factors is not None)
         results.extend([node] if factors is None else factors)
     output.args = ((*results, loss),)
@@ -89,9 +88,28 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
-    # Without a context every value that is traced would make a FakeTensorMode of its own, which is half of the time.
-    with _TRACING, tracing(TracingContext(FakeTensorMode())):
-        return make_fx(function)(*arguments)
+    with _TRACING, _outlined():
+        return proxy_tensor.make_fx(function)(*arguments)
+
+
+@contextmanager
+def _outlined() -> Iterator[None]:
+    """What is traced is noted down as shape and type, by tensors without memory.
+
+    make_fx would simulate its device as well, which is half of the time.
+    """
+    full: Any = proxy_tensor.extract_val
+
+    def outline(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, Tensor) and value.layout == torch.strided:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        return full(value, *args, **kwargs)
+
+    proxy_tensor.extract_val = outline  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        proxy_tensor.extract_val = full
 
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
@@ -112,7 +130,7 @@ def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..
         return as_function(graph, arguments[0].device)
 
 
-def _factors(node: Node) -> tuple[Any, Any] | None:
+def _factors(node: Node, device: torch.device) -> tuple[Any, Any] | None:
     """The factors of a node that is a matrix product, up to transpositions that cancel; ``None`` for other nodes."""
     turned, shape = False, example(node).shape
     while is_transposition(node) or node.target in RESHAPES:
@@ -122,6 +140,6 @@ def _factors(node: Node) -> tuple[Any, Any] | None:
         turned, node = turned != is_transposition(node), inner
     if turned or node.op != "call_function" or node.target not in _PRODUCTS or example(node).shape != shape:
         return None
-    if is_faster(node):
+    if device.type == "cpu" and is_faster(node):
         return None  # oneDNN cannot add to a matrix in place, and is faster with an addition of its own
     return node.args[0], node.args[1]
