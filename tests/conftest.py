@@ -88,14 +88,14 @@ DROP_IN = Path(__file__).parent / "drop_in"
 def _no_foreign_plugins() -> Iterator[None]:
     """Folders of plug-ins, and what was imported from them, are forgotten with the test that brought them."""
     yield
-    ours = [name for name in sys.modules if name.startswith("fedtide.")]
     for kind in plugins.KINDS:
         package = sys.modules.get(f"fedtide.{kind}")
-        if package is None or list(package.__path__) == [home := str(Path(str(package.__file__)).parent)]:
+        if package is None or len(package.__path__) == 1:
             continue
+        home = str(Path(str(package.__file__)).parent)
         package.__path__ = [home]
-        for name in ours:
-            if name.startswith(f"{package.__name__}.") and not str(sys.modules[name].__file__).startswith(home):
+        for name in [name for name in sys.modules if name.startswith(f"{package.__name__}.")]:
+            if not str(sys.modules[name].__file__).startswith(home):
                 vars(package).pop(name.rpartition(".")[2], None)
                 del sys.modules[name]
         source.source_file.cache_clear()

@@ -67,6 +67,15 @@ class _OmitDefault:
 OMIT_DEFAULT = _OmitDefault()
 
 
+@functools.cache
+def _unbounded(kind: type[BaseModel]) -> list[str]:
+    """Settings without an upper bound of their own."""
+    fields = kind.model_fields.items()
+    return [
+        key for key, field in fields if not any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata)
+    ]
+
+
 class SettingsModel(BaseModel):
     """Immutable, refuses unknown keys and infinite numbers, and documents every field from its description."""
 
@@ -74,10 +83,9 @@ class SettingsModel(BaseModel):
 
     @model_validator(mode="after")
     def _of_ordinary_size(self) -> Self:
-        for key, field in type(self).model_fields.items():
+        for key in _unbounded(type(self)):
             value = getattr(self, key)
-            bounded = any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata)
-            if isinstance(value, int) and not bounded and abs(value) > LARGEST:
+            if isinstance(value, int) and abs(value) > LARGEST:
                 raise SettingsError(f"{key} = {shortened(str(value))} should lie between -{LARGEST} and {LARGEST}")
         return self
 
