@@ -225,14 +225,14 @@ def test_networks(world: Any, tmp_path: Path, model: Any, algorithm: str, execut
     assert_alike((chosen, build_timeline(chosen, samples), samples), tmp_path, 2)
 
 
-@pytest.mark.skipif(CARD.type != "cuda", reason="a card may add in another order")
+@pytest.mark.skipif(CARD.type != "cuda", reason="needs a GPU")
 @pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
-def test_the_same_bits_again(world: Any, tmp_path: Path, algorithm: str) -> None:
+def test_the_same_bits_again(world: Any, algorithm: str) -> None:
     run = world(algorithm=algorithm, **KEPT | ({"participation": "all"} if clock(algorithm) else {}))
     assert_the_same(run)
 
 
-@pytest.mark.skipif(CARD.type != "cuda", reason="a card may add in another order")
+@pytest.mark.skipif(CARD.type != "cuda", reason="needs a GPU")
 @pytest.mark.parametrize(
     ("model", "samples"),
     [
