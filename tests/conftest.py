@@ -4,6 +4,7 @@ import atexit
 import functools
 import gc
 import importlib.metadata
+import itertools
 import os
 import shutil
 import sys
@@ -42,19 +43,17 @@ settings.load_profile("tests")
 gc.disable()  # until everything is imported: what a module defines stays
 
 
-_imported, _gc = [0], {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
+_gc = {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
+_finished = itertools.count(1)
 
 
 atexit.register(_gc["unfreeze"])  # libraries that look for leaks find none
 
 
 def _freeze() -> None:
-    """What is imported by now is not searched for garbage after every run."""
-    if len(sys.modules) > _imported[0] + 100:
-        if _imported[0]:
-            gc.collect()
-        _imported[0] = len(sys.modules)
-        _gc["freeze"]()
+    """What is there by now is not searched for garbage after every run."""
+    gc.collect()
+    _gc["freeze"]()
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -77,7 +76,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    _freeze()
+    if next(_finished) % 10 == 0:
+        _freeze()
 
 
 Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]
@@ -88,23 +88,31 @@ DROP_IN = Path(__file__).parent / "drop_in"
 def _no_foreign_plugins() -> Iterator[None]:
     """Folders of plug-ins, and what was imported from them, are forgotten with the test that brought them."""
     yield
-    for kind in plugins.KINDS:
-        package = sys.modules.get(f"fedtide.{kind}")
-        if package is None or len(package.__path__) == 1:
-            continue
-        home = str(Path(str(package.__file__)).parent)
-        package.__path__ = [home]
-        for name in [name for name in sys.modules if name.startswith(f"{package.__name__}.")]:
-            if not str(sys.modules[name].__file__).startswith(home):
-                vars(package).pop(name.rpartition(".")[2], None)
-                del sys.modules[name]
-        source.source_file.cache_clear()
+    loaded = [package for kind in plugins.KINDS if (package := sys.modules.get(f"fedtide.{kind}")) is not None]
+    if all(len(package.__path__) == 1 for package in loaded):
+        return
+    homes = {package.__name__: str(Path(str(package.__file__)).parent) for package in loaded}
+    for package in loaded:
+        package.__path__ = [homes[package.__name__]]
+    for name, module in list(sys.modules.items()):
+        kind, _, own = name.rpartition(".")
+        if kind in homes and not str(module.__file__).startswith(homes[kind]):
+            vars(sys.modules[kind]).pop(own, None)
+            del sys.modules[name]
+            if str(module.__file__).startswith(str(DROP_IN)):
+                _dropped_in[name] = module
+    source.source_file.cache_clear()
+
+
+_dropped_in: dict[str, Any] = {}
+"""Modules of ``tests/drop_in``, which never change: imported once."""
 
 
 @pytest.fixture
 def drop_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plug-ins of ``tests/drop_in``, found the way a user's are."""
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(DROP_IN))
+    sys.modules.update(_dropped_in)
 
 
 @pytest.fixture

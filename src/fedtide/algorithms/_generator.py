@@ -28,7 +28,7 @@ class Generator:
     def start(self, draws: torch.Generator) -> tuple[Tensor, Tensor]:
         """Parameters [G] and statistics [2 H] of a generator with the library's default weights, float64."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.initial_seed())
+            torch.default_generator.manual_seed(draws.initial_seed())
             for layer in self._network:
                 if isinstance(layer, nn.Linear):
                     layer.reset_parameters()

@@ -154,7 +154,14 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
 
 def user_roots() -> list[Path]:
     """The folders named in ``FEDTIDE_PLUGINS``."""
-    return [Path(root).resolve() for root in os.environ.get("FEDTIDE_PLUGINS", "").split(os.pathsep) if root]
+    named = os.environ.get("FEDTIDE_PLUGINS", "")
+    return [_resolved(Path(root).absolute()) for root in named.split(os.pathsep) if root]
+
+
+@functools.lru_cache(maxsize=64)
+def _resolved(folder: Path) -> Path:
+    """Looked up once: all settings that name plug-ins ask for it."""
+    return folder.resolve()
 
 
 def _other_folders(*kinds: str) -> list[Path]:

@@ -210,7 +210,7 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
 def _built(chosen: Chosen, data: Dataset, purpose: str, *keys: int) -> Network:
     """A network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key64(chosen.settings.seed, purpose, *keys) & (2**63 - 1))
+        torch.default_generator.manual_seed(key64(chosen.settings.seed, purpose, *keys) & (2**63 - 1))
         return chosen.model.build(data.input_shape, data.outputs, data.vocabulary)
 
 
