@@ -164,17 +164,22 @@ def _resolved(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _other_folders(*kinds: str) -> list[Path]:
+def _other_folders(*kinds: str) -> tuple[Path, ...]:
     """Folders of plug-ins of some kinds that do not ship with fedtide: the user's and those of installed packages."""
-    roots = dict.fromkeys([*user_roots(), *installed_packages().values()])
-    return [root / kind for root in roots for kind in kinds]
+    return _inside(tuple(dict.fromkeys([*user_roots(), *installed_packages().values()])), kinds)
+
+
+@functools.lru_cache(maxsize=256)
+def _inside(roots: tuple[Path, ...], kinds: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(root / kind for root in roots for kind in kinds)
 
 
 def _package(kind: str) -> Any:
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
     package = importlib.import_module(f"fedtide.{kind}")
-    package.__path__.extend(str(folder) for folder in _other_folders(kind) if str(folder) not in package.__path__)
+    if others := _other_folders(kind):
+        package.__path__.extend(str(folder) for folder in others if str(folder) not in package.__path__)
     return package
 
 
@@ -199,9 +204,12 @@ def _found(folders: tuple[tuple[str, int], ...]) -> dict[str, list[Path]]:
     return dict(sorted(found.items()))
 
 
+_folder = functools.lru_cache(maxsize=256)(Path)
+
+
 def _changed(folder: str) -> int:
     try:
-        return Path(folder).stat().st_mtime_ns
+        return _folder(folder).stat().st_mtime_ns
     except OSError:  # a folder of the user's need not have all kinds
         return 0
 
