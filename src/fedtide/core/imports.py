@@ -5,6 +5,7 @@ They are found as Python finds modules, and in the working directory.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import sys
@@ -122,9 +123,12 @@ def own_files(path: str, key: str) -> dict[str, Path]:
 def libraries(path: str, key: str) -> dict[str, str]:
     """Versions of the installed packages that the module in ``module:name`` and what it imports use, by name."""
     tops = {name.partition(".")[0] for name, file in _reached(_parts(path, key)[0], key) if not _is_own(file)}
-    known = packages_distributions()
+    known = _packages()
     names = {name for top in tops for name in known.get(top, ())}
     return {name: version(name) for name in sorted(names)}
+
+
+_packages = functools.cache(packages_distributions)  # it reads the records of everything that is installed
 
 
 def module_file(module: str) -> Path | None:

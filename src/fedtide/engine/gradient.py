@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -42,14 +42,19 @@ class Gradient:
         self.task, self.batched = task, batched
         self.layout = Layout(task.network)
         self._names = [f"network.{slot.name}" for slot in self.layout.parameters]
-        # Two copies: training mode is a property of a module, and references are evaluated while clients train.
+        # Two copies: training mode is a property of a module.
         self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
         self._frozen = copy.deepcopy(self._train).eval()
-        self.references = References(task, copy.deepcopy(self._frozen), self._names)
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
         # Described now: while a thread traces, the modules hold its tensors.
         self._described = structure(self._train, self._frozen, task.objective, task.autocast, task.dtype, task.device)
+
+    @cached_property
+    def references(self) -> References:
+        """Of reference models, which few algorithms have; with a network of their own."""
+        probe = Probe(copy.deepcopy(self.task.network)).to(self.task.device, self.task.dtype).eval()
+        return References(self.task, probe, self._names)
 
     def __call__(
         self,
