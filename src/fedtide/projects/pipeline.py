@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def write_pipeline(files: dict[Path, str], folder: Path) -> None:
     """Write the files, and make the folder a project of DVC, in git if it is there."""
     from dvc.repo import Repo
 
+    logging.getLogger("dvc.repo.init").setLevel(logging.WARNING)  # the command says what was written
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
