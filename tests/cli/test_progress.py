@@ -107,6 +107,7 @@ def test_a_script_shows_progress_in_a_terminal_and_nothing_elsewhere(
     assert err == ""
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_round_in_place(folder: Path) -> None:
     nbformat, client = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SCRIPT.replace("=40", "=3"))])

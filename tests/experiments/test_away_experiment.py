@@ -21,6 +21,7 @@ def script(name: str) -> dict[str, Any]:
     return runpy.run_path(str(FOLDER / f"{name}.py"))
 
 
+@pytest.mark.slow
 def test_memories_of_the_absent_end_where_everybody_takes_part(tmp_path: Path) -> None:
     chosen = ["scenario.rounds=60", "local.weight_decay=2.0", "compare.algorithms=[fedavg, mifa]"]
     chosen.append("participation.values=[0.9, 0.5, 0.8, 0.4, 0.6]")
@@ -38,6 +39,7 @@ def test_only_the_bound_has_everybody() -> None:
     assert {label for label, rule in rules.items() if rule == "all"} == {"everybody"}
 
 
+@pytest.mark.slow
 def test_availabilities_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = [*SMALL, "scenario.rounds=3", "compare.algorithms=[fedavg, mifa, everybody]"]

@@ -57,6 +57,7 @@ def test_the_best_single_model_is_between_the_rules() -> None:
     assert lost[90, 0.5] == pytest.approx(100 * (bayes - accuracy(4.0, 45.0)))
 
 
+@pytest.mark.slow
 def test_rates_are_searched_and_regrets_written(here: Path) -> None:
     file, out = here / "planted.yaml", here / "out"
     settings = small("planted", "fedavg", "feddrift", "true_concepts")
@@ -100,6 +101,7 @@ def test_spans_and_curves_are_those_of_the_runs(here: Path) -> None:
     assert curves.groupby("label").size().to_dict() == {"fedavg": 8, "ifca": 8}
 
 
+@pytest.mark.slow
 def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(here: Path) -> None:
     settings = small("planted", "fedavg", "ifca")
     settings |= {"data": {"name": "digits"}, "partition": {"name": "dirichlet_client"}, "model": {"name": "logistic"}}
@@ -130,6 +132,7 @@ def test_accuracy_around_changes_that_nobody_present_has_seen() -> None:
     assert found == pytest.approx(means | {"first": 20.0, "mean": 50.0, "final": 66.0})
 
 
+@pytest.mark.slow
 def test_returning_populations_are_compared_in_every_world(here: Path) -> None:
     experiment, file, out = script("sessions"), here / "sessions.yaml", here / "out"
     settings: dict[str, Any] = yaml.safe_load((FOLDER / "sessions/sessions.yaml").read_text())

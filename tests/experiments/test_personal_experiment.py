@@ -16,6 +16,7 @@ FOLDER = Path(__file__).parents[2] / "experiments/personal"
 LABELS = ["fedavg", "fedavg_steps", "ditto", "local", "fedrep"]
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_models_that_clients_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Served, after local steps, or global; and costs as recorded, in thousands of gradients and megabytes."""
     settings = yaml.safe_load((FOLDER / "fmnist/personal_fmnist.yaml").read_text())

@@ -33,6 +33,7 @@ def small(here: Path, name: str, *labels: str) -> Path:
     return here / f"{name}.yaml"
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_newcomers_and_attackers(here: Path) -> None:
     script = runpy.run_path(str(FOLDER / "newcomers.py"))
     every = script["main"].__globals__["ATTACKS"]
@@ -47,6 +48,7 @@ def test_what_is_kept_of_newcomers_and_attackers(here: Path) -> None:
     assert {"Newcomers"} <= set(pd.read_csv(here / "out/ages.csv")["group"]) <= {"Newcomers", "Returners"}
 
 
+@pytest.mark.slow
 def test_what_compression_saves(here: Path) -> None:
     script = runpy.run_path(str(FOLDER / "compressors.py"))
     script["main"](small(here, "compressors_fmnist", "none", "qsgd", "top_k"), here / "out", [])
@@ -58,6 +60,7 @@ def test_what_compression_saves(here: Path) -> None:
     assert curves.groupby("label").size().to_dict() == {"none": 6, "qsgd": 6, "top_k": 6}
 
 
+@pytest.mark.slow
 def test_clients_in_turns_spend_alike_and_need_less_noise(here: Path) -> None:
     script = runpy.run_path(str(FOLDER / "privacy.py"))
     known = script["main"].__globals__
