@@ -160,7 +160,7 @@ def user_roots() -> list[Path]:
 
 @functools.lru_cache(maxsize=64)
 def _resolved(folder: Path) -> Path:
-    """Looked up once: all settings that name plug-ins ask for it."""
+    """Resolved once: every setting that names a plug-in asks for the folders."""
     return folder.resolve()
 
 

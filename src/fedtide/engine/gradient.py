@@ -52,7 +52,7 @@ class Gradient:
 
     @cached_property
     def references(self) -> References:
-        """Of reference models, which few algorithms have; with a network of their own."""
+        """Outputs of reference models, which few algorithms have: by a copy of the network, used while clients train."""
         probe = Probe(copy.deepcopy(self.task.network)).to(self.task.device, self.task.dtype).eval()
         return References(self.task, probe, self._names)
 
