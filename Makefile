@@ -31,8 +31,8 @@ flights: $(VENV)/.ready ## a real moving population: aircraft over the months of
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"
 
-test: $(VENV)/.ready    ## the test suite, and the notebooks in examples/
-	python -m pytest -n auto --nbmake tests examples
+test: $(VENV)/.ready    ## the test suite, with the notebooks of examples/
+	python -m pytest -n auto
 
 faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, simulated schedules, ...; three quarters of an hour, see --help
 	python tests/faults/campaign.py

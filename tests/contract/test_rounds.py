@@ -114,12 +114,12 @@ def test_algorithms_resume_on_every_engine_in_one_world(world: Any, fedavg_world
 @pytest.mark.parametrize(
     "algorithm", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in ALGORITHMS]
 )
-def test_algorithms_resume_after_gradient_rounds_which_leave_no_trace(world: Any, algorithm: str) -> None:
+def test_gradient_rounds_leave_no_trace(world: Any, algorithm: str) -> None:
     """One stored model is the previous one, so a run with gradient rounds ends as one without them; nor does it matter where
     memories are."""
     kept = {"algorithm": algorithm, "federation": {"at_session": "keep", "memory": "host"}}
     dynamic = {"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}
-    ended = assert_resumes(world(initialiser=dynamic, **kept))
+    ended = run_rounds(federation(*world(initialiser=dynamic, **kept)))[0]
     elsewhere = {**kept, "federation": {"at_session": "keep"}}
     assert_same(ended, run_rounds(federation(*world(initialiser="previous", **elsewhere)))[0])
 

@@ -1,6 +1,7 @@
 """Tables as people have them: what is read, and the one line of what is not."""
 
 import gzip
+from unittest import TestCase
 
 import numpy as np
 import pandas as pd
@@ -224,15 +225,16 @@ def test_windows_are_consecutive_rows_of_one_client(client, length, stride):
     assert len(found) == sum((count - length) // stride + 1 for count in counts if count >= length)
 
 
-def test_a_window_ends_with_the_row_of_its_label(tmp_path, caplog):
+def test_a_window_ends_with_the_row_of_its_label(tmp_path):
     """Sizes are the rows' positions in time, so that a window of three reads i - 4, i - 2, i: two clients alternate."""
     rows = [f"{'ab'[i % 2]},{86400 * i},{i},{i % 3 % 2}" for i in range(120)]
     content = "\n".join(["who,when,size,late", *rows[::-1], "c,5,9,0"])
-    data = read(tmp_path, content, window=3, split={"period": "all"})
+    with TestCase().assertLogs("fedtide", "WARNING") as told:
+        data = read(tmp_path, content, window=3, split={"period": "all"})
     assert (data.kind, data.input_shape, data.encoding) == ("series", (1, 3), None)
     origins = data.origins
     assert origins.clients == ("a", "b")
-    assert "1 of 3 clients have less than 3 rows (data.window) and are left out" in caplog.text
+    assert ["1 of 3 clients have less than 3 rows (data.window) and are left out" in line for line in told.output] == [True]
     inputs = torch.cat([data.train_inputs, data.test_inputs])[:, 0]
     labels = torch.cat([data.train_labels, data.test_labels]).numpy()
     time = np.concatenate([origins.train_time, origins.test_time])

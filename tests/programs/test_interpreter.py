@@ -1,4 +1,4 @@
-"""Both ways to run a traced graph give the same bits, and a torch without TorchScript takes the other one by itself."""
+"""Both ways to run a traced graph give the same bits, at which call ever one follows the other, with or without TorchScript."""
 
 from __future__ import annotations
 
@@ -49,6 +49,12 @@ ABSENT = [removed, refusing, without_switch, switched_off]
 
 def graph(function: Callable[..., Any], *arguments: Tensor) -> GraphModule:
     return make_fx(function)(*arguments)
+
+
+@pytest.fixture(autouse=True)
+def _torchscript_from_the_second_call_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter, "_OFTEN", 1)
+    monkeypatch.setattr(traces, "_programs", OrderedDict())
 
 
 def without_torchscript(monkeypatch: pytest.MonkeyPatch, absent: Callable[[pytest.MonkeyPatch], None]) -> None:
@@ -130,3 +136,25 @@ def test_a_graph_that_torchscript_does_not_understand_runs_all_the_same() -> Non
     lines = Graph()
     lines.output(lines.call_function(through_numpy, (lines.placeholder("value"),)))
     assert torch.equal(as_function(GraphModule({}, lines), CPU)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_graph_that_is_called_often_is_run_by_torchscript(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its constants, and not while something is traced, of which the call may be a part."""
+    monkeypatch.setattr(interpreter, "_OFTEN", 3)
+    scripted, held = interpreter._scripted, torch.arange(3.0)
+    handed_over = list[int]()
+
+    def noted(of: GraphModule) -> Any:
+        handed_over.append(len(found))
+        return scripted(of)
+
+    monkeypatch.setattr(interpreter, "_scripted", noted)
+    traced, x = graph(lambda x: torch.softmax(x @ x.T, 0) * held, torch.ones(3, 3)), torch.randn(3, 3)
+    function, found = as_function(traced, CPU), list[Tensor]()
+    with interpreter.TRACING:
+        found += [function(x) for _ in range(5)]
+    found += [function(x)]
+    found += [function(x)]
+    assert handed_over == [5]
+    assert all(torch.equal(value, found[0]) for value in found)
+    assert torch.equal(found[0], torch.softmax(x @ x.T, 0) * held)

@@ -190,7 +190,8 @@ def names(kind: str) -> list[str]:
 
 def _places(kind: str) -> dict[str, list[Path]]:
     """The folders that have a plug-in of a name; more than one is a clash."""
-    return _found(tuple((path, _changed(path)) for path in dict.fromkeys(_package(kind).__path__)))
+    own, *others = dict.fromkeys(_package(kind).__path__)  # its own folder changes with fedtide only
+    return _found(((own, 0), *((path, _changed(path)) for path in others)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -133,8 +133,13 @@ def fingerprint(modules: Iterable[str]) -> str:
 
 def fingerprint_files(files: Iterable[tuple[str, Path]]) -> str:
     """The same for modules with their files."""
+    return _hashed(tuple((module, _meaning(file)) for module, file in files))
+
+
+@functools.lru_cache(maxsize=64)  # runs of a search or a table have the same code: megabytes
+def _hashed(meanings: tuple[tuple[str, bytes], ...]) -> str:
     digest = hashlib.sha256()
-    for module, file in files:
+    for module, meaning in meanings:
         digest.update(module.encode())
-        digest.update(_meaning(file))
+        digest.update(meaning)
     return digest.hexdigest()

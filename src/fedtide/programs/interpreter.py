@@ -1,4 +1,4 @@
-"""How a traced graph is run: by TorchScript's interpreter, or as a straight line of Python calls.
+"""How a traced graph is run: as a straight line of Python calls, and by TorchScript's interpreter once it has been used often.
 
 Both call the same kernels in the same order, so their results are equal to the bit. TorchScript is deprecated; this is the only
 place that uses it, and without it nothing changes but the speed.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import threading
 import warnings
 from collections.abc import Callable
 from operator import attrgetter
@@ -27,12 +28,49 @@ _FAST = {
 }
 """Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
 
+TRACING = threading.Lock()
+"""Tracing changes global state of torch, and functional_call that of modules: one trace at a time per process."""
+
+_OFTEN = 200
+"""Calls in which TorchScript saves as much time as it takes to read a graph: 200 for convolutions, 1,000 for a linear model."""
+
 
 def as_function(graph: GraphModule, device: torch.device) -> Callable[..., Any]:
     """The traced graph as a function of its tensors, which are on ``device``."""
     graph.graph.set_codegen(CodeGen())
     graph.graph.eliminate_dead_code()
-    return (_scripted(graph) if device.type == "cpu" else None) or _called(graph)
+    return _Function(graph) if device.type == "cpu" else _called(graph)
+
+
+class _Function:
+    """A graph on the CPU, in Python until it has been called often."""
+
+    def __init__(self, graph: GraphModule) -> None:
+        self._left = _OFTEN
+        self._graph: GraphModule | None = graph
+        self._run = _called(GraphModule(graph, _copied(graph)))
+
+    def __call__(self, *given: Tensor) -> Any:
+        if self._graph is not None:
+            self._left -= 1  # by several threads: a few more or less
+            if self._left < 0:
+                self._hand_over()
+        return self._run(*given)
+
+    def _hand_over(self) -> None:
+        if not TRACING.acquire(blocking=False):
+            return  # with the next call; this one may be part of a trace
+        try:
+            if self._graph is not None:
+                self._run, self._graph = _scripted(self._graph) or self._run, None
+        finally:
+            TRACING.release()
+
+
+def _copied(graph: GraphModule) -> Graph:
+    lines = Graph()
+    lines.output(lines.graph_copy(graph.graph, {}))
+    return lines
 
 
 def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
@@ -60,8 +98,7 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
 
 def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
     """The graph as a function of its tensors and its constants, and these; TorchScript reads a module four times as slowly."""
-    lines, constants = Graph(), list[Any]()
-    lines.output(lines.graph_copy(graph.graph, {}))
+    lines, constants = _copied(graph), list[Any]()
     *_, place = (node for node in lines.nodes if node.op == "placeholder")
     for node in list(lines.nodes):
         node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself

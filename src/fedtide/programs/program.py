@@ -7,7 +7,6 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,17 +19,13 @@ from torch.fx.experimental import proxy_tensor
 
 from fedtide.programs.biases import use_bias_sums
 from fedtide.programs.constants import fold_constants
-from fedtide.programs.interpreter import as_function
+from fedtide.programs.interpreter import TRACING, as_function
 from fedtide.programs.narrow import use_narrow_forms
 from fedtide.programs.onednn import is_faster, use_onednn
 from fedtide.programs.strips import use_strips
 from fedtide.programs.views import RESHAPES, drop_idle_views, example, is_transposition
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
-
-
-_TRACING = threading.Lock()
-"""Tracing changes global state of torch, and functional_call that of modules: one trace at a time per process."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
-    with _TRACING, _outlined():
+    with TRACING, _outlined():
         return proxy_tensor.make_fx(function)(*arguments)
 
 
@@ -126,7 +121,7 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
 
 
 def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
-    with _TRACING:
+    with TRACING:
         return as_function(graph, arguments[0].device)
 
 

@@ -174,5 +174,6 @@ def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:
 
 
 def count_runs(recipe: Recipe) -> int:
-    """Number of runs of an experiment."""
-    return len(_distinct(recipe, recipe.cells))
+    """Number of runs of an experiment: as many of every seed."""
+    first = {id(settings) for cell in recipe.cells for settings in recipe.runs(cell, recipe.seeds[0])}
+    return len(first) * len(recipe.seeds)

@@ -52,17 +52,14 @@ def start_workers_early() -> None:
 @contextmanager
 def main_module_hidden() -> Iterator[None]:
     """Workers started inside do not import the main module, so a script needs no guard around its calls."""
-    main = sys.modules["__main__"]
-    file, spec = getattr(main, "__file__", None), main.__spec__
-    main.__spec__ = None
-    if file is not None:
-        del main.__file__
+    main = vars(sys.modules["__main__"])
+    hidden = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}  # neither after %reset in a notebook
+    main["__spec__"] = None
     try:
         yield
     finally:
-        main.__spec__ = spec
-        if file is not None:
-            main.__file__ = file
+        del main["__spec__"]
+        main.update(hidden)
 
 
 @contextmanager
