@@ -234,7 +234,9 @@ def test_a_window_ends_with_the_row_of_its_label(tmp_path):
     assert (data.kind, data.input_shape, data.encoding) == ("series", (1, 3), None)
     origins = data.origins
     assert origins.clients == ("a", "b")
-    assert ["1 of 3 clients have less than 3 rows (data.window) and are left out" in line for line in told.output] == [True]
+    assert ["1 of 3 clients have less than 3 rows (data.window) and are left out" in line for line in told.output] == [
+        True
+    ]
     inputs = torch.cat([data.train_inputs, data.test_inputs])[:, 0]
     labels = torch.cat([data.train_labels, data.test_labels]).numpy()
     time = np.concatenate([origins.train_time, origins.test_time])

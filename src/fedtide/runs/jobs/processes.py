@@ -53,7 +53,8 @@ def start_workers_early() -> None:
 def main_module_hidden() -> Iterator[None]:
     """Workers started inside do not import the main module, so a script needs no guard around its calls."""
     main = vars(sys.modules["__main__"])
-    hidden = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}  # neither after %reset in a notebook
+    present = [name for name in ("__file__", "__spec__") if name in main]  # neither after %reset in a notebook
+    hidden = {name: main.pop(name) for name in present}
     main["__spec__"] = None
     try:
         yield
