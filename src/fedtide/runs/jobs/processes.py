@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
+from typing import Any
 
 _SAFE_PATH = "PYTHONSAFEPATH"  # Python's, as its option -P
 
@@ -54,7 +55,7 @@ def main_module_hidden() -> Iterator[None]:
     """Workers started inside do not import the main module, so a script needs no guard around its calls."""
     main = vars(sys.modules["__main__"])
     present = [name for name in ("__file__", "__spec__") if name in main]  # neither after %reset in a notebook
-    hidden = {name: main.pop(name) for name in present}
+    hidden: dict[str, Any] = {name: main.pop(name) for name in present}
     main["__spec__"] = None
     try:
         yield
