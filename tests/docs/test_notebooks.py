@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,8 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelManager]:
-    """Everything is imported once, as in a notebook of someone who works all day."""
-    manager, client = start_new_kernel(env={**os.environ})
+    """One for all notebooks: each would import everything again."""
+    manager, client = start_new_kernel()
     yield manager
     client.stop_channels()
     manager.shutdown_kernel(now=True)

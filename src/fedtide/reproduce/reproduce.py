@@ -124,9 +124,11 @@ def reproduce(
     target = folder(out / recipe.name)
     earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
     store = _RunStore(folder(runs), recipe.score)
-    complete = {id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells)}
+    complete = {
+        id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells, recipe.seeds)
+    }
     missing = []
-    for settings in _distinct(recipe, chosen):
+    for settings in _distinct(recipe, chosen, recipe.seeds):
         if complete[id(settings)]:
             free_unless_kept(RunDirectory(store.root / store.key(settings)), settings, watch.log)
         else:
@@ -167,13 +169,12 @@ def _further(results: Results) -> dict[str, Sheet]:
     return {heading(results.recipe.score): found} if found else {}
 
 
-def _distinct(recipe: Recipe, cells: Sequence[Cell]) -> list[RunSettings]:
+def _distinct(recipe: Recipe, cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunSettings]:
     """Settings of the runs of some cells, without duplicates; all seeds of a cell together."""
-    found = {id(settings): settings for cell in cells for seed in recipe.seeds for settings in recipe.runs(cell, seed)}
+    found = {id(settings): settings for cell in cells for seed in seeds for settings in recipe.runs(cell, seed)}
     return list(found.values())
 
 
 def count_runs(recipe: Recipe) -> int:
     """Number of runs of an experiment: as many of every seed."""
-    first = {id(settings) for cell in recipe.cells for settings in recipe.runs(cell, recipe.seeds[0])}
-    return len(first) * len(recipe.seeds)
+    return len(_distinct(recipe, recipe.cells, recipe.seeds[:1])) * len(recipe.seeds)
