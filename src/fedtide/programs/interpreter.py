@@ -91,13 +91,16 @@ def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
 
     def call(*given: Tensor) -> Any:
         with unoptimised(False):
-            return scripted(*given, *constants)
+            return scripted(*given, *constants)[0]
 
     return call
 
 
 def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
-    """The graph as a function of its tensors and its constants, and these; TorchScript reads a module four times as slowly."""
+    """The graph as a function of its tensors and its constants, and these; it returns its results and what it was given.
+
+    TorchScript reads a module four times as slowly.
+    """
     lines, constants = _copied(graph), list[Any]()
     *_, place = (node for node in lines.nodes if node.op == "placeholder")
     for node in list(lines.nodes):
@@ -108,6 +111,9 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
                 place = lines.placeholder(f"held{len(constants)}")
             node.replace_all_uses_with(place)
             lines.erase_node(node)
+    # Returned as well, they are let go by Python: the interpreter would wait for the GIL after the last use of each.
+    *given, output = (node for node in lines.nodes if node.op in ("placeholder", "output"))
+    output.args = ((output.args[0], tuple(given)),)
     code = lines.python_code("self")
     source = re.sub(r"def forward\(self(, )?", "def forward(", code.src, count=1)
     space = {**code.globals, "__name__": __name__}
