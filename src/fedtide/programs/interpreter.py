@@ -111,7 +111,7 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
                 place = lines.placeholder(f"held{len(constants)}")
             node.replace_all_uses_with(place)
             lines.erase_node(node)
-    # Returned as well, they are let go by Python: the interpreter would wait for the GIL after the last use of each.
+    # Returned as well: after its last use the interpreter would wait for the GIL to drop a tensor that Python holds.
     *given, output = (node for node in lines.nodes if node.op in ("placeholder", "output"))
     output.args = ((output.args[0], tuple(given)),)
     code = lines.python_code("self")
