@@ -72,6 +72,17 @@ def one_run_each(found):
     return {algorithm: found.runs(cell, 1)[0] for algorithm, cell in cells.items()}
 
 
+@pytest.mark.parametrize("name", [name for name in CELLS if name.endswith("_fmnist")])
+def test_tables_on_fashion_mnist_differ_from_those_on_cifar10_in_data_model_and_augmentation_alone(name, recipe):
+    mine, cifar = recipe(name), recipe(name.replace("fmnist", "cifar10"))
+    for own, other in zip(mine.cells, cifar.cells, strict=True):
+        run, theirs = mine.runs(own, 1)[0], cifar.runs(other, 1)[0]
+        augmentation = {key: getattr(run.local, key) for key in ("flip", "crop", "crop_probability")}
+        expected = {"data": run.data, "model": run.model, "local": theirs.local.model_copy(update=augmentation)}
+        assert own == other
+        assert run == theirs.model_copy(update=expected)
+
+
 def test_profiles_differ_in_the_count_that_displacements_are_divided_by_and_in_nothing_else(recipe):
     actual, nominal = (one_run_each(recipe("fedwcm_table1_fmnist", profile)) for profile in ("actual", "nominal"))
     for name, run in actual.items():
