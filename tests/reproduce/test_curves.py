@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from fedtide.reproduce.curves import curves, curves_csv, curves_png, span
+from fedtide.reproduce.curves import curves, curves_csv, curves_png, smoothed, span
 from fedtide.reproduce.history import History
 from fedtide.reproduce.recipe import Recipe
 
@@ -59,6 +59,18 @@ def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, fin
     assert heights[1] == 2 * heights[0]
     recipe.published.clear()
     assert curves_png(lines, recipe) != picture
+
+
+def test_long_lines_are_moving_means(recipe):
+    first, second = recipe.cells[:2]
+    noisy = pd.Series([40.0, 60.0] * 50, index=range(1, 101))
+    lines, window = smoothed({first: noisy, second: noisy[:7]})
+    assert window == 2
+    assert lines[first].tolist() == [40] + [50] * 99
+    assert lines[second].tolist() == [40] + [50] * 6
+    lines, window = smoothed({first: noisy[:99]})
+    assert window == 1
+    assert lines[first].equals(noisy[:99])
 
 
 def test_the_axis_leaves_out_the_climb_of_the_first_rounds():

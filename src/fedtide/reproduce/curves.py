@@ -13,6 +13,7 @@ from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Find
 
 _HEIGHT = 2.8  # inches of a panel
+_POINTS = 50  # independent ones of a line in the picture; many noisy lines hide each other
 
 
 Curves = dict[Cell, "pd.Series[float]"]
@@ -50,8 +51,17 @@ def span(lines: Iterable[pd.Series[float]], goals: Iterable[float], percent: boo
     return max(low - room, 0.0), min(high + room, 100.0 if percent else math.inf)
 
 
+def smoothed(lines: Curves) -> tuple[Curves, int]:
+    """Moving means over a fiftieth of the rounds, and how many rounds these are; with fewer than 100, the lines as they are."""
+    window = max(1, max(map(len, lines.values())) // _POINTS)
+    return {cell: line.rolling(window, min_periods=1).mean() for cell, line in lines.items()}, window
+
+
 def curves_png(lines: Curves, recipe: Recipe) -> bytes:
     """A panel per world of the grid; diamonds at the right edge are the published numbers, whatever their round."""
+    lines, window = smoothed(lines)
+    unit = " (%)" if recipe.score.share else ""
+    over = f"\nmean of {window} rounds" if window > 1 else ""
     worlds = list(dict.fromkeys(cell.world for cell in lines))
     numbers: dict[str, int] = {}
     with paper():
@@ -71,7 +81,7 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
                     right, colour = axes.get_yaxis_transform(), look["color"]
                     axes.plot([1.015], [goals[cell]], "D", transform=right, clip_on=False, markersize=4.5, color=colour)
             axes.set_ylim(span([lines[cell] for cell in shown], goals.values(), recipe.score.share))
-            axes.set_ylabel(f"Test {recipe.score.words}{' (%)' if recipe.score.share else ''}")
+            axes.set_ylabel(f"Test {recipe.score.words}{unit}{over}")
             axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), handlelength=1.6)
         axes.set_xlabel("Communication round")
         return png(figure)
