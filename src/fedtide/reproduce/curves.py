@@ -13,7 +13,7 @@ from fedtide.reproduce.recipe import Cell, Recipe
 from fedtide.reproduce.results import Find
 
 _HEIGHT = 2.8  # inches of a panel
-_POINTS = 50  # independent ones of a line in the picture; many noisy lines hide each other
+_POINTS = 50  # independent points of a drawn line; noisier lines hide each other
 
 
 Curves = dict[Cell, "pd.Series[float]"]
