@@ -78,7 +78,7 @@ def test_a_target_out_of_reach_is_written_with_the_rounds_run(fedtide, folder, t
     (cells,) = {tuple(re.findall(r"\| (>\d+) ", line)) for line in page.splitlines() if line.startswith("| 0.")}
     assert cells == (">2", ">2")
     assert "\n| fedavg | " in page.split("Mean absolute difference")[1]
-    assert "](plain_rounds.png)" in page
+    assert "; diamonds: published values](plain_rounds.png)" in page
     written = sorted(path.name for path in (folder / "results/tiny").iterdir())
     assert written == ["plain.csv", "plain.md", "plain_rounds.csv", "plain_rounds.png"]
 
@@ -96,7 +96,9 @@ def test_what_was_measured_elsewhere_stays_until_it_is_measured_again(fedtide, f
     assert {name: joined[name] for name in ("plain.csv", "plain_rounds.csv")} == {
         name: files[name] for name in ("plain.csv", "plain_rounds.csv")
     }
-    assert "\n1 of the 8 cells was measured by an earlier call" in joined["plain.md"].decode()
+    page = joined["plain.md"].decode()
+    assert "\n1 of the 8 cells was measured by an earlier call" in page
+    assert "\n![Test accuracy over rounds](plain_rounds.png)\n" in page
     fedtide("reproduce", "tiny", *options, *world, "--only", "algorithm=fedavg", "--set", "local.lr=0.2")
     assert {row["algorithm"] for row in table(folder) if row["seeds"] == "2"} == {"fedavg"}
     (folder / "results/tiny/plain.csv").write_text("alpha\n0.3\n")

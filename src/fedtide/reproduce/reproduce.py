@@ -142,9 +142,9 @@ def reproduce(
         files, page = {".csv": csv_text(results).encode()}, markdown(results, command, _further(results))
         if lines:
             files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}
-            page += (
-                f"\n![Test {recipe.score.words} over rounds; diamonds: published values]({recipe.profile}_rounds.png)\n"
-            )
+            shown = any((cell, recipe.score.name) in recipe.published for cell in lines)
+            marks = "; diamonds: published values" if shown else ""
+            page += f"\n![Test {recipe.score.words} over rounds{marks}]({recipe.profile}_rounds.png)\n"
         files[".md"] = page.encode()
         for suffix, content in files.items():
             write_bytes(target / f"{recipe.profile}{suffix}", content)
