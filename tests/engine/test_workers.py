@@ -42,14 +42,18 @@ def test_results_come_in_the_order_of_the_items(fed: Federation, count: int) -> 
     workers.close()
 
 
-def test_an_error_reaches_the_caller_and_the_worker_returns(fed: Federation) -> None:
+def test_an_error_reaches_the_caller_ends_the_call_and_the_worker_returns(fed: Federation) -> None:
     workers = Workers(fed.parts.task, 1)
+    begun = []
 
-    def fail(worker: WorkerState, item: int) -> int:
-        raise RuntimeError(f"item {item}")
+    def fail(worker: WorkerState, item: int) -> None:
+        begun.append(item)
+        if item == 2:
+            raise RuntimeError(f"item {item}")
 
-    with pytest.raises(RuntimeError, match="item 0"):
-        workers.map(fail, [0])
+    with pytest.raises(RuntimeError, match="item 2"):
+        workers.map(fail, range(10))
+    assert begun == [0, 1, 2]
     assert workers.map(lambda worker, item: item, [7]) == [7]
     workers.close()
 

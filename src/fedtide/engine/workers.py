@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -57,15 +58,25 @@ class Workers:
 
     def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
         """``[function(worker, item) for item in items]``, in the order of the items."""
+        todo = list(items)
+        results: dict[int, Result] = {}
+        numbers = iter(range(len(todo)))  # shared: whoever is free takes the next, in one hand-over per worker
 
-        def call(item: Item) -> Result:
+        def work() -> None:
             worker = self._idle.get()
             try:
-                return function(worker, item)
+                for number in numbers:
+                    results[number] = function(worker, todo[number])
             finally:
+                deque(numbers, maxlen=0)  # after an error nothing more is begun
                 self._idle.put(worker)
 
-        return list(self._pool.map(call, items))
+        try:
+            for future in [self._pool.submit(work) for _ in range(min(self.count, len(todo)))]:
+                future.result()
+        finally:
+            deque(numbers, maxlen=0)  # nor after an interrupt
+        return [results[number] for number in range(len(todo))]
 
     def at_a_time(self, noun: str) -> str:
         """How many of something are worked on at once, in words."""
