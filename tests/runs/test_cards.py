@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ FakeCards = Callable[..., None]
 @pytest.fixture
 def fake_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCards:
     """Puts a list of cards on the machine: for each the megabytes in use, of 80,000."""
+    util.get_temp_dir()  # of the server that forks workers: made now, or it is in tmp_path and goes with it
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv(VISIBLE, raising=False)
