@@ -8,7 +8,6 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.cards import VISIBLE, cards, place
 from fedtide.runs.jobs.jobs import Ask, run_in_workers
+from fedtide.runs.jobs.processes import start_workers_early
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
 
@@ -26,7 +26,7 @@ FakeCards = Callable[..., None]
 @pytest.fixture
 def fake_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCards:
     """Puts a list of cards on the machine: for each the megabytes in use, of 80,000."""
-    util.get_temp_dir()  # of the server that forks workers: made now, or it is in tmp_path and goes with it
+    start_workers_early()  # what forks them keeps its temporary folder; in tmp_path it would go with the test
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv(VISIBLE, raising=False)
