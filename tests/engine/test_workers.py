@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 
@@ -56,6 +57,23 @@ def test_an_error_reaches_the_caller_ends_the_call_and_the_worker_returns(fed: F
     assert begun == [0, 1, 2]
     assert workers.map(lambda worker, item: item, [7]) == [7]
     workers.close()
+
+
+def test_an_interrupt_ends_the_call(fed: Federation) -> None:
+    workers = Workers(fed.parts.task, 1)
+    workers.map(lambda worker, item: item, [0])  # starts the thread
+    begun, interrupted = [], threading.Event()
+
+    def interrupt(worker: WorkerState, item: int) -> None:
+        begun.append(item)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        interrupted.wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        workers.map(interrupt, range(10))
+    interrupted.set()
+    workers.close()
+    assert begun == [0]
 
 
 def test_the_number_of_workers(fed: Federation) -> None:

@@ -57,7 +57,10 @@ class Workers:
         self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
     def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
-        """``[function(worker, item) for item in items]``, in the order of the items."""
+        """``[function(worker, item) for item in items]``, in the order of the items.
+
+        An error of ``function`` is raised; no further item is begun.
+        """
         todo = list(items)
         results: dict[int, Result] = {}
         numbers = iter(range(len(todo)))  # shared: whoever is free takes the next, in one hand-over per worker
