@@ -24,7 +24,7 @@ def fading(count: int = 1, seed: int = 0, correlation: float = radio.correlation
     return Fading([generator(seed, "test.fading", device) for device in range(count)], correlation)
 
 
-def link(bits: float, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
+def link(bits: float | np.ndarray, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
     return Link(bandwidth, np.array(snr), bits)
 
 
@@ -123,14 +123,14 @@ def test_the_mean_rate_is_the_mean_over_the_fading() -> None:
 
 
 @given(
-    bits=st.tuples(st.floats(0, 2e5), st.floats(0, 1e5)),
+    bits=st.lists(st.lists(st.just(0.0) | st.floats(0, 1e5), min_size=3, max_size=3), min_size=1, max_size=6),
     snr=st.lists(st.floats(0.1, 1e4), min_size=1, max_size=3),
     chunk=st.sampled_from([1, 3, 64]),
 )
-@examples(deadline=None, max_examples=30)
-def test_slots_are_counted_one_by_one(bits: tuple[float, float], snr: list[float], chunk: int) -> None:
-    """Against a plain loop over slots: the second transfer begins in the slot after the first is through."""
-    links = [link(bits[0], tuple(snr), 4e6), link(bits[1], tuple(value / 2 for value in snr))]
+@examples(deadline=None, max_examples=50)
+def test_slots_are_counted_one_by_one(bits: list[list[float]], snr: list[float], chunk: int) -> None:
+    """Against a plain loop over slots: a transfer begins in the slot after the device's previous one is through."""
+    links = [link(np.array(each[: len(snr)]), tuple(snr), 1e6 * (1 + number % 2)) for number, each in enumerate(bits)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wireless, "CHUNK", chunk)
         found = transmission_slots(links, fading(len(snr)), CELL)
@@ -138,12 +138,12 @@ def test_slots_are_counted_one_by_one(bits: tuple[float, float], snr: list[float
     power = fading(len(snr)).advance(np.arange(len(snr)), slots)
     for device in range(len(snr)):
         at = 0
-        for direction, each in enumerate(links):
+        for number, each in enumerate(links):
             sent, used = 0.0, 0
-            while sent < each.bits:
+            while sent < bits[number][device]:
                 sent += each.bandwidth * math.log2(1 + each.snr[device] * power[device, at]) * CELL.slot
                 used, at = used + 1, at + 1
-            assert found[direction, device] == used
+            assert found[number, device] == used
 
 
 def test_long_transfers_take_their_bits_over_the_mean_rate() -> None:

@@ -26,7 +26,7 @@ from fedtide.core.randomness import generator
 from fedtide.costs.radio import break_point, correlation, noise_density
 from fedtide.settings.costs import CostSettings
 
-CHUNK = 1024
+CHUNK = 4096
 """Most slots simulated at a time; no result depends on it."""
 
 _FEW = 4
@@ -127,48 +127,30 @@ def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -
     long = expected > s.long_transfer
     used = np.where(long, expected, 0).astype(np.int64)
     sent = np.where(long, np.inf, np.zeros_like(expected))
-    if bits.shape[1] == 1:
-        return used + _slots_of_one(links, fading, s, bits[:, 0], per_slot[:, 0], sent[:, 0])
     while (rows := np.flatnonzero((sent < bits).any(0))).size:
         left = ((bits - sent).clip(min=0) / per_slot).sum(0).max()
-        fade = fading.advance(rows, min(CHUNK, int(1.2 * left) + 8))
-        free = np.ones(fade.shape, dtype=np.bool_)
-        for number, link in enumerate(links):
-            if not free.any():
-                break
-            before, wanted = sent[number, rows], bits[number, rows, None]
-            if (before[:, None] >= wanted).all():
-                continue
-            through = np.where(free, link.rate(fade, rows) * s.slot, 0.0)
-            through[:, 0] += before
-            through = np.cumsum(through, axis=1)
-            busy = free & (np.column_stack([before, through[:, :-1]]) < wanted)
-            used[number, rows] += busy.sum(1)
-            sent[number, rows] = through[:, -1]
-            free &= ~busy
+        fade = fading.advance(rows, min(CHUNK, _enough(left)))
+        end = fade.shape[1]
+        at = np.zeros(len(rows), dtype=np.int64)  # the next slot of each device, up to ``end``
+        for number in np.flatnonzero((sent < bits).any(1)).tolist():
+            wanted = bits[number, rows]
+            while (who := np.flatnonzero((sent[number, rows] < wanted) & (at < end))).size:
+                devices, begun = rows[who], at[who]
+                left = ((wanted[who] - sent[number, devices]) / per_slot[number, devices]).max()
+                columns = begun[:, None] + np.arange(min(_enough(left), end))
+                through = links[number].rate(fade[who[:, None], np.minimum(columns, end - 1)], devices) * s.slot
+                through[:, 0] += sent[number, devices]
+                through = np.cumsum(through, axis=1)
+                took = np.minimum(1 + (through[:, :-1] < wanted[who, None]).sum(1), end - begun)
+                sent[number, devices] = through[np.arange(len(who)), took - 1]
+                used[number, devices] += took
+                at[who] += took
     return used
 
 
-def _slots_of_one(
-    links: Sequence[Link], fading: Fading, s: CostSettings, bits: Floats, per_slot: Floats, sent: Floats
-) -> Ints:
-    """The same slots for a single device, in fewer operations on arrays: int64 [len(links), 1]."""
-    used, only = np.zeros((len(links), 1), dtype=np.int64), np.array([0])
-    while (sent < bits).any():
-        left = float(((bits - sent).clip(min=0) / per_slot).sum())
-        fade, at = fading.advance(only, min(CHUNK, int(1.2 * left) + 8)), 0
-        for number, link in enumerate(links):
-            before, wanted = float(sent[number]), float(bits[number])
-            if before >= wanted:
-                continue
-            if at == fade.shape[1]:
-                break
-            through = link.rate(fade, only)[0, at:] * s.slot
-            through[0] += before
-            through = np.cumsum(through)
-            slots = 1 + int(np.searchsorted(through[:-1], wanted))
-            used[number], sent[number], at = used[number] + slots, through[slots - 1], at + slots
-    return used
+def _enough(expected: float) -> int:
+    """Slots that most likely suffice for transfers expected to take so many."""
+    return int(1.2 * expected) + 8
 
 
 @dataclass(frozen=True)
