@@ -19,7 +19,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.round import train_round
 from fedtide.federation.state import RunState
 from fedtide.world.timeline import Timeline
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import steady
 
 TICK = 0.25
@@ -128,16 +128,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     fields = Fields(run)
     fields.pass_over("name")
     data, sizes = samples(problems[fields["problem"]])
-    local = {
-        "amount": fields["E"],
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-    }
+    local = local_settings(fields)
     clock = {
         "name": "events",
         "concurrency": fields["concurrency"],

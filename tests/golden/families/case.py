@@ -135,6 +135,16 @@ def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
     return dataset(inputs, labels, problem["n_classes"]), [len(client) for client in problem["y"]]
 
 
+def local_settings(fields: Fields, **conventions: str) -> dict[str, Any]:
+    """Settings of local training: the fields of the run that nearly all families share, and the family's conventions."""
+    named = {"amount": "E", "batch_size": "B", "lr": "lr", "decay": "decay", "weight_decay": "wd", "clip": "clip"}
+    return {name: fields[key] for name, key in named.items()} | {
+        "order": "stored",
+        "schedule": "exponential",
+        **conventions,
+    }
+
+
 def chosen(fields: Fields, kind: str, name: str, conventions: dict[str, Any]) -> dict[str, Any]:
     """Settings of a plug-in: the family's conventions, and every field of the run that is one of its settings."""
     plugin, preset = AS_SETTINGS.get(name, (name, {}))

@@ -17,7 +17,7 @@ from fedtide.federation.scoring.served import ServedModels
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.drifting import with_drift
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
 from golden.families.momentum_sam import ORDERS
 from support import deal, settings, timeline
 
@@ -30,16 +30,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     data = replace(data, test_inputs=tested[0], test_labels=tested[1])
     assert fields["order"] in ORDERS
     fields.pass_over("name", "problem")
-    local = {
-        "amount": fields["E"],
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-    }
+    local = local_settings(fields)
     everybody = [list(range(len(sizes)))] * fields["R"]
     present = [{client: client for client in ids} for ids in fields.either("present", everybody)]
     world = timeline(deal(sizes), present, clients=len(sizes), classes=data.num_classes)
@@ -178,7 +169,7 @@ def _alignment(outcome: Outcome, t: int) -> dict[str, Any]:
     return {
         "align_weights": facts["prepared"].strength[:, 0],
         "balanced_norms": facts["prepared"].balanced.flatten(1).norm(dim=1),
-        "distances": [D[upper] for D in facts["distances"]] or [[]] * len(facts["groups"]),
+        "distances": np.array([D[upper] for D in facts["distances"]] or [[]] * len(facts["groups"])),
         "head_norms": r.extra["head"][r.ids].flatten(1).norm(dim=1),
         "anchor_norms": (r.extra["anchors"] * r.extra["known"][..., None])[r.ids].flatten(1).norm(dim=1),
         "groups": [[[r.ids[row] for row in group] for group in groups] for groups in facts["groups"]],

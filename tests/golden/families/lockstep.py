@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import steady
 
 CONVENTIONS: dict[str, dict[str, Any]] = {
@@ -32,17 +32,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     name = fields["algorithm"]
     data, sizes = samples(problems[fields["problem"]])
     fields.pass_over("p")
-    local = {
-        "amount": fields["E"],
-        "unit": "mean_epochs" if name == "scaffold" else "epochs",
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-    }
+    local = local_settings(fields, unit="mean_epochs" if name == "scaffold" else "epochs")
     off = [setting for switch, setting in SWITCHES.items() if not fields.either(switch, True)]
     conventions = {"weighting": "uniform", **CONVENTIONS.get(name, {})}
     algorithm = chosen(fields, "algorithms", name, {key: v for part in (conventions, *off) for key, v in part.items()})

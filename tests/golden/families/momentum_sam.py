@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fedtide.algorithms.fedwcm import relative_score
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
 from support import steady
 
 ORDERS = {
@@ -37,17 +37,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     assert fields["order"] in ORDERS
     fields.pass_over("name", "seed", "p", "direction")
     fields.pass_over(*(name for name in ("momentum_norm", "nominal_n") if run.get(name, "") == THE_ONLY_FORM[name]))
-    local = {
-        "amount": fields["E"],
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-        "clip_scope": "total",
-    }
+    local = local_settings(fields, clip_scope="total")
     weighting = fields["weighting"]
     algorithm = chosen(fields, "algorithms", fields["algorithm"], {"weighting": WEIGHTINGS.get(weighting, weighting)})
     fields.pass_over(*(name for name, value in THE_ONLY_FORM.items() if run.get(name) == value))

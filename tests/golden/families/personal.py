@@ -20,7 +20,7 @@ from fedtide.federation.scoring.client_scores import summary
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import RunState
 from fedtide.world.dataset import Origins
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import deal, timeline
 
 
@@ -50,16 +50,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         origins=Origins(*owners, clients=tuple(map(str, range(len(sizes))))),
     )
     fields.pass_over("name", "problem")
-    local = {
-        "amount": fields["E"],
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-    }
+    local = local_settings(fields)
     everybody = [list(range(len(sizes)))] * fields["R"]
     present = [{client: client for client in ids} for ids in fields.either("present", everybody)]
     world = timeline(deal(sizes), present, clients=len(sizes), classes=data.num_classes)

@@ -16,7 +16,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import RunState
 from fedtide.uplink.base import Link, Sending
-from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
 from support import deal, timeline
 
 CONVENTIONS: dict[str, dict[str, Any]] = {"mifa": {"units": "gradient", "begin": "zero"}, "alie": {"z": None}}
@@ -40,17 +40,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     fields, seen = Fields(run), Seen()
     data, sizes = samples(problems[fields["problem"]])
     fields.pass_over("name")
-    local = {
-        "amount": fields["E"],
-        "batch_size": fields["B"],
-        "order": "stored",
-        "lr": fields["lr"],
-        "schedule": "exponential",
-        "decay": fields["decay"],
-        "weight_decay": fields["wd"],
-        "clip": fields["clip"],
-        "clip_scope": "total",
-    }
+    local = local_settings(fields, clip_scope="total")
     absent = fields.either("absent", [[]] * fields["R"])
     present = [{client: client for client in range(len(sizes)) if client not in away} for away in absent]
     links = fields.either("uplink", {})
