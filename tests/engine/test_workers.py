@@ -69,9 +69,13 @@ def test_an_interrupt_ends_the_call(fed: Federation) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         interrupted.wait()
 
-    with pytest.raises(KeyboardInterrupt):
-        workers.map(interrupt, range(10))
-    interrupted.set()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # commands in the background begin ignoring it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            workers.map(interrupt, range(10))
+    finally:
+        signal.signal(signal.SIGINT, before)
+        interrupted.set()
     workers.close()
     assert begun == [0]
 
