@@ -62,20 +62,26 @@ def test_an_error_reaches_the_caller_ends_the_call_and_the_worker_returns(fed: F
 def test_an_interrupt_ends_the_call(fed: Federation) -> None:
     workers = Workers(fed.parts.task, 1)
     workers.map(lambda worker, item: item, [0])  # starts the thread
-    begun, interrupted = [], threading.Event()
+    begun, interrupted, ended = [], threading.Event(), threading.Event()
+
+    def once(*_: object) -> None:
+        if not interrupted.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt
 
     def interrupt(worker: WorkerState, item: int) -> None:
         begun.append(item)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        interrupted.wait()
+        while not interrupted.wait(0.01):  # a signal just before the caller falls asleep does not wake it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        ended.wait()
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # commands in the background begin ignoring it
+    before = signal.signal(signal.SIGINT, once)
     try:
         with pytest.raises(KeyboardInterrupt):
             workers.map(interrupt, range(10))
     finally:
         signal.signal(signal.SIGINT, before)
-        interrupted.set()
+        ended.set()
     workers.close()
     assert begun == [0]
 
