@@ -165,7 +165,12 @@ class _Pool(Generic[Job, Result]):
         memory = available_bytes(torch.device("cpu")) // count
         while True:
             while len(self._busy) < count and (found := self._next()) is not None:
-                self._begin(_Worker(self._work, count, memory, self._per_card), *found)
+                try:
+                    worker = _Worker(self._work, count, memory, self._per_card)
+                except (EOFError, ConnectionError):  # the next start begins another server
+                    self._lost(*found, "the server that starts its process has ended")
+                else:
+                    self._begin(worker, *found)
             if not self._busy:
                 return
             for pipe in wait(list(self._busy), _POLL):
@@ -199,7 +204,7 @@ class _Pool(Generic[Job, Result]):
             asked, content = worker.pipe.recv()
         except (EOFError, OSError):
             del self._busy[worker.pipe]
-            self._lost(worker, worker.close())
+            self._lost(worker.job, worker.attempt, worker.close())
             return
         message = pickle.loads(content)
         if asked:
@@ -209,7 +214,7 @@ class _Pool(Generic[Job, Result]):
         by_others = self._stop.received is None and not isinstance(message, Failure)
         if by_others and self._jobs.is_interrupted(message):
             worker.close()
-            self._lost(worker, "its process was told to stop")
+            self._lost(worker.job, worker.attempt, "its process was told to stop")
             return
         self._jobs.finish(worker.job, message)
         if (found := self._next()) is None:
@@ -217,15 +222,15 @@ class _Pool(Generic[Job, Result]):
         else:
             self._begin(worker, *found)
 
-    def _lost(self, worker: _Worker[Job, Result], reason: str) -> None:
-        """Restart a job whose process has ended, or give it up."""
+    def _lost(self, job: Job, attempt: int, reason: str) -> None:
+        """Restart a job whose process has ended, or did not start, or give it up."""
         if self._stop.received is not None:
             return
-        if worker.attempt < ATTEMPTS:
-            self._jobs.repeat(worker.job, reason)
-            self._again.append((worker.job, worker.attempt + 1))
+        if attempt < ATTEMPTS:
+            self._jobs.repeat(job, reason)
+            self._again.append((job, attempt + 1))
         else:
-            self._jobs.finish(worker.job, Failure(f"{reason}, at each of {ATTEMPTS} attempts"))
+            self._jobs.finish(job, Failure(f"{reason}, at each of {ATTEMPTS} attempts"))
 
 
 def serve(
