@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from dvc.repo import Repo
 
 PROJECT = Path(__file__).parents[2]
 PLACES = runpy.run_path(str(PROJECT / "pipeline/places.py"))
@@ -31,6 +32,11 @@ def accuracies(project):
 
 def runs(project):
     return list((project.root / "runs").glob("fedprox-*"))
+
+
+def test_dvc_finds_the_pipeline_once_although_the_package_links_to_it():
+    with Repo(str(PROJECT)) as repo:
+        assert {stage.path_in_repo for stage in repo.index.stages} == {"dvc.yaml"}
 
 
 @pytest.mark.slow
