@@ -53,6 +53,6 @@ bench: $(VENV)/.ready   ## speed, as ratios to a plain loop
 	python benchmarks/throughput.py
 
 clean:                  ## everything that can be made again, but not the environment
-	rm -rf runs tide worlds outcomes metrics curves report tuning code data docs/_build .dvc/cache .dvc/tmp
+	rm -rf runs tide worlds outcomes metrics curves report tuning inputs data docs/_build .dvc/cache .dvc/tmp
 	[ ! -d mlruns ] || find mlruns -mindepth 1 ! -path mlruns/.gitignore -delete
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -107,6 +109,11 @@ class Project:
         """Content of the run directories of an algorithm, but for saved states and locks."""
         files = [path for folder in (self.root / "runs").glob(f"{label}-*") for path in folder.iterdir()]
         return {path.relative_to(self.root): path.read_bytes() for path in files if path.suffix and path.is_file()}
+
+    def outcomes(self, label: str) -> list[dict[str, Any]]:
+        """What DVC keeps of the runs of an algorithm, without their keys."""
+        runs = json.loads((self.root / f"outcomes/{label}.json").read_text())["runs"]
+        return [{name: value for name, value in run.items() if name != "run_key"} for run in runs]
 
 
 @pytest.fixture(scope="package")

@@ -1,5 +1,6 @@
 """Which stages a change makes DVC run again, and which it leaves alone."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-ALWAYS = {"download", "code"}
+ALWAYS = {"download", "inputs"}
 
 
 @pytest.fixture
@@ -23,6 +24,29 @@ def test_a_setting_of_one_algorithm_concerns_that_algorithm(project):
     assert {"partition", "train@fedavg"} <= skipped
     assert project.runs("fedavg") == other
     assert project.runs("fedprox").keys() > own.keys()
+
+
+def test_dvc_status_names_the_stages_that_a_setting_concerns(project):
+    for groups, stages in [
+        ({"uplink": [{"name": "top_k", "fraction": 0.3}]}, {"train@fedavg", "train@fedprox", "tune"}),
+        ({"downlink": {"name": "top_k", "fraction": 0.3}}, {"train@fedavg", "train@fedprox", "tune"}),
+        ({"aggregation": {"name": "median"}}, {"train@fedavg", "train@fedprox", "tune"}),
+        ({"attack": {"name": "sign_flip", "share": 0.4}}, {"train@fedavg", "train@fedprox", "tune"}),
+        ({"detector": {"name": "ddm"}}, {"train@fedavg", "train@fedprox", "tune"}),
+        ({"checkpoint": {"every": 3}, "engine": {"precision": "64-true", "workers": 1}}, set()),
+        ({"algorithms": {"fedavg": {"with": {"local": {"lr": 0.3}}}, "fedprox": {"mu": 0.1}}}, {"train@fedavg"}),
+    ]:
+        other = project.copy(project.root.parent / f"with-{next(iter(groups))}")
+        other.change(**groups)
+        other.repro("inputs")
+        assert set(json.loads(other.dvc("status", "--json"))) - ALWAYS == stages
+
+
+def test_a_changed_link_is_in_the_report(project):
+    before = project.outcomes("fedavg")
+    project.change(attack={"name": "sign_flip", "share": 0.4}, aggregation={"name": "median"})
+    project.repro("report")
+    assert project.outcomes("fedavg") != before
 
 
 def test_the_source_of_one_algorithm_concerns_that_algorithm(project):

@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-ALWAYS = {"download", "code"}
+ALWAYS = {"download", "inputs"}
 STAGES = {*ALWAYS, "partition", "train@fedavg", "train@fedprox", "report", "tune"}
 
 
@@ -17,7 +17,7 @@ def test_the_first_repro_makes_everything(built):
         (run,) = json.loads((project.root / f"outcomes/{label}.json").read_text())["runs"]
         assert (run["label"], run["seed"], run["state"], run["rounds"]) == (label, 0, "complete", 6)
         assert (project.root / "runs" / run["run_key"] / "model.pt").is_file()
-        assert (project.root / "code" / label).is_file()
+        assert (project.root / f"inputs/algorithms/{label}.json").is_file()
     assert len(list((project.root / "worlds").glob("*.npz"))) == 1
     assert "fedprox" in (project.root / "report/report.html").read_text()
     assert (project.root / "tuning/best.yaml").is_file()

@@ -7,24 +7,9 @@ import yaml
 
 from fedtide.core import plugins
 from fedtide.core.source import closure, source_file
-from fedtide.settings.run import RunSettings
 
 PROJECT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-RUN = set(RunSettings().canonical()) | {"clock"}  # not in the run keys of rounds
-OWN = {"algorithm", "initialiser", "seed"}  # of one run; a grid has lists of them
-
-
-@pytest.mark.parametrize(
-    ("stage", "needed"),
-    [
-        ("partition", set(RunSettings().world()) | {"clock", "compare.seeds"}),
-        ("train", RUN - OWN | {"compare.initialisers", "compare.seeds", "initialisers"}),
-        ("tune", RUN - OWN | {"algorithm", "initialiser", "tune"}),
-    ],
-)
-def test_a_stage_depends_on_every_setting_that_changes_what_it_makes(stage, needed):
-    assert needed <= set(STAGES[stage]["params"])
 
 
 def every(kind):
@@ -40,7 +25,7 @@ def every(kind):
     ],
 )
 def test_a_stage_depends_on_every_source_that_changes_what_it_makes(stage, modules, packages):
-    """Of plug-ins, stages depend on the hashes that the stage ``code`` writes."""
+    """Of plug-ins, stages depend on the hashes that the stage ``inputs`` writes."""
     needed = {source_file(module) for module in closure(modules, lambda name: name.split(".")[1] in packages)}
     given = [PROJECT / path for path in STAGES[stage]["deps"]]
     assert needed
@@ -50,14 +35,19 @@ def test_a_stage_depends_on_every_source_that_changes_what_it_makes(stage, modul
 def test_what_dvc_cannot_know_is_looked_at_every_time():
     """Files of datasets and scenarios and users' plug-ins, which can be anywhere; all else follows from these stages."""
     always = {name for name, stage in STAGES.items() if stage.get("always_changed")}
-    assert always == {"download", "code"}
+    assert always == {"download", "inputs"}
     needed = {
-        "partition": {"code/world"},
-        "train": {"code/${item.algorithm}", "worlds"},
-        "tune": {"code/tuned", "code/world"},
+        "partition": {"inputs/worlds.json"},
+        "train": {"inputs/algorithms/${item.algorithm}.json", "worlds"},
+        "tune": {"inputs/search.json"},
     }
     for stage, paths in needed.items():
         assert paths | {"data/dataset.json"} <= set(STAGES[stage]["deps"])
+
+
+def test_no_stage_names_a_parameter():
+    """Which ones it depends on follows from settings as they are resolved (``test_inputs.py``)."""
+    assert not [name for name, stage in STAGES.items() if "params" in stage]
 
 
 def test_every_source_in_a_stage_exists():

@@ -17,7 +17,7 @@ _IGNORED = "__pycache__/\n/data/\n/mlruns/\n/runs/\n"
 def pipeline_files(folder: Path) -> dict[Path, str]:
     """Content of the files of the pipeline by path; none exists in the folder.
 
-    The installed package is no dependency of its stages, other than by its plug-ins, whose code the stage ``code`` hashes.
+    The installed package is no dependency of its stages, other than by its plug-ins, whose code the stage ``inputs`` hashes.
 
     Raises:
         SettingsError: a file exists, or packages are not installed that the pipeline needs.

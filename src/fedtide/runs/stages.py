@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import numpy as np
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import missing, require
-from fedtide.core.files import write_json, write_text
+from fedtide.core.files import write_json
 from fedtide.core.hashing import short_hash
 from fedtide.mirror.server import Server
 from fedtide.mirror.workspace import MlflowOptions, Workspace
@@ -282,21 +282,41 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
     return directories, contents, timeline, labels
 
 
-def code(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
-    """Write ``out/<label>`` for every compared algorithm, and ``out/tuned``: a hash of the code its runs depend on.
+def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
+    """Write what the other stages depend on: settings as runs resolve them, and hashes of the code and the files they use.
 
-    ``out/world`` is a hash of the code and the files that their timelines depend on. DVC's stages depend on these files
-    instead of the sources, so that a change to one algorithm's file affects that algorithm alone, and plug-ins and files
-    outside the project count too. ``tuned``: settings of the runs that a search may execute.
+    ``algorithms/<label>.json`` is for the runs of a label, ``worlds.json`` for the timelines, ``search.json`` for the search,
+    ``report.json`` for the report. DVC's stages depend on these files, not on parameters: what changes a run key reaches the
+    stages that use the run, wherever it is set or left at its default, and what does not reaches none. Plug-ins and files
+    outside the project count, too.
+
+    Args:
+        tuned: settings of the runs that a search may execute.
     """
-    folder(out)
-    grid = params.experiment.compare
-    runs = {label: [params.run(label, name) for name in grid.initialisers] for label in grid.algorithms}
-    runs["tuned"] = [*runs.get("tuned", []), *tuned]  # an algorithm may be called that
-    hashes = {label: [part for run in members for part in identity.code(run)] for label, members in runs.items()}
-    worlds = {short_hash(world_origin(settings)) for members in runs.values() for settings in members}
-    hashes["world"] = [*hashes.get("world", []), *sorted(worlds)]
-    for stale in {file.name for file in out.iterdir()} - set(hashes):
-        (out / stale).unlink()
-    for name, values in hashes.items():
-        write_text(out / name, short_hash(values) + "\n")
+    experiment, grid = params.experiment, params.grid()
+    compare, written = experiment.compare, dict[str, Any]()
+    for label in compare.algorithms:
+        runs = [run for run in grid if run.label == label]
+        written[f"algorithms/{label}.json"] = {
+            "runs": {f"{run.initialiser_label}-s{run.seed}": run.canonical() for run in runs},
+            "code": _code(run for run in runs if run.seed == compare.seeds[0]),
+        }
+    worlds = [[run.world(), *world_origin(run)] for run in grid]
+    written["worlds.json"] = list({short_hash(world): world for world in worlds}.values())
+    written["search.json"] = {
+        "run": params.run(seed=experiment.tune.run_seeds[0]).canonical(),
+        "tune": experiment.tune.model_dump(mode="json"),
+        "code": _code(tuned),
+        "worlds": short_hash([world_origin(run) for run in tuned]),
+    }
+    compared = compare.model_dump(mode="json", include={"algorithms", "initialisers", "seeds"})
+    written["report.json"] = {"report": experiment.report.model_dump(mode="json"), "compare": compared}
+    folder(out / "algorithms")
+    for stale in {path for path in out.rglob("*") if path.is_file()} - {out / name for name in written}:
+        stale.unlink()
+    for name, values in written.items():
+        write_json(out / name, values)
+
+
+def _code(runs: Iterable[RunSettings]) -> str:
+    return short_hash([part for run in runs for part in identity.code(run)])

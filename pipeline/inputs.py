@@ -1,4 +1,4 @@
-"""DVC stage: one small file per compared algorithm that changes when the code it depends on changes."""
+"""DVC stage: what the other stages depend on, settings as they are resolved and hashes of code."""
 
 from pathlib import Path
 
@@ -7,14 +7,15 @@ from fedtide.cli.options import PARAMS
 
 
 def main() -> None:
-    """Write the hashes."""
+    """Write the files."""
     from fedtide.runs import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
     from fedtide.tuning.space import Space
 
     params = Params.read(PARAMS)
-    tuned = Space(params).extremes if params.experiment.tune.space else [params.run()]
-    stages.code(params, tuned, Path("code"))
+    tune = params.experiment.tune
+    tuned = Space(params).extremes if tune.space else [params.run(seed=tune.run_seeds[0])]
+    stages.inputs(params, tuned, Path("inputs"))
 
 
 if __name__ == "__main__":
