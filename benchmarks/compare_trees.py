@@ -208,8 +208,17 @@ def runs(tree: Path, only: list[str], folder: Path) -> dict[str, Any]:
         "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(Path(__file__).parent)]),
         "FEDTIDE_PLUGINS": str(tree / "tests" / "drop_in"),
     }
-    arguments = [sys.executable, "-W", "ignore", __file__, "--into", str(out), *(("--only", *only) if only else ())]
-    subprocess.run([*arguments, str(tree)], env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    arguments = [
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        str(tree),
+        "--into",
+        str(out),
+        *(("--only", *only) if only else ()),
+    ]
+    subprocess.run(arguments, env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     found: dict[str, Any] = json.loads(out.read_text())
     return found
 

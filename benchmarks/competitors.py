@@ -18,8 +18,8 @@ from fedtide.engine.plan import step_count
 from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
-from fedtide.federation.parts import Parts
 from fedtide.federation.state import initial_state
+from fedtide.federation.types import Parts
 from fedtide.mirror.workspace import Workspace
 from fedtide.programs import interpreter, traces
 from fedtide.programs.program import trace, trace_plain

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from fedtide.core.randomness import generator
 from fedtide.engine.plan import step_count
-from fedtide.federation.parts import Parts
+from fedtide.federation.types import Parts
 
 
 class NaiveLoop:

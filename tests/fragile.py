@@ -37,7 +37,7 @@ class Fragile(Algorithm):
                     if self.settings.how == "die":
                         os.kill(os.getpid(), signal.SIGKILL)
                     raise ZeroDivisionError("the third round\\nis fragile")
-        return r.mean(r.W)
+        return r.average()
 '''
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,14 +21,13 @@ from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import BatchPlan
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Feature, Hardware, Parts, RunState
 from fedtide.models.base import Network
 from fedtide.participation.base import Participation
 from fedtide.selection.base import Candidates, Selection
@@ -40,6 +39,16 @@ from fedtide.world.timeline import Assignment, Timeline
 __all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run_rounds", "series", "tensors", "tokens"]
 
 Ints = NDArray[np.int64]
+
+
+F = TypeVar("F", bound=Feature)
+
+
+def one(parts: Parts, kind: type[F]) -> F:
+    """The feature of a kind, which the run has."""
+    found = parts.feature(kind)
+    assert found is not None
+    return found
 
 
 LIGHT: dict[str, dict[str, Any]] = {
@@ -163,7 +172,7 @@ class Listed(Selection):
 
 def planned(chosen: RunSettings, world: Timeline, data: Dataset, dtype: torch.dtype = torch.float32) -> Footprint:
     """The memory that a run on the CPU takes."""
-    return footprint(Chosen.of(chosen, world, data), world, data, torch.device("cpu"), dtype)
+    return footprint(choose(chosen, world, data), world, data, torch.device("cpu"), dtype)
 
 
 def federation(

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from fedtide.core.errors import Diverged
 from fedtide.core.files import write_bytes, write_text
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
+from fedtide.federation.types import Hardware
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -39,7 +40,7 @@ def trajectory(run: RunSettings) -> Tensor:
     """The model after every round, float64 [T, d]; NaN from the round on in which training diverges."""
     data = load_data(run)
     world = build_timeline(run, data)
-    parts = assemble(Chosen.of(run, world, data), world, data, Hardware(dtype=torch.float64))
+    parts = assemble(choose(run, world, data), world, data, Hardware(dtype=torch.float64))
     federation, state = Federation(parts), initial_state(parts)
     models = torch.full((parts.timeline.rounds, len(state.w)), torch.nan, dtype=torch.float64)
     with torch.no_grad(), suppress(Diverged):

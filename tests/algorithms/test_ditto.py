@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)

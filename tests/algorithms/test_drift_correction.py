@@ -192,7 +192,7 @@ def test_without_penalty_and_memory_it_is_scaffold() -> None:
         with torch.no_grad():
             for t in range(5):
                 fed.run_round(state)
-                state.w = seen[t][0].mean(seen[t][0].W)
+                state.w = seen[t][0].average()
                 state.memory["h"].zero_()
                 state.server["h_mean"].zero_()
                 ours.append(state.w)

@@ -99,7 +99,7 @@ def test_the_server_step_scales_the_mean_displacement(name: str) -> None:
     seen = watch(fed)
     run_rounds(fed)
     for r, w in seen:
-        assert closest(w, r.w + 0.6 * (r.mean(r.W) - r.w)) < 1e-14
+        assert closest(w, r.w + 0.6 * (r.average() - r.w)) < 1e-14
 
 
 def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:

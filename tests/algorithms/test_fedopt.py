@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
@@ -26,7 +27,7 @@ def followed(algorithm: Any, rounds: int = 4) -> tuple[list[tuple[Tensor, Tensor
     fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, rounds), vectors())
     seen = watch(fed)
     state, _ = run_rounds(fed)
-    return [(r.w, r.mean(r.W) - r.w, w) for r, w in seen], state
+    return [(r.w, r.average() - r.w, w) for r, w in seen], state
 
 
 def test_sgd_is_fedavgm() -> None:

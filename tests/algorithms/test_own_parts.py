@@ -15,7 +15,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.types import RunState
 from support import (
     assert_same,
     deal,
@@ -264,7 +265,7 @@ def test_links_see_what_is_sent_alone() -> None:
     own: Any = fed.parts.algorithm
     assert fed.parts.payload.up == -(-(3 * BODY + 5) // 8)
     assert state.memory["uplink.shrink.lost"].shape == (4, BODY)
-    assert state.uplink["shrink"]["passed"].shape == (BODY,)
+    assert state.features["uplink"]["shrink"]["passed"].shape == (BODY,)
     r, w = seen[0]
     assert torch.equal(state.memory["own"][[0, 1, 2]], seen[-1][0].trained[:, own.P])
     arrived = r.base + 0.25 * (r.trained - r.base)

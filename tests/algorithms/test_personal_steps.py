@@ -14,7 +14,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.settings.yaml_files import read_value
 from support import (
     closest,

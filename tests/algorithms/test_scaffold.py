@@ -116,7 +116,7 @@ def test_the_server_step_scales_the_mean_displacement(step: float) -> None:
     seen = watch(fed)
     run_rounds(fed)
     r, w = seen[0]
-    assert closest(w, r.w + step * (r.mean(r.W) - r.w)) < 1e-15
+    assert closest(w, r.w + step * (r.average() - r.w)) < 1e-15
 
 
 @pytest.mark.parametrize(("variant", "factor"), [("momentum_aware", 1.0), ("printed", 13.1441 / 5)])

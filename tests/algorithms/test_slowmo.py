@@ -39,5 +39,5 @@ def test_the_buffer_is_in_units_of_a_gradient() -> None:
     b = torch.zeros_like(fed.parts.w0)
     for t, (r, new) in enumerate(seen):
         lr = 0.1 * 0.8**t
-        b = 0.7 * b - (r.mean(r.W) - r.w) / lr
+        b = 0.7 * b - (r.average() - r.w) / lr
         assert closest(new, r.w - 0.6 * lr * b) < 1e-14

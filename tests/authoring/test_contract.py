@@ -39,10 +39,10 @@ CASES = {
     "infinite": (PULL, "def finish(self, r):\n        return r.w + float('nan')", "trains", "diverged in round 1"),
     "crashing": (PULL, "def finish(self, r):\n        raise KeyError('no')", "trains", "in finish: KeyError: 'no'"),
     "declaring": (PULL, "server = 5", "trains", "in server_vectors: TypeError: 'int' object is not iterable"),
-    "drawing": (PULL, "def finish(self, r):\n        return r.mean(r.W) + torch.rand(1).double()", "repeats", "w differs"),
+    "drawing": (PULL, "def finish(self, r):\n        return r.average() + torch.rand(1).double()", "repeats", "w differs"),
     "remembering": (
         PULL,
-        "rounds = 0\n    def finish(self, r):\n        self.rounds += 1\n        return r.mean(r.W) * (1 - self.rounds / 1000)",
+        "rounds = 0\n    def finish(self, r):\n        self.rounds += 1\n        return r.average() * (1 - self.rounds / 1000)",
         "resumes, on any engine",
         "w differs",
     ),

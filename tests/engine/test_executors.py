@@ -25,7 +25,7 @@ from fedtide.engine.local import Cohort, GradientAt, Local
 from fedtide.engine.plan import BatchPlan
 from fedtide.engine.task import TINY, Task
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.settings.run import EngineSettings
 from fedtide.world.dataset import Dataset
 from support import (

@@ -24,7 +24,8 @@ from fedtide.federation.clocks import clock
 from fedtide.federation.federation import Federation
 from fedtide.federation.ledger import charge
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from golden import families
 from golden.families.case import Case
 from support import Listed, closest, federation, run_rounds, settings, steady, trajectory, vectors

@@ -16,7 +16,7 @@ class Mine(Algorithm):
     """Somebody's own."""
 
     def finish(self, r: Round):
-        return r.mean(r.W)
+        return r.average()
 '''
 
 
@@ -80,7 +80,7 @@ def test_a_run_never_continues_with_other_code(folder):
     assert Attempt(folder, *mine, moments=(Moment(4, 0, signal.SIGTERM),)).end() == 143
     code.write_text(ALGORITHM + "        # a comment is no other code\n")
     assert Attempt(folder, *mine, moments=(Moment(7, 0, signal.SIGTERM),)).end() == 143
-    code.write_text(ALGORITHM.replace("r.mean(r.W)", "2 * r.mean(r.W) - r.w"))
+    code.write_text(ALGORITHM.replace("r.average()", "2 * r.average() - r.w"))
     changed = Attempt(folder, *mine)
     assert changed.end() == 2
     (line,) = changed.lines

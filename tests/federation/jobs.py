@@ -12,7 +12,7 @@ from fedtide.costs.wireless import JobCosts
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.settings.costs import CostSettings
 from fedtide.world.timeline import Timeline
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch

@@ -11,7 +11,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.saving import checkpoint
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.records.marks import Marks
 from support import in_full
 

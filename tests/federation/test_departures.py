@@ -9,7 +9,8 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from support import assert_same, closest, deal, federation, images, light, needs, settings, timeline, vectors
 
 SIZES = (5, 2, 7, 4)

@@ -14,11 +14,12 @@ from federation.jobs import UNEQUAL, made
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.drift.base import Drift
-from fedtide.federation.detection import Detection
+from fedtide.federation.features.detection import Detection
 from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving import checkpoint
-from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.types import RunState
 from fedtide.world.timeline import Assignment, Timeline
 from fedtide.worlds.drifting import with_drift
 from support import (
@@ -26,6 +27,7 @@ from support import (
     deal,
     federation,
     light,
+    one,
     run_rounds,
     settings,
     steady,
@@ -135,7 +137,7 @@ def test_the_rate_is_raised_for_some_rounds_after_each_alarm() -> None:
 
 def _bare(state: RunState) -> RunState:
     """As of a run without a detector."""
-    return RunState.restore({**state.tensors(), "detector": {}}, state.w.device, state.w.device)
+    return RunState.restore({**state.tensors(), "features": {}}, state.w.device, state.w.device)
 
 
 WHO = [(0, 1, 2), (0, 1), (0, 1, 2), (0, 1, 2), (0, 1, 2)]
@@ -149,7 +151,7 @@ def test_a_client_that_leaves_loses_its_detector() -> None:
     for _ in WHO:
         with torch.no_grad():
             record = fed.run_round(state)
-        kept.append(sorted(state.detector["streams"].tolist()))
+        kept.append(sorted(state.features["detector"]["streams"].tolist()))
         alarmed.append(record.row["alarmed_clients"])
     fed.parts.workers.close()
     assert kept == [[0, 1, 2], [0, 0, 1, 1], [2], [0, 1, 2, 2], [0, 0, 1, 1]]
@@ -159,7 +161,7 @@ def test_a_client_that_leaves_loses_its_detector() -> None:
 def test_sessions_without_a_client_take_its_detector() -> None:
     world = timeline(deal(SIZES), [{k: k for k in here} for here in WHO], session_of_round=[0, 1, 1, 1, 1])
     state, _ = run_rounds(prepared(world, detector=after(9, watch="clients")))
-    assert [state.detector["streams"].tolist().count(k) for k in range(3)] == [5, 5, 3]
+    assert [state.features["detector"]["streams"].tolist().count(k) for k in range(3)] == [5, 5, 3]
 
 
 @pytest.mark.parametrize(("share", "alarms"), [(None, 1), (0.6, 1), (2 / 3, 1), (0.7, 0)])
@@ -171,8 +173,8 @@ def test_a_share_of_the_participants_has_to_alarm(share: float | None, alarms: i
     state, records = run_rounds(fed, 3)
     assert [record.row["alarm"] for record in records] == [0, 0, alarms]
     assert [record.row["alarmed_clients"] for record in records] == [0, 0, 2]
-    assert state.detector["responses"].tolist() == [3] * alarms
-    assert state.detector["streams"].tolist() == ([] if alarms else [2, 2])
+    assert state.features["detector"]["responses"].tolist() == [3] * alarms
+    assert state.features["detector"]["streams"].tolist() == ([] if alarms else [2, 2])
 
 
 @pytest.mark.parametrize("watch", ["server", "clients"])
@@ -196,8 +198,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, resp
     assert rows(records) == rows(expected)
     assert [record.row["alarm"] for record in records] == [record.row["alarm"] for record in expected]
     assert sum(record.row["alarm"] or 0 for record in records) == 2
-    for name, value in whole.detector.items():
-        assert torch.equal(value, state.detector[name]), name
+    for name, value in whole.features["detector"].items():
+        assert torch.equal(value, state.features["detector"][name]), name
 
 
 @pytest.mark.parametrize("name", ["adwin", "ddm", "kswin", "page_hinkley"])
@@ -252,7 +254,7 @@ def test_jobs_under_way_keep_the_rate_that_they_started_with() -> None:
 
     def noted(state: RunState, t: int) -> Any:
         found = plan(state, t)
-        changed = fed.detection.changed(found, state)
+        changed = one(fed.parts, Detection).plan(fed.parts, state, found)
         assert found.starts is not None
         assert changed.starts is not None
         staleness = found.starts.staleness[0]
@@ -269,15 +271,18 @@ def test_jobs_under_way_keep_the_rate_that_they_started_with() -> None:
 def test_a_state_of_another_run_is_refused() -> None:
     fed = prepared(steady(SIZES, 4), detector=after(9, watch="clients", response="reset_model"))
     state, _ = run_rounds(fed, 2)
-    assert restored_state(fed.parts, state.tensors()).round == 2
+    saved = state.tensors()
+    assert restored_state(fed.parts, saved).round == 2
     for name, value in {
-        "streams": state.detector["streams"][:-1],
-        "losses": state.detector["losses"].float(),
+        "streams": state.features["detector"]["streams"][:-1],
+        "losses": state.features["detector"]["losses"].float(),
         "responses": torch.zeros(1, 1),
         "w": state.w[:3],
     }.items():
         with pytest.raises(SettingsError, match=rf"is not of this run: detector\.{name}"):
-            restored_state(fed.parts, {**state.tensors(), "detector": {**state.detector, name: value}})
+            restored_state(
+                fed.parts, {**saved, "features": {"detector": {**saved["features"]["detector"], name: value}}}
+            )
     plain = prepared(steady(SIZES, 4))
     with pytest.raises(SettingsError, match=r"detector\.\w+ is .*, should be absent"):
         restored_state(plain.parts, {**state.tensors()})

@@ -19,10 +19,12 @@ from federation.test_ranks import compare
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.costs.wireless import Segment
+from fedtide.federation.features.downlink import Downlink
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.types import RunState
 from fedtide.world.timeline import Timeline
 from support import (
     assert_same,
@@ -31,6 +33,7 @@ from support import (
     federation,
     light,
     needs,
+    one,
     planned,
     run_rounds,
     settings,
@@ -63,11 +66,11 @@ def drawn(downlink: Any, cohorts: Sequence[Sequence[int]], world: Timeline | Non
 def steps(fed: Federation) -> list[tuple[Tensor, Tensor]]:
     """w and w~ before the first round and after every one."""
     state = initial_state(fed.parts)
-    found = [(state.w.clone(), state.downlink["w"].clone())]
+    found = [(state.w.clone(), state.features["downlink"]["w"].clone())]
     for _ in range(fed.parts.timeline.rounds):
         with torch.no_grad():
             fed.run_round(state)
-        found.append((state.w.clone(), state.downlink["w"].clone()))
+        found.append((state.w.clone(), state.features["downlink"]["w"].clone()))
     fed.parts.workers.close()
     return found
 
@@ -121,15 +124,14 @@ def test_what_was_sent_and_what_is_left_is_what_the_model_has_moved() -> None:
     """Whatever Q is: sum_t Q_t + (w - w~) = sum_t U_t; the length of what is left is recorded."""
     for downlink in (TOP_K, QSGD, "sign", {"name": "random_k", "fraction": 0.3, "scaled": False}):
         fed = made(downlink)
-        link, sent, seen = fed.parts.downlink, list[Tensor](), watch(fed)
-        assert link is not None
+        link, sent, seen = one(fed.parts, Downlink).link, list[Tensor](), watch(fed)
         compressed = link.compressed
         link.compressed = lambda v, draws: sent.append(compressed(v, draws)) or sent[-1]  # type: ignore[method-assign, func-returns-value] # noqa: B023
         state, records = run_rounds(fed)
         moves = torch.stack([w - r.w for r, w in seen]).sum(0)
-        assert closest(torch.stack(sent).sum(0) + state.w - state.downlink["w"], moves) < 1e-14
+        assert closest(torch.stack(sent).sum(0) + state.w - state.features["downlink"]["w"], moves) < 1e-14
         assert closest(state.w, fed.parts.w0 + moves) < 1e-14
-        left = torch.linalg.vector_norm(state.w - state.downlink["w"])
+        left = torch.linalg.vector_norm(state.w - state.features["downlink"]["w"])
         assert records[-1].row["downlink_error"] == pytest.approx(float(left), rel=1e-12)
         assert left > 1e-3
 
@@ -139,7 +141,7 @@ def test_clients_train_from_what_they_have_received() -> None:
     seen = watch(fed)
     state = initial_state(fed.parts)
     for _ in range(4):
-        sent = state.downlink["w"].clone()
+        sent = state.features["downlink"]["w"].clone()
         with torch.no_grad():
             fed.run_round(state)
         r = seen[-1][0]
@@ -296,9 +298,9 @@ def test_seconds_joules_and_kappa_follow_the_bytes_of_each_client() -> None:
     fed, plain = (drawn(downlink, [[0, 1], [0, 1], [0, 2]], **wide) for downlink in (TOP_K, None))
     _, records = run_rounds(fed)
     _, usual = run_rounds(plain)
-    payload, model, d = fed.parts.payload, fed.parts.wireless, fed.parts.layout.size
+    model, d = fed.parts.wireless, fed.parts.layout.size
     assert model is not None
-    few = payload.received(1)
+    few = FEW
     for t, (record, before) in enumerate(zip(records, usual, strict=True)):
         down = [[4 * d, 4 * d], [few, few], [few, 4 * d]][t]
         plan = fed.clock.plan(initial_state(fed.parts), t)
@@ -322,8 +324,8 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(downlink: Any) -> None:
     resumed, later = run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))
     assert_same(whole, resumed)
     assert rows(records[2:]) == rows(later)
-    for name, value in whole.downlink.items():
-        assert torch.equal(value, resumed.downlink[name])
+    for name, value in whole.features["downlink"].items():
+        assert torch.equal(value, resumed.features["downlink"][name])
     for broken in ({}, {"w": half.w}):
         with pytest.raises(SettingsError, match=r"is not of this run: downlink\.(w|received) is missing"):
             restored_state(fed.parts, {**half.tensors(), "downlink": broken})
@@ -344,19 +346,22 @@ def test_executors_agree() -> None:
         run_rounds(made(TOP_K, engine={"executor": executor, "workers": 1}))[0] for executor in ("threads", "stacked")
     )
     assert closest(one.w, other.w) < 1e-12
-    assert closest(one.downlink["w"], other.downlink["w"]) < 1e-12
+    assert closest(one.features["downlink"]["w"], other.features["downlink"]["w"]) < 1e-12
 
 
 def test_gradient_rounds_send_updates_of_a_copy_of_their_own() -> None:
     fed = made(TOP_K)
     state, _ = run_rounds(made(TOP_K), 2)
-    before, paid = {name: value.clone() for name, value in state.downlink.items()}, state.totals["bytes_down"]
+    before, paid = (
+        {name: value.clone() for name, value in state.features["downlink"].items()},
+        state.totals["bytes_down"],
+    )
     seen = watch(fed)
     with torch.no_grad():
         last = GradientRounds(fed.parts, state, 0).train(state.w, state.b, 3, 0.1, None, None)
     fed.parts.workers.close()
     assert state.totals["bytes_down"] - paid == 5 * (MODEL + 2 * FEW)
-    assert all(torch.equal(before[name], value) for name, value in state.downlink.items())
+    assert all(torch.equal(before[name], value) for name, value in state.features["downlink"].items())
     assert torch.equal(seen[0][0].w, state.w)
     changed = [int((later[0].w != earlier[0].w).sum()) for earlier, later in pairwise(seen)]
     assert changed == [5, 5]  # a quarter of 18 numbers, rounded up
@@ -369,7 +374,7 @@ def test_jobs_start_from_what_their_clients_have_received() -> None:
     fed, noted = jobs(buffered, UNEQUAL, steady(SIZES, 6), 3, downlink=TOP_K)
     seen, state, versions, bases = watch(fed), initial_state(fed.parts), list[Tensor](), list[Any]()
     for _ in range(6):
-        versions.append(state.downlink["w"].clone())
+        versions.append(state.features["downlink"]["w"].clone())
         with torch.no_grad():
             fed.run_round(state)
         r = seen[-1][0]

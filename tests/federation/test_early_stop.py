@@ -18,7 +18,8 @@ from fedtide.federation.assembly.compatibility import refuse_early_stop
 from fedtide.federation.assembly.footprint import Part
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")

@@ -61,7 +61,7 @@ def test_noise_of_earlier_rounds_is_counted_as_it_is_kept(mechanism: dict[str, A
     found = [part.size for part in planned(**values).device if part.what.startswith("noise of earlier rounds")]
     assert found == [2 * 8 * 18 * vectors_] * (vectors_ > 0)
     fed = support.federation(settings(**values), steady([10] * 6, 2), vectors())
-    kept = [value for value in initial_state(fed.parts).uplink["noise"].values() if value.numel()]
+    kept = [value for value in initial_state(fed.parts).features["uplink"]["noise"].values() if value.numel()]
     assert sum(value.nbytes for value in kept) == 8 * 18 * vectors_
     fed.parts.workers.close()
 

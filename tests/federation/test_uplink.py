@@ -16,12 +16,25 @@ from fedtide.aggregation.base import Rule, RuleSettings
 from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.services import RoundServices
 from fedtide.federation.state import restored_state
 from fedtide.uplink.base import Sending
-from support import assert_same, closest, federation, largest_gap, needs, run_rounds, settings, steady, vectors, watch
+from support import (
+    assert_same,
+    closest,
+    federation,
+    largest_gap,
+    needs,
+    one,
+    run_rounds,
+    settings,
+    steady,
+    vectors,
+    watch,
+)
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -157,7 +170,7 @@ def test_memories_and_server_tensors_of_links_are_saved() -> None:
     fed = made(uplink=[NOISY])
     resumed, _ = run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))
     assert_same(whole, resumed)
-    assert float(resumed.uplink["shrink"]["passed"][0]) == 3.0
+    assert float(resumed.features["uplink"]["shrink"]["passed"][0]) == 3.0
     assert closest(whole.memory["uplink.shrink.lost"], torch.zeros(())) > 1e-3
     with pytest.raises(SettingsError, match=r"is not of this run: memory\.uplink\.shrink\.lost is absent|missing"):
         restored_state(fed.parts, {**half.tensors(), "memory": {}})
@@ -178,8 +191,7 @@ def test_a_rule_stands_behind_the_mean() -> None:
 
 def test_a_rule_decides_once_about_the_models_of_a_round() -> None:
     fed = made(aggregation="middle", evaluation={"models": ["cloud", "participants"]})
-    rule, calls = fed.parts.rule, []
-    assert rule is not None
+    rule, calls = one(fed.parts, AggregationRule).rule, []
     combine = rule.combine
     rule.combine = lambda D, p, extra: calls.append(1) or combine(D, p, extra)  # type: ignore[method-assign, func-returns-value]
     run_rounds(fed)
@@ -245,7 +257,7 @@ def test_without_an_update_that_counts_a_model_stays_where_training_started() ->
 
 def test_one_that_does_not_would_move_by_its_sums() -> None:
     fed = made("feddyn")
-    fed.parts.rule = plugins.create(Rule, RuleSettings(name="nobody"))
+    fed.parts.features = (AggregationRule(plugins.create(Rule, RuleSettings(name="nobody"))),)
     state, _ = run_rounds(fed)
     assert closest(state.w, fed.parts.w0) > 1e-3
 
@@ -292,4 +304,4 @@ def test_gradient_rounds_pass_the_links_with_draws_and_memories_of_their_own() -
     assert [purpose for purpose, _ in seen] == ["uplink.shrink.gradient"] * 2
     assert seen[0][1] == 0.0 < seen[1][1]
     assert torch.equal(state.memory["uplink.shrink.lost"], lost)
-    assert float(state.uplink["shrink"]["passed"][0]) == 1.0
+    assert float(state.features["uplink"]["shrink"]["passed"][0]) == 1.0

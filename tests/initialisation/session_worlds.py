@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from fedtide.world.timeline import Timeline
 from support import deal, federation, settings, timeline, vectors
 

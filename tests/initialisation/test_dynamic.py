@@ -17,7 +17,8 @@ from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.hashing import canonical_json
 from fedtide.engine.passes.evaluation import full_gradient
 from fedtide.federation.boundary import boundary_at
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
 from fedtide.initialisation import _store as store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings

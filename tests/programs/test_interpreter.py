@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.programs import interpreter, traces
 from fedtide.programs.interpreter import as_function
 from fedtide.programs.traces import Traced

@@ -13,11 +13,12 @@ from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
 from fedtide.core.faults import PluginError
 from fedtide.federation.assembly.preview import advice
+from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState, restored_state
-from fedtide.federation.uplink import forget
+from fedtide.federation.state import restored_state
+from fedtide.federation.types import RunState
 from fedtide.uplink.base import Sending
 from fedtide.world.timeline import Timeline
 from support import (
@@ -25,6 +26,7 @@ from support import (
     deal,
     federation,
     largest_gap,
+    one,
     run_rounds,
     settings,
     steady,
@@ -120,8 +122,8 @@ def test_a_resumed_run_is_the_same(links: list[Any], memory: str) -> None:
     half, _ = run_rounds(made(**values), 1)
     resumed, later = after(made(**values), half, 2)
     assert_same(whole, resumed)
-    for link, kept in whole.uplink.items():
-        assert all(torch.equal(value, resumed.uplink[link][name]) for name, value in kept.items())
+    for link, kept in whole.features["uplink"].items():
+        assert all(torch.equal(value, resumed.features["uplink"][link][name]) for name, value in kept.items())
     columns = ("clip_bound", "clipped", "compression_error", "error_norm", "error_lost")
     for mine, other in zip(records[1:], later, strict=True):
         assert [mine.row.get(name) for name in columns] == [other.row.get(name) for name in columns]
@@ -173,7 +175,10 @@ def test_the_bound_continues_over_sessions_and_errors_as_other_memories(at_sessi
     world = timeline(deal(SIZES), [here] * 4, session_of_round=[0, 0, 1, 1])
     values: dict[str, Any] = {"uplink": [ADAPTIVE, TOP_K], "federation": {"at_session": at_session}}
     state, _ = run_rounds(made(world, **values), 2)
-    bound, kept = float(state.uplink["clip"]["bound"]), float(length(state.memory["uplink.top_k.error"]).sum())
+    bound, kept = (
+        float(state.features["uplink"]["clip"]["bound"]),
+        float(length(state.memory["uplink.top_k.error"]).sum()),
+    )
     _, records = after(made(world, **values), state)
     assert records[0].row["clip_bound"] == bound != 0.1
     reset = at_session == "reset"
@@ -184,7 +189,7 @@ def test_the_bound_continues_over_sessions_and_errors_as_other_memories(at_sessi
 def test_gradient_rounds_use_the_bound_as_it_is() -> None:
     fed = made(uplink=[ADAPTIVE, TOP_K])
     state, _ = run_rounds(made(uplink=[ADAPTIVE, TOP_K]), 2)
-    before, clip, seen = state.uplink["clip"]["bound"].clone(), fed.parts.links[0], list[float]()
+    before, clip, seen = state.features["uplink"]["clip"]["bound"].clone(), fed.parts.links[0], list[float]()
     apply = clip.apply
 
     def noted(D: Tensor, s: Sending) -> dict[str, Tensor]:
@@ -197,7 +202,7 @@ def test_gradient_rounds_use_the_bound_as_it_is() -> None:
     fed.parts.workers.close()
     assert seen == [float(before)] * 2
     assert seen[0] != 0.1
-    assert torch.equal(state.uplink["clip"]["bound"], before)
+    assert torch.equal(state.features["uplink"]["clip"]["bound"], before)
 
 
 def test_results_of_jobs_are_clipped_and_compressed() -> None:
@@ -227,6 +232,6 @@ def test_memories_are_forgotten_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     fed, sizes = made(uplink=[TOP_K]), list[int]()
     state, _ = run_rounds(fed, 1)
     fed.parts.links[0].forget = lambda gone: sizes.append(len(gone.error))  # type: ignore[method-assign]
-    monkeypatch.setattr("fedtide.federation.uplink._NUMBERS", 2 * (18 + 1))
-    forget(fed.parts.links, state.memory, torch.arange(5))
+    monkeypatch.setattr("fedtide.federation.features.uplink._NUMBERS", 2 * (18 + 1))
+    one(fed.parts, Uplink).forget(fed.parts, state, torch.arange(5), left=False)
     assert sizes == [2, 2, 1]

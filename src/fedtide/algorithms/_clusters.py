@@ -29,7 +29,7 @@ def averaged(r: Round, models: Tensor, identity: Ints, server_lr: float = 1.0) -
     for number in np.unique(identity).tolist():
         mine = torch.from_numpy(identity == number).to(r.W.device)
         if mine.all():
-            mean = r.mean(r.W)
+            mean = r.average()
         else:
             p = r.weights[mine]
             mean = (p / p.sum() * r.W[mine]).sum(0)

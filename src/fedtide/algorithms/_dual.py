@@ -52,7 +52,7 @@ class Dual(Algorithm):
         r.server.h_mean += r.total(moved) / r.population
         if self.settings.server_form == "participants":
             return r.mean(r.W + r.client.h)
-        return r.mean(r.W) + r.server.h_mean  # (3)
+        return r.average() + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""

@@ -74,7 +74,7 @@ class OwnPart(Algorithm):
         return found, torch.where(known > 0, own[:, count:], b) if self.own_buffers else None
 
     def finish(self, r: Round) -> Tensor:
-        own, w = r.trained[:, self.P], r.mean(r.W)
+        own, w = r.trained[:, self.P], r.average()
         r.client.own = torch.cat([own, r.buffers], 1) if self.own_buffers else own
         return w if self.settings.newcomers == "mean" else torch.where(self.P, r.w, w)
 

@@ -148,6 +148,19 @@ class Services(Protocol):
         """Samples per class of every client present, by ascending id: float64 [K, L] on the CPU."""
 
 
+class CombiningRule(Protocol):
+    """An aggregation rule in one round."""
+
+    def models(self) -> Tensor:
+        """The participants' models as one [d]."""
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """Other rows of theirs [C, d] as one [d]."""
+
+    def statistics(self, buffers: Tensor) -> Tensor:
+        """Their BatchNorm statistics [C, q] as one row [q]."""
+
+
 @dataclass
 class Round:
     """One communication round, as an algorithm sees it. C participants, d parameters, N clients in all, L classes.
@@ -181,7 +194,7 @@ class Round:
         services: full gradients, passes over the clients' data, class counts of all clients.
         randomness: source of every draw of an algorithm, under a purpose and keys of its own.
         sums: adds terms of the participants to zeros, in client order; see :meth:`Algorithm.sums_only`.
-        rule: combines per-client rows [C, d] in the place of a weighted mean, or None.
+        rule: stands behind the means, or None for weighted ones.
     """
 
     t: int
@@ -221,28 +234,41 @@ class Round:
     services: Services
     randomness: Randomness
     sums: Sums = _here
-    rule: Callable[[Tensor], Tensor] | None = None
+    rule: CombiningRule | None = None
 
     def scheduled(self, rate: float) -> float:
         """Another learning rate in this round, with the run's schedule."""
         return rate * self.lr / self.lr0
 
+    def average(self, step: float = 1.0) -> Tensor:
+        """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; for a step of one the mean local model.
+
+        By the run's aggregation rule, if it has one.
+        """
+        mean = self.weighted_mean(self.W) if self.rule is None else self.rule.models()
+        return mean if step == 1 else (1 - step) * self.w + step * mean
+
     def mean(self, rows: Tensor) -> Tensor:
-        """Average [d] of local models, or other rows [C, d] that clients send: the weighted mean, or by the run's rule."""
-        return self.weighted_mean(rows) if self.rule is None else self.rule(rows)
+        """Mean [d] of rows [C, d] that clients send beside or in the place of their models: the weighted one, or by the rule.
+
+        Of the models themselves it is :meth:`average`, since a rule combines how far they have moved.
+        """
+        if rows is self.W:
+            raise TypeError("r.mean(r.W): the mean of the local models is r.average(); r.mean is for other rows")
+        return self.weighted_mean(rows) if self.rule is None else self.rule.rows(rows)
 
     def weighted_mean(self, rows: Tensor) -> Tensor:
         """Mean of per-client rows [C, ...] of any quantity with the round's weights, added in client order."""
         return self._sum(self.weights[:, 0], rows)
 
-    def average(self, step: float = 1.0) -> Tensor:
-        """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; the mean local model for a step of one."""
-        return self.mean(self.W) if step == 1 else (1 - step) * self.w + step * self.mean(self.W)
+    def statistics(self, buffers: Tensor) -> Tensor:
+        """One row [q] of BatchNorm's statistics from those of the participants [C, q]."""
+        return self.weighted_mean(buffers) if self.rule is None else self.rule.statistics(buffers)
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
         if self.rule is not None:
-            return self.rule(scale * (self.W - self.base))
+            return self.rule.rows(scale * (self.W - self.base))
 
         def add(total: Tensor, some: slice) -> None:
             add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])

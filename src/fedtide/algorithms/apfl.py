@@ -116,7 +116,7 @@ class Apfl(WholeModels):
         """FedAvg's model."""
         if self.settings.serve == "own":
             r.client.y = r.trained
-        return r.mean(r.W)
+        return r.average()
 
     def served(self, s: ServedTo) -> Served:
         """alpha v + (1 - alpha) w; w for a client without."""

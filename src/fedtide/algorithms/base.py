@@ -122,12 +122,12 @@ class Algorithm(Plugin):
             of them, for the memory that a run is planned with.
         curvature: whether it calls ``taylor`` or ``fisher_diagonal``.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
-            and add them up only by ``r.mean``, ``r.weighted_mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes
+            and add them up only by ``r.average``, ``r.mean``, ``r.weighted_mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes
             that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
         private: whether client-level privacy goes with it: clients keep nothing that the server adds up, and the server reads
-            the models by ``r.mean(r.W)`` and ``r.average`` alone. divides_by_steps: whether it divides updates by the clients'
+            the models by ``r.average`` alone. divides_by_steps: whether it divides updates by the clients'
             local steps first, which then have to be equal.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
         linear_head: whether the model's logits must be one linear map of its features.
@@ -223,7 +223,7 @@ class Algorithm(Plugin):
 
     def finish(self, r: Round) -> Tensor:
         """After local training: update the memories and return the new global model [d]."""
-        return r.mean(r.W)
+        return r.average()
 
     def served(self, s: ServedTo) -> Served | None:
         """The model that each of some clients is evaluated with, as far as it could hold it; None: the global model.

@@ -66,7 +66,7 @@ class Creff(Algorithm):
         F = r.extra["features"] if r.extra["features"].numel() else self._drawn(r, weight)
         F = minimised(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # step 3
         head = trained_head(F, self._passes(r, F), s.head_batch, s.head_lr)  # step 4
-        r.extra["features"], r.server.average = F, r.mean(r.W)
+        r.extra["features"], r.server.average = F, r.average()
         model = r.server.average.clone()
         for part, values in zip(_head(r, model), head, strict=True):
             part.copy_(values)

@@ -44,7 +44,7 @@ class FedAcg(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """x+, the mean of the y_k, and m+, the step to it."""
-        x = r.mean(r.W)  # (3)
+        x = r.average()  # (3)
         r.server.m = x - r.w
         return x
 

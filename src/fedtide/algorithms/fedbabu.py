@@ -43,7 +43,7 @@ class FedBabu(Algorithm):
         r.W = yield Phase(r.base, trains=~self.head)
 
     def finish(self, r: Round) -> Tensor:
-        return torch.where(self.head, r.w, r.mean(r.W))  # a mean of equal heads would round
+        return torch.where(self.head, r.w, r.average())  # a mean of equal heads would round
 
     def shared(self, layout: Layout) -> Tensor:
         return layout.mask("body")

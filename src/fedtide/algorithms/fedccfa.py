@@ -213,7 +213,7 @@ class FedCcfa(Algorithm):
                 _share_anchor(anchors, known, group, label, weights)
         self._store(r, heads, anchors, known)
         r.extra["anchors"][-1], r.extra["known"][-1] = shared[0][0], shared[1][0].cpu()
-        return self.head.write(r.mean(r.W), heads.mean(0))  # f, i
+        return self.head.write(r.average(), heads.mean(0))  # f, i
 
     def _anchors(self, r: Round) -> tuple[Tensor, Tensor]:
         """Mean feature of each class under each trained body [C, L, q], and which are known [C, L]."""  # e

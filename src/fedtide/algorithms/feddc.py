@@ -71,7 +71,7 @@ class FedDc(Algorithm):
             change = -r.server.c / r.omega - delta / (r.mean_steps * eta)  # (3)
             r.client.c_k = r.client.c_k + change
             r.server.c = r.server.c + r.total(r.omega * change) / r.population
-        return r.mean(r.W) + r.server.h_mean  # (4)
+        return r.average() + r.server.h_mean  # (4)
 
     def payload(self, name: str) -> int:
         """Without the correction no control variate is sent."""

@@ -119,7 +119,7 @@ class FedDrift(Algorithm):
         identity = r.extra["identity"][r.ids].numpy()
         r.extra["models"] = averaged(r, r.extra["models"], identity)  # step 4
         r.extra["trained"][np.unique(identity)] = r.t
-        return r.mean(r.W)
+        return r.average()
 
     def served(self, s: ServedTo) -> Served:
         used = s.extra["used"].cpu().nonzero()[:, 0].numpy()

@@ -56,7 +56,7 @@ class FedDyn(Algorithm):
         delta = r.W - r.w
         r.client.h = r.client.h + delta  # (2)
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
-        return r.mean(r.W) + r.server.h_mean if self.settings.memory_in_server else r.mean(r.W)  # (3)
+        return r.average() + r.server.h_mean if self.settings.memory_in_server else r.average()  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""

@@ -59,7 +59,7 @@ class FedOpt(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """One server step on D."""
         s, m, v = self.settings, r.server.m, r.server.v
-        D = r.mean(r.W) - r.w
+        D = r.average() - r.w
         if s.optimiser == "sgd":
             return self._momentum(r.w, m, D)
         m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)  # (1)

@@ -103,7 +103,7 @@ class FedSsg(Algorithm):
         r.client.h = r.client.h + delta
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
         memory = r.mean(r.client.h) if self.settings.variant == "algorithm_1" else r.server.h_mean  # eq. 28
-        return r.mean(r.W) + memory
+        return r.average() + memory
 
     def payload(self, name: str) -> int:
         """Without the correction no control variate is sent."""

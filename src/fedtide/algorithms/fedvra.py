@@ -50,7 +50,7 @@ class FedVra(Algorithm):
         r.client.h = r.client.h + step
         r.server.h_mean = r.server.h_mean + r.total(step) / r.population
         d: float = self.settings.d
-        return d * r.mean(r.W) + r.server.h_mean  # (3)
+        return d * r.average() + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The bounds of the proximal step and of the dual recursion, and what d does to the model."""

@@ -73,7 +73,7 @@ class Flash(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """One server step on D."""
         s, m, v, d = self.settings, r.server.m, r.server.v, r.server.d
-        D = r.mean(r.W) - r.w
+        D = r.average() - r.w
         square, before = D.square(), v.clone()
         m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)  # (1)
         v.mul_(s.beta2).add_(square, alpha=1 - s.beta2)  # (2)

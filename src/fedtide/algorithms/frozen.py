@@ -31,4 +31,4 @@ class Frozen(Algorithm):
         r.W = yield Phase(r.w, lr=None if r.session == 0 else 0.0)
 
     def finish(self, r: Round) -> Tensor:
-        return r.mean(r.W) if r.session == 0 else r.w
+        return r.average() if r.session == 0 else r.w

@@ -72,7 +72,7 @@ class Ifca(Algorithm):
     def finish(self, r: Round) -> Tensor:
         identity = r.extra["identity"].cpu()[r.ids].numpy()
         r.extra["models"] = averaged(r, r.extra["models"], identity, self.settings.server_lr)  # (3)
-        return r.mean(r.W)
+        return r.average()
 
     def served(self, s: ServedTo) -> Served:
         if self.settings.assign == "concept":

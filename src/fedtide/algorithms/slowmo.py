@@ -34,7 +34,7 @@ class SlowMo(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""
-        s, D = self.settings, r.mean(r.W) - r.w
+        s, D = self.settings, r.average() - r.w
         r.server.b = s.beta * r.server.b - D / r.lr  # (1)
         x: Tensor = r.w - s.alpha_s * r.lr * r.server.b  # (2)
         return x

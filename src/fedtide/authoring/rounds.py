@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, Parts, assemble
+from fedtide.federation.parts import assemble
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import Hardware, Parts, RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
@@ -28,7 +29,7 @@ class ContractBroken(AssertionError):
 def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:
     """The parts of a run."""
     data = under(data, world.concepts)
-    return assemble(Chosen.of(chosen, world, data), world, data, hardware)
+    return assemble(choose(chosen, world, data), world, data, hardware)
 
 
 def begin(run: Run) -> Federation:

@@ -57,7 +57,7 @@ class FedShrink(Algorithm):
 
     def finish(self, r: Round):
         r.client.last = r.W
-        return r.mean(r.W)
+        return r.average()
 ''',
     ),
     "data": Template(

@@ -12,7 +12,7 @@ from fedtide.authoring.rounds import Run, begin, run_rounds, with_engine
 from fedtide.authoring.samples import clusters, smallest
 from fedtide.core import plugins
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.models.base import Model
 from fedtide.settings.overrides import override
 from fedtide.settings.params import Params

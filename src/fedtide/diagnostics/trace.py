@@ -16,10 +16,11 @@ from fedtide.diagnostics.bound import Constants, Spread, Work, drift, largest_ra
 from fedtide.diagnostics.softmax import SoftmaxProblem
 from fedtide.engine.flat import Layout
 from fedtide.engine.plan import step_count
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
+from fedtide.federation.types import Hardware
 from fedtide.settings.run import LocalSettings, RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
@@ -114,7 +115,7 @@ def diagnose(
             "analysis assumes that they do not"
         )
     data = under(data, timeline.concepts)
-    parts = assemble(Chosen.of(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
+    parts = assemble(choose(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
     fed, state = Federation(parts), initial_state(parts)
     found: list[SessionDiagnosis] = []
     stored: list[Tensor] = []

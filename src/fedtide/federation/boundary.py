@@ -6,20 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm
-from fedtide.federation import downlink
-from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
 from fedtide.federation.gradient_rounds import GradientRounds
-from fedtide.federation.parts import Parts
+from fedtide.federation.memories import clear, forget_all, keep_means
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.federation.state import RunState, server_vectors
-from fedtide.federation.uplink import forget
+from fedtide.federation.types import Parts, RunState
 from fedtide.initialisation.base import Boundary, Start, average
 from fedtide.settings.scores import main_score
-from fedtide.world.timeline import Assignment, Timeline
 
 
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
@@ -30,16 +24,10 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     boundary = boundary_at(parts, state, t)
     w, b = parts.initialiser.start(boundary)
     state.w, state.b = w.clone(), b.clone()
-    downlink.restart(parts, state)
-    if LATEST in state.memory:
-        state.memory[LATEST].copy_(state.w)
-        state.written.fill_(t + 1)
     if t == 0:
         return None
-    if parts.rule is not None:
-        state.uplink |= parts.rule.begin(state.w)
     if parts.settings.federation.at_session == "keep":
-        _keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
+        keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:
         forget_all(parts, state)
     if not parts.hardware.leads:
@@ -80,41 +68,14 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """
     if plan.departed is None:
         return
-    if plan.starts is None:  # else they were forgotten when they left, and may be back
-        downlink.forget(state, plan.departed.tolist())
+    departed = torch.from_numpy(plan.departed)
+    for feature in parts.features if plan.starts is None else ():  # else they were told when they left, and may be back
+        feature.forget(parts, state, departed, left=True)
     if not (parts.algorithm.personal and parts.settings.federation.returners == "keep"):
-        departed = torch.from_numpy(plan.departed)
-        _clear(parts, state, departed[state.written[departed] > 0])
+        clear(parts, state, departed[state.written[departed] > 0])
         state.seen[departed] = False
         parts.algorithm.forget(state.extra, departed)
-    _keep_means(parts.algorithm, state, parts.timeline, plan.present)
-
-
-def forget_all(parts: Parts, state: RunState) -> None:
-    """Clients, server and further state start again, but for the latest models."""
-    state.server = server_vectors(parts.algorithm, state.w)
-    _clear(parts, state, state.written.nonzero()[:, 0])
-    state.seen.zero_()
-    state.extra = parts.algorithm.extra()
-
-
-def _clear(parts: Parts, state: RunState, clients: Tensor) -> None:
-    """Clear the memories of clients, int64 [m]. Those never written to are clear, and on disk would begin to take space."""
-    forget(parts.links, state.memory, clients)
-    for name, rows in state.memory.items():
-        if name not in (LATEST, LAST_SERVED):
-            rows.index_fill_(0, clients.to(rows.device), 0)
-    state.written[clients] = state.round + 1
-
-
-def _keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here: Assignment) -> None:
-    """Every server vector that is declared as a mean becomes that of the clients present."""
-    sizes = torch.from_numpy(timeline.sizes_of(here)).to(state.w.dtype)
-    omega = (sizes / sizes.mean()).unsqueeze(1)
-    for vector in algorithm.server_vectors():
-        if vector.mean_of is not None:
-            rows = state.memory[vector.mean_of][here.clients.tolist()]
-            state.server[vector.name].copy_((omega.to(rows.device) * rows if vector.by_size else rows).mean(0))
+    keep_means(parts.algorithm, state, parts.timeline, plan.present)
 
 
 def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: Start, t: int) -> dict[str, Any]:

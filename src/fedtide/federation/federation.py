@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedtide.core.errors import Diverged
 from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
-from fedtide.federation.detection import Detection
-from fedtide.federation.downlink import advance, broadcast
 from fedtide.federation.ledger import charge_session
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult, train_round
-from fedtide.federation.scoring.consistency import consistency
 from fedtide.federation.scoring.scores import Scoring
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 
 
 class Federation:
@@ -27,7 +24,6 @@ class Federation:
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.clock, self.scoring = parts, make_clock(parts), Scoring(parts)
-        self.detection = Detection(parts)
 
     def run_round(self, state: RunState) -> RoundRecord:
         """Run round ``state.round`` and advance the state.
@@ -37,29 +33,20 @@ class Federation:
                 round, and the exception's ``record`` holds its row.
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
-        self.detection.begin_sessions(state)
-        first, _ = parts.timeline.session_span(t)
-        session = initial = None
-        if t == first:
-            session = begin_session(parts, state, t)
-            initial = state.w
-        self.detection.respond(state, t)
-        plan = self.detection.changed(self.clock.plan(state, t), state)
-        if t > first:
+        for feature in parts.features:
+            feature.open(parts, state, t)
+        session, initial = self._begin(state, t)
+        plan = self.clock.plan(state, t)
+        for feature in parts.features:
+            plan = feature.plan(parts, state, plan)
+        if initial is None:
             change_population(parts, state, plan)
-        watched = parts.settings.evaluation.consistency and parts.hardware.leads
-        fits = consistency(parts.evaluator, (broadcast(state), state.b), plan) if watched else {}
         if plan.session_round == 0:
             charge_session(state, parts.algorithm, plan.population)
         result = train_round(parts, state, plan)
-        state.w, state.b, state.round = result.w, result.b, t + 1
+        state.round = t + 1
         exchanges = self.clock.charge(state, plan, result)
-        sent = advance(parts, state, plan)
-        failed = self._failed(result)
-        alarms = self.detection.observe(state, plan, result, failed)
-        record = self._record(state, plan, result, t, failed)
-        record.row |= sent | alarms
-        record.clients |= fits
+        record = self._record(state, plan, result, t)
         self.clock.record(record, plan, state)
         record.session, record.initial = session, initial
         seconds = time.perf_counter() - began
@@ -68,7 +55,7 @@ class Federation:
         # Nine digits: the difference of two sums is no more precise.
         record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
         state.totals["seconds"] += seconds
-        if failed:
+        if result.failed:
             raise Diverged(
                 f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
             )
@@ -76,11 +63,18 @@ class Federation:
             parts.initialiser.end(boundary_at(parts, state, t))
         return record
 
-    def _failed(self, result: RoundResult) -> bool:
-        finite = math.isfinite(result.train_loss) and bool(torch.isfinite(result.w).all())
-        return not finite or result.train_loss > self.parts.settings.federation.divergence_threshold
+    def _begin(self, state: RunState, t: int) -> tuple[dict[str, Any] | None, Tensor | None]:
+        """What begins with round ``t``: a session, of which the record and the initial model are returned, or a response."""
+        parts, session = self.parts, None
+        first = t == parts.timeline.session_span(t)[0]
+        if first:
+            session = begin_session(parts, state, t)
+        initial, replaced = state.w if first else None, first
+        for feature in parts.features:
+            replaced = feature.begin(parts, state, t, first, replaced)
+        return session, initial
 
-    def _record(self, state: RunState, plan: RoundPlan, result: RoundResult, t: int, failed: bool) -> RoundRecord:
+    def _record(self, state: RunState, plan: RoundPlan, result: RoundResult, t: int) -> RoundRecord:
         parts = self.parts
         record = RoundRecord(
             {
@@ -103,6 +97,6 @@ class Federation:
         )
         if parts.data.task == "classification":
             record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
-        if not failed and parts.hardware.leads:
+        if not result.failed and parts.hardware.leads:
             self.scoring.score(record, state, result, t)
         return record

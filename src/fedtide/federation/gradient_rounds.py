@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from fedtide.engine.flat import Layout
-from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST
-from fedtide.federation.downlink import advance, receive, restart
 from fedtide.federation.ledger import charge
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import plan_gradient_round
 from fedtide.federation.round import train_round
-from fedtide.federation.state import RunState, initial_state
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import Parts, RunState
 
 
 @dataclass(frozen=True)
@@ -43,20 +42,28 @@ class GradientRounds:
         batches = {} if batch_size is None else {"batch_size": batch_size}
         changed = {**amount, **batches, "lr": lr, "schedule": "constant"}
         local = parts.settings.local.model_copy(update=changed)
-        scratch = initial_state(parts)
-        for name in (LATEST, LAST_SERVED):  # for evaluation only
-            scratch.memory.pop(name, None)
-        scratch.w, scratch.b = w, b
-        restart(parts, scratch)
-        scratch.uplink = {
-            link: {name: value.clone() for name, value in kept.items()} for link, kept in self.state.uplink.items()
-        }
+        scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             result = train_round(parts, scratch, plan)
-            scratch.w, scratch.b = result.w, result.b
-            received = receive(parts, scratch, plan.ids, v)
-            charge(self.state, plan, result.segments, parts.payload, parts.wireless, received)
-            advance(parts, scratch, plan)
+            charge(self.state, plan, result.segments, parts.payload, parts.wireless, result.bytes_down)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
+
+    def _scratch(self, w: Tensor, b: Tensor) -> RunState:
+        """A new state with the model ``w``, ``b``, which no client has, and what features keep at the server of the run."""
+        parts, scratch = self.parts, initial_state(self.parts)
+        scratch.w, scratch.b = w, b
+        for feature in parts.features:
+            if feature.rehearses:
+                scratch.features[feature.name] = _copied(self.state.features[feature.name])
+                feature.begin(parts, scratch, self.t, session=False, replaced=True)
+            else:
+                for name in feature.rows(parts, parts.layout):
+                    del scratch.memory[name]
+        return scratch
+
+
+def _copied(kept: dict[str, Any]) -> dict[str, Any]:
+    """The same nested mappings with copies of their tensors."""
+    return {name: _copied(value) if isinstance(value, dict) else value.clone() for name, value in kept.items()}

@@ -10,7 +10,7 @@ from fedtide.algorithms.base import Algorithm
 from fedtide.costs.wireless import Segment, Wireless
 from fedtide.federation.payload import Payload
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 
 
 def charge(

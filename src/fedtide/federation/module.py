@@ -11,14 +11,15 @@ import torch
 
 from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, Parts, assemble
+from fedtide.federation.parts import assemble
 from fedtide.federation.ranks import process_group
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.state import RunState, initial_state, restored_state
+from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.types import Hardware, Parts, RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
@@ -82,7 +83,7 @@ class FederatedModule(L.LightningModule):
         )
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
         data = under(self.data, self.timeline.concepts)
-        chosen = Chosen.of(self.settings, self.timeline, data)
+        chosen = choose(self.settings, self.timeline, data)
         wanted = footprint(chosen, self.timeline, data, self.device, self._hardware.dtype)
         wanted.refuse_excess(self.device, memory)
         saved, self._saved = self._saved, None
@@ -100,7 +101,7 @@ class FederatedModule(L.LightningModule):
     def _parts_after(self, rounds: int) -> Parts:
         """The parts of the period that follows some rounds, or of the last one, in a run that grows."""
         timeline = known_at(self.timeline, min(rounds, self.timeline.rounds - 1))
-        return assemble(Chosen.of(self.settings, timeline, self.data), timeline, self.data, self._hardware)
+        return assemble(choose(self.settings, timeline, self.data), timeline, self.data, self._hardware)
 
     def configure_optimizers(self) -> None:
         """None for Lightning: the server's step is part of the round."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedtide.accounting.cohorts import cohorts
 from fedtide.algorithms.base import Problem
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
@@ -19,96 +16,25 @@ from fedtide.costs.wireless import Wireless, flops_per_parameter
 from fedtide.engine import contract
 from fedtide.engine.augment import Augmentation
 from fedtide.engine.executors import factory
-from fedtide.engine.executors.executor import Executor
 from fedtide.engine.flat import Layout, flatten
 from fedtide.engine.probe import refuse_untrainable
 from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
-from fedtide.federation.assembly.chosen import Chosen
 from fedtide.federation.assembly.compatibility import (
     refuse_early_stop,
     refuse_other_clock,
-    refuse_other_downlink,
     refuse_other_optimiser,
     refuse_other_phases,
-    refuse_other_uplink,
 )
-from fedtide.federation.assembly.features import HeadAlone, on_fixed_features
-from fedtide.federation.assembly.leaks import refuse_what_leaks
-from fedtide.federation.payload import Payload, payload
-from fedtide.federation.ranks import Alone, Group
+from fedtide.federation.assembly.fixed_features import HeadAlone, on_fixed_features
+from fedtide.federation.features.synthetic import capacity
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.federation.synthetic import SyntheticSamples, capacity
+from fedtide.federation.types import Chosen, Hardware, Parts
 from fedtide.models.base import Model, Network
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset, refuse_other_task
 from fedtide.world.timeline import Timeline
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Where and in which precision a run computes: ``dtype`` is of parameters, ``autocast`` of mixed precision, or None.
-
-    ``group``: processes that share the work. ``scratch``: folder of memories kept on disk.
-    """
-
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    dtype: torch.dtype = torch.float32
-    autocast: torch.dtype | None = None
-    group: Group = field(default_factory=Alone)
-    scratch: Path | None = None
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process evaluates and records."""
-        return self.group.rank == 0
-
-
-@dataclass
-class Parts(Chosen):
-    """One run's plug-ins, world and engine; only the synthetic samples at the end of ``data`` and the ``timeline`` change.
-
-    Attributes:
-        timeline: with the sessions that a detector's alarms have begun.
-        data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
-        w0 [d], b0 [q]: the initial model and its floating buffers.
-        memory: where the clients' memories are kept.
-    """
-
-    timeline: Timeline
-    hardware: Hardware
-    data: Dataset
-    network: Network
-    task: Task
-    layout: Layout
-    w0: Tensor
-    b0: Tensor
-    workers: Workers
-    executor: Executor
-    evaluator: Evaluator
-    memory: MemoryStore
-    synthetic: SyntheticSamples
-    wireless: Wireless | None
-    randomness: Randomness
-
-    @property
-    def sums_only(self) -> bool:
-        """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
-        together = self.rule is not None or (self.attackers is not None and self.attackers.attack.colludes)
-        return self.algorithm.sums_only and not together and not self.evaluates("ensemble")
-
-    @property
-    def payload(self) -> Payload:
-        """What one exchange costs; of some algorithms it changes by round."""
-        return payload(self.algorithm, self.links, self.layout.size, self.layout.buffer_size, self.downlink)
-
-    def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
-        """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
-        network = self.network
-        values = self.layout.named(w, b)
-        values |= {name: value for name, value in network.state_dict().items() if name not in values}
-        return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
 
 
 def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
@@ -119,10 +45,8 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     """
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
     _refuse_unsuitable(chosen, timeline, data)
-    if chosen.detector is not None:
-        chosen.detector.require()
     data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
-    own, synthetic = data.size("train"), capacity(timeline, algorithm.synthetic_per_shard)
+    synthetic = capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
@@ -137,13 +61,9 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
 
     sizes = timeline.num_clients, data.num_classes, data.input_shape
     algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
-    refuse_other_downlink(chosen, layout)
-    for link in chosen.links:
-        link.bind(chosen.links, layout)
-        link.foresee(partial(cohorts, chosen.participation, timeline, settings.seed))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
-    return Parts(
+    parts = Parts(
         **vars(chosen),
         timeline=timeline,
         hardware=hardware,
@@ -157,10 +77,12 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         executor=factory.make(task, workers, settings.engine, chosen.model.family),
         evaluator=Evaluator(settings.evaluation, timeline, data, workers, randomness),
         memory=MemoryStore(settings.federation.memory, hardware.device, hardware.scratch),
-        synthetic=SyntheticSamples(data, own),
         wireless=wireless,
         randomness=randomness,
     )
+    for feature in parts.features:
+        feature.bind(parts)
+    return parts
 
 
 def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> None:
@@ -171,17 +93,15 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     refuse_other_optimiser(settings, algorithm)
     refuse_other_phases(settings, algorithm)
     refuse_early_stop(settings, algorithm)
-    refuse_other_uplink(chosen)
-    refuse_what_leaks(chosen)
+    for feature in chosen.features:
+        if problem := feature.refuses(chosen, timeline, data):
+            raise SettingsError(problem)
     chosen.exchange.require(algorithm, settings.local)
-    if algorithm.synthetic_per_shard and data.kind == "text":
-        raise SettingsError(f"algorithm {name} makes synthetic samples, but data {data.name} is text")
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
     memories = [
         (algorithm.stateful, f"algorithm {name}"),
         (settings.local.keeps_momentum, "local.momentum_scope = client"),
-        (chosen.downlink is not None, "downlink"),
     ]
     if timeline.notes.get("stateless") and any(used for used, _ in memories):
         what = next(what for used, what in memories if used)

@@ -4,42 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from fedtide.algorithms.base import Algorithm, shared_size
-from fedtide.uplink.base import Compression, Link
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
 
 
+class Shortening(Protocol):
+    """What may change the size of an update on the wire; see :meth:`fedtide.federation.types.Feature.bits`."""
+
+    def bits(self, numbers: int) -> int | None: ...
+
+
 @dataclass(frozen=True)
 class Payload:
-    """Bytes of one exchange of one client, and their size in exchanges of the model alone.
-
-    Of the bytes ``down``, ``model`` are those of the parameters, and ``update`` those of a compressed update of them.
-    """
+    """Bytes of one exchange of one client, and their size in exchanges of the model alone."""
 
     down: int
     up: int
     models: float
-    model: int = 0
-    update: int = 0
-
-    def received(self, missed: int | None) -> int:
-        """Bytes for a client that lacks so many updates, each of which is sent, or the whole model; None: it lacks all."""
-        return self.down - (0 if missed is None else max(0, self.model - missed * self.update))
 
     def worth(self, exchanges: int, spared: int) -> float:
         """Size of some exchanges in which so many bytes were not sent, in exchanges of the model alone."""
         return exchanges * self.models - (spared * self.models / (self.down + self.up) if spared else 0.0)
 
 
-def payload(
-    algorithm: Algorithm, links: Sequence[Link], size: int, buffers: int, downlink: Compression | None = None
-) -> Payload:
+def payload(algorithm: Algorithm, features: Sequence[Shortening], size: int, buffers: int) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
-    clients keep these; the size of any other name is :meth:`Algorithm.payload`, d unless overridden. What a link makes of an
+    clients keep these; the size of any other name is :meth:`Algorithm.payload`, d unless overridden. What features make of an
     update's size holds for the parameters of ``W`` and for the declared vectors that the server derives from them, all that are
     sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its
     exchanges over n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
@@ -47,22 +42,22 @@ def payload(
     vectors = {*algorithm.client, *(vector.name for vector in algorithm.server_vectors())}
     with_model = 0 if algorithm.keeps_buffers else BYTES * buffers
 
-    def update(numbers: int, links: Sequence[Link]) -> int:
-        found = BYTES * numbers
-        for link in links:
-            bits = link.bits(numbers)
-            found = found if bits is None else -(-bits // 8)
-        return found
+    def update(numbers: int) -> int | None:
+        """Bytes of an update; None if no feature changes them."""
+        found = [bits for feature in features if (bits := feature.bits(numbers)) is not None]
+        return -(-found[-1] // 8) if found else None
 
     def bytes_of(name: str, sent: bool) -> int:
         if name in ("w", "W"):
             numbers = shared_size(algorithm, algorithm.problem.layout)
-            return (update(numbers, links) if sent else BYTES * numbers) + with_model
-        numbers = algorithm.payload(name)
+            return _either(update(numbers) if sent else None, BYTES * numbers) + with_model
         derived = sent and name in vectors and name not in algorithm.apart
-        return update(size, links) if links and derived else BYTES * numbers
+        return _either(update(size) if derived else None, BYTES * algorithm.payload(name))
 
     down = sum(bytes_of(name, False) for name in algorithm.down)
     up = sum(bytes_of(name, True) for name in algorithm.up)
-    models = (down + up) / (2 * BYTES * (size + buffers))
-    return Payload(down, up, models, *((BYTES * size, update(size, [downlink])) if downlink else ()))
+    return Payload(down, up, (down + up) / (2 * BYTES * (size + buffers)))
+
+
+def _either(changed: int | None, plain: int) -> int:
+    return plain if changed is None else changed

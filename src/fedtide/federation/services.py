@@ -10,14 +10,15 @@ from torch import Tensor
 
 from fedtide.algorithms.base import ForwardPass, Population
 from fedtide.core.array_types import Ints
+from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import generator
 from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.engine.passes.evaluation import full_gradient, pass_through
 from fedtide.engine.passes.fit import mean_losses
 from fedtide.engine.passes.models import recompute_statistics, with_input_gradients
-from fedtide.federation.parts import Parts
+from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 
 Result = TypeVar("Result")
 
@@ -82,12 +83,19 @@ class RoundServices:
         parts = self._parts
 
         def prepared(unit: Tensor) -> Tensor:
-            return parts.task.lay_out(parts.synthetic.inputs(unit))
+            return parts.task.lay_out(self._synthetic.inputs(unit))
 
         return with_input_gradients(parts.workers, points, self._state.b, loss, prepared, use)
 
     def add_samples(self, unit: Tensor, labels: Tensor) -> Ints:
-        return self._parts.synthetic.add(self._state.extra, unit, labels)
+        return self._synthetic.add(self._state.extra, unit, labels)
+
+    @property
+    def _synthetic(self) -> SyntheticSamples:
+        found = self._parts.feature(SyntheticSamples)
+        if found is None:
+            raise broken_contract(self._parts.algorithm, "synthetic_per_shard", "a number above 0 to make samples")
+        return found
 
     def renew_statistics(self, points: Tensor) -> None:
         own = [self.positions(shard) for shard in self._plan.shard_ids]

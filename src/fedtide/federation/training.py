@@ -22,10 +22,9 @@ from fedtide.engine.passes.evaluation import own_loss
 from fedtide.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
 from fedtide.engine.stop import EarlyStop
 from fedtide.exchange.base import Schedule
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import LocalSettings
 
 
@@ -126,7 +125,7 @@ def count_steps(r: Round, plan: BatchPlan) -> None:
 
 
 def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int) -> tuple[Cohort, Tensor | None]:
-    """The participants, ready for the phase of some number, and the models [C, d] that it starts from, if links ask."""
+    """The participants, ready for the phase of some number, and the models [C, d] that it starts from, if a feature asks."""
     algorithm, state, clients = t.parts.algorithm, t.state, len(r.ids)
     hook, shapes = "phases" if algorithm.has_phases else "start", ((len(r.w),), (clients, len(r.w)))
     start = contract.tensor(algorithm, hook, phase.start, r.w, *shapes).expand(clients, -1)
@@ -152,7 +151,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
         trains=trains,
     )
-    kept = start if t.parts.links or t.parts.rule or t.parts.attackers else None
+    kept = start if t.parts.updates else None
     if number:
         return cohort, kept
     r.W = W

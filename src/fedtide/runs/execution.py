@@ -53,7 +53,7 @@ from fedtide.worlds.prepared import load_data
 if TYPE_CHECKING:
     from fedtide.federation.assembly.footprint import Footprint
     from fedtide.federation.module import FederatedModule
-    from fedtide.federation.parts import Parts
+    from fedtide.federation.types import Parts
     from fedtide.records.frames import Records
     from fedtide.runs.own_callbacks import OwnCallbacks
 

@@ -34,7 +34,7 @@ class Contrast(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """Remember the models."""
         r.client.last = r.W
-        return r.mean(r.W)
+        return r.average()
 
 
 def _pair(batch: TermBatch) -> Tensor:

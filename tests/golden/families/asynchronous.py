@@ -17,7 +17,7 @@ from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.clocks.queue import Job
 from fedtide.federation.federation import Federation
 from fedtide.federation.round import train_round
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.world.timeline import Timeline
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import steady

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedtide.algorithms.base import Round
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from support import dataset

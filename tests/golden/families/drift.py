@@ -99,7 +99,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Models after the first and last round, the decisions of every round, memories, and what clients are served."""
     for when, t in (("first", 0), ("final", -1)):
         r, w = outcome.rounds[t]
-        models = {"participant_mean": r.mean(r.W), "cloud": w}
+        models = {"participant_mean": r.average(), "cloud": w}
         for name, value in fields[when].items():
             yield f"{when}.{name}", models[name], value
     yield "counts", outcome.state.counts, fields["counts"]

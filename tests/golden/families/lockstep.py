@@ -53,7 +53,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         r, w = outcome.rounds[t]
         server_is_mean = fields["algorithm"] == "scaffold"  # its file calls the new server model participant_mean
         models = {
-            "participant_mean": w if server_is_mean else r.mean(r.W),
+            "participant_mean": w if server_is_mean else r.average(),
             "cloud": w,
             "all_mean": outcome.everybody[t],
         }

@@ -56,7 +56,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     """Models after the first and last round, all memories, and the record of every round."""
     for when, t in (("first", 0), ("final", -1)):
         r, w = outcome.rounds[t]
-        models = {"participant_mean": r.mean(r.W), "cloud": w}
+        models = {"participant_mean": r.average(), "cloud": w}
         for name, value in fields[when].items():
             yield f"{when}.{name}", models[name], value
     yield "counts", outcome.state.counts, fields["counts"]

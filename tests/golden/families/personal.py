@@ -18,7 +18,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.scoring.client_scores import summary
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.world.dataset import Origins
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import deal, timeline

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
+from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
 from fedtide.federation.record import RoundRecord
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.uplink.base import Link, Sending
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
-from support import deal, timeline
+from support import deal, one, timeline
 
 CONVENTIONS: dict[str, dict[str, Any]] = {"mifa": {"units": "gradient", "begin": "zero"}, "alie": {"z": None}}
 """Forms of an algorithm or an attack that the file's notes name."""
@@ -156,13 +157,13 @@ def _script(federation: Federation, links: dict[str, Any], draws: dict[str, Any]
         seen.updates.append({})
         record = run_round(state)
         seen.kept.append(record.clients.get("kept"))  # type: ignore[arg-type]
-        seen.bounds.append(float(state.uplink.get("clip", {}).get("bound", math.nan)))
+        seen.bounds.append(float(state.features.get("uplink", {}).get("clip", {}).get("bound", math.nan)))
         return record
 
     for link in parts.links:
         watch(link)
     if "permutations" in draws:
-        rule: Any = parts.rule
+        rule: Any = one(parts, AggregationRule).rule
         over = rule.over
         rule.over = lambda D, p, extra, _: over(D, p, extra, Given(draws["permutations"][len(seen.updates) - 1]))
     federation.run_round = watched_round  # type: ignore[method-assign]
@@ -219,7 +220,7 @@ def _round(outcome: Outcome, seen: Seen, links: dict[str, Any], normal: Any, t: 
         "norms": torch.linalg.vector_norm(sent, dim=1),
         "bits": torch.full_like(weights, _bits(outcome)),
         "kept": torch.ones_like(weights) if seen.kept[t] is None else seen.kept[t],
-        "step_norm": torch.linalg.vector_norm(r.mean(r.W) - weights @ (r.W - arrived)),
+        "step_norm": torch.linalg.vector_norm(r.average() - weights @ (r.W - arrived)),
         "cloud_norm": torch.linalg.vector_norm(w),
         "local_models": r.trained,
         "arrived": arrived,

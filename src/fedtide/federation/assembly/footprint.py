@@ -20,9 +20,10 @@ from fedtide.engine.plan import step_count
 from fedtide.engine.size import Size, measure
 from fedtide.engine.task import TINY
 from fedtide.engine.workers import available_cores
-from fedtide.federation.assembly.chosen import LAST_SERVED, LATEST, Chosen
+from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
+from fedtide.federation.features.synthetic import capacity
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.synthetic import capacity
+from fedtide.federation.types import Chosen
 from fedtide.initialisation.base import Initialiser
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
@@ -120,11 +121,11 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     if chosen.links:  # what arrives besides what was trained, and what links keep
         rows += 1 + sum(link.width(name, layout.size) for link in chosen.links for name in link.memory) / layout.size
     rows += bool(algorithm.server) + algorithm.gradients
-    rows += (chosen.rule is not None) + (chosen.attackers is not None)  # updates, and what is sent instead
+    rows += (settings.aggregation.name != "mean") + (chosen.attackers is not None)  # updates, and what is sent instead
     response = getattr(settings.detector, "response", "none")
     models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
     models += 4 if timeline.sessions > 1 or response == "start_session" else 0
-    models += 3 * (chosen.downlink is not None)  # the clients' copy, what it lacks and what is sent of it
+    models += 3 * (settings.downlink is not None)  # the clients' copy, what it lacks and what is sent of it
     if type(initialiser).keep is not Initialiser.keep:
         models += 2 * timeline.sessions
     if isinstance(settings.clock, Events):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.types import Chosen
 
 
-def refuse_what_leaks(chosen: Chosen) -> None:
-    """Refuse a run with a private link that something undoes; the message names the setting and a way out."""
+def what_leaks(chosen: Chosen) -> str | None:
+    """What of a run undoes a private link, if it has one; the line names the setting and a way out."""
     link = next((link for link in chosen.links if link.private), None)
     if link is None:
-        return
+        return None
     settings, algorithm = chosen.settings, chosen.algorithm
     rule, weighting, name = settings.participation, settings.algorithm.weighting.name, settings.algorithm.name
     leaks = [
@@ -33,7 +32,7 @@ def refuse_what_leaks(chosen: Chosen) -> None:
             f"algorithm.weighting = {weighting} lets one client outweigh all others; set it to uniform",
         ),
         (
-            chosen.rule is not None,
+            settings.aggregation.name != "mean",
             f"aggregation {settings.aggregation.name} is no sum, to which noise could be added; use aggregation: mean",
         ),
         (
@@ -47,7 +46,7 @@ def refuse_what_leaks(chosen: Chosen) -> None:
             "average or restart",
         ),
         (
-            chosen.detector is not None,
+            settings.detector.name != "none",
             f"detector {settings.detector.name} reads the clients' training losses, which have no noise; use detector: none",
         ),
         (
@@ -63,5 +62,5 @@ def refuse_what_leaks(chosen: Chosen) -> None:
             for model in ("all", "ensemble")
         ),
     ]
-    if problem := next((problem for found, problem in leaks if found), None):
-        raise SettingsError(f"uplink {link.settings.name}: {problem}")
+    problem = next((problem for found, problem in leaks if found), None)
+    return problem and f"uplink {link.settings.name}: {problem}"

@@ -11,9 +11,9 @@ from fedtide.algorithms.base import RunPreview
 from fedtide.core import plugins
 from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.footprint import Footprint, gigabytes
-from fedtide.federation.parts import Parts
 from fedtide.federation.schedules import learning_rate
 from fedtide.federation.scoring.client_samples import owners
+from fedtide.federation.types import Parts
 from fedtide.scenarios.base import Scenario
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings

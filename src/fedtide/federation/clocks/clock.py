@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from fedtide.federation.clocks.events import EventClock
-from fedtide.federation.downlink import receive
 from fedtide.federation.ledger import charge
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import RoundPlan, plan_round
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.clock import Events
 
 
@@ -38,8 +36,7 @@ class RoundClock:
         return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        received = receive(self.parts, state, plan.ids, plan.t)
-        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless, received)
+        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless, result.bytes_down)
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
         """See :meth:`Clock.record`: there are no others."""

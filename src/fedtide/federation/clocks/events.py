@@ -20,12 +20,10 @@ from fedtide.engine.plan import sample_count
 from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
-from fedtide.federation.downlink import broadcast, forget, needed, receive
-from fedtide.federation.parts import Parts
 from fedtide.federation.plan import JobStarts, RoundPlan, of_round, participants, rate_at
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.clock import Events
 from fedtide.world.timeline import Assignment
 
@@ -158,7 +156,7 @@ class EventClock:
         left, joining = self.presence.changes(queue.settled, t, queue.now)
         for job in queue.leave(left, self.chosen.leave == "cancel"):
             self.lose(state, flight, job)
-        forget(state, left)
+        self.parts.channel.leave(state, left)
         queue.join(joining)
         queue.settled = t
         if starting := queue.starting(self.chosen.concurrency):
@@ -179,16 +177,18 @@ class EventClock:
         parts, queue = self.parts, flight.queue
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
-        down, up = receive(parts, state, clients, t), parts.payload.up
+        down, up = parts.channel.receive(parts, state, clients, t), parts.payload.up
 
         def behind() -> list[tuple[int, int, int]]:
             waiting = queue.line[len(clients) : len(clients) + AHEAD]
-            return list(zip(waiting, self._work(waiting, t)[1], needed(parts, state, waiting, t), strict=True))
+            return list(
+                zip(waiting, self._work(waiting, t)[1], parts.channel.needed(parts, state, waiting, t), strict=True)
+            )
 
         costs = self.durations(numbers, clients, samples, down, up, self.chosen.concurrency, behind)
         queue.start(shards, t, costs.slots.tolist(), [parts.payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
-        flight.models[t] = broadcast(state), state.b
+        flight.models[t] = parts.channel.model(state), state.b
         state.totals["bytes_down"] += sum(down)
 
     def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ from fedtide.federation.scoring.client_samples import own_samples, owners
 from fedtide.federation.scoring.client_scores import cells, due, named_columns, summary
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.world.membership import GROUPS, PRESENT, membership
 
 _RECORDED = ("r2", "mae")

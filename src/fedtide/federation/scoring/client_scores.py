@@ -20,7 +20,7 @@ from fedtide.federation.scoring.client_samples import Tested, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 from fedtide.world.membership import GROUPS, PRESENT, membership
 
 _SPREAD = ("mean", "std", "worst_decile", "below")

@@ -13,8 +13,7 @@ from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.passes.fit import Fit
 from fedtide.engine.passes.neurons import activities, concentration, probe
 from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.assembly.chosen import LATEST
-from fedtide.federation.parts import Parts
+from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.attack_success import attack_success
@@ -24,7 +23,7 @@ from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.scoring.session_scores import session_scores
-from fedtide.federation.state import RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.scores import RECORDED
 from fedtide.weighting.base import Weighting
 

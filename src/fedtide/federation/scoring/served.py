@@ -15,10 +15,10 @@ from fedtide.engine import contract
 from fedtide.engine.flat import Layout
 from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.passes.fit import Fit, fit, mean_losses
-from fedtide.federation.assembly.chosen import LAST_SERVED
+from fedtide.federation.features.kept_models import LAST_SERVED
 from fedtide.federation.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.state import RunState
+from fedtide.federation.types import RunState
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
     """Bytes of a run with its data, planned as on a CPU: on a card, its batches would take all that is free."""
     import torch
 
-    from fedtide.federation.assembly.chosen import Chosen
+    from fedtide.federation.assembly.choose import choose
     from fedtide.federation.assembly.footprint import footprint
     from fedtide.world.concepts import under
     from fedtide.worlds.files import timeline_for
@@ -50,5 +50,5 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)
     data = under(data, timeline.concepts)
-    wanted = footprint(Chosen.of(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
+    wanted = footprint(choose(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
     return wanted.run + wanted.kept.size + 4 * (data.train_inputs.numel() + data.test_inputs.numel())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
+from fedtide.federation.types import Chosen, Feature, Parts, RoundContext
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -21,16 +22,31 @@ def capacity(timeline: Timeline, per_shard: int) -> int:
     return per_shard * len(np.unique(np.concatenate(pairs, axis=1), axis=1).T)
 
 
-class SyntheticSamples:
-    """The last rows of a run's training set, after its ``own`` samples, kept in step with the state in use.
+class SyntheticSamples(Feature):
+    """The last rows of a run's training set, after its own samples, are those of the state in use.
 
-    They are part of the state (``synthetic_inputs`` and ``synthetic_labels`` in its ``extra``): a resumed run gets them back,
-    and rounds on a scratch state have their own.
+    They are part of what the algorithm keeps (``synthetic_inputs`` and ``synthetic_labels`` in ``extra``): a resumed run gets
+    them back, and rounds on a scratch state have their own.
     """
 
-    def __init__(self, data: Dataset, own: int) -> None:
-        self._data, self._own = data, own
-        self._loaded: Tensor | None = None
+    name = "synthetic"
+
+    def __init__(self, per_shard: int) -> None:
+        self.per_shard = per_shard
+        self._data: Dataset
+        self._own: int
+
+    def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
+        if self.per_shard and data.kind == "text":
+            return f"algorithm {chosen.settings.algorithm.name} makes synthetic samples, but data {data.name} is text"
+        return None
+
+    def bind(self, parts: Parts) -> None:
+        self._data, self._own = parts.data, parts.data.size("train") - capacity(parts.timeline, self.per_shard)
+
+    def before(self, r: RoundContext) -> None:
+        if (inputs := r.state.extra.get("synthetic_inputs")) is not None:
+            self._data.write(self._own, inputs, r.state.extra["synthetic_labels"])
 
     def inputs(self, unit: Tensor) -> Tensor:
         """Model inputs for points [n, ...] of the unit cube, scaled to the range of the data."""
@@ -43,8 +59,10 @@ class SyntheticSamples:
         return torch.aminmax(self._data.read("train", slice(self._own))[0])
 
     def add(self, extra: dict[str, Tensor], unit: Tensor, labels: Tensor) -> Ints:
-        """Append points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their positions."""
-        self.load(extra)
+        """Append points ``unit`` [m, ...] of the unit cube with int64 ``labels`` [m]; returns their indices.
+
+        ``extra`` is that of the round, whose samples the training set already ends with.
+        """
         none = self._data.read("train", slice(0))
         pixels = (unit * self._data.scale).round() if none[0].dtype == torch.uint8 else self.inputs(unit)
         fresh = pixels.to(none[0]), labels.to(none[1].device)
@@ -54,12 +72,4 @@ class SyntheticSamples:
             torch.cat(pair) for pair in zip(known, fresh, strict=True)
         )
         self._data.write(first, *fresh)
-        self._loaded = extra["synthetic_inputs"]
         return np.arange(first, first + len(labels), dtype=np.int64)
-
-    def load(self, extra: dict[str, Tensor]) -> None:
-        """Make the rows those of a state."""
-        inputs = extra.get("synthetic_inputs")
-        if inputs is not None and inputs is not self._loaded:
-            self._data.write(self._own, inputs, extra["synthetic_labels"])
-            self._loaded = inputs

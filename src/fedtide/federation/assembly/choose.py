@@ -1,0 +1,77 @@
+"""The plug-ins and features of one run, built once."""
+
+from __future__ import annotations
+
+from fedtide.aggregation.base import Rule
+from fedtide.algorithms.base import Algorithm
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.detectors.base import Detector
+from fedtide.exchange.base import Exchange
+from fedtide.federation.assembly.attackers import Attackers
+from fedtide.federation.features.attack import Attacking
+from fedtide.federation.features.consistency import Consistency
+from fedtide.federation.features.detection import Detection
+from fedtide.federation.features.downlink import Downlink
+from fedtide.federation.features.kept_models import LastServed, Latest
+from fedtide.federation.features.rule import AggregationRule
+from fedtide.federation.features.synthetic import SyntheticSamples
+from fedtide.federation.features.uplink import Uplink
+from fedtide.federation.types import Channel, Chosen, Feature
+from fedtide.initialisation.base import Initialiser
+from fedtide.models.base import Model
+from fedtide.objectives.base import Objective
+from fedtide.participation.base import Participation
+from fedtide.settings.run import RunSettings
+from fedtide.uplink.base import Compression, Link
+from fedtide.weighting.base import Weighting
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+
+def choose(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
+    """The plug-ins of a run on a timeline and its dataset."""
+    participation = plugins.create(Participation, settings.participation)
+    participation.bind(timeline, data.classes(slice(None)), settings.seed)
+    chosen = Chosen(
+        settings=settings,
+        algorithm=plugins.create(Algorithm, settings.algorithm),
+        initialiser=plugins.create(Initialiser, settings.initialiser),
+        participation=participation,
+        exchange=plugins.create(Exchange, settings.exchange),
+        weighting=plugins.create(Weighting, settings.algorithm.weighting),
+        objective=plugins.create(Objective, settings.objective),
+        model=plugins.create(Model, settings.model),
+        links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
+        attackers=Attackers.of(settings, timeline, data),
+    )
+    chosen.features = features_of(chosen)
+    chosen.channel = next((feature for feature in chosen.features if isinstance(feature, Channel)), chosen.channel)
+    return chosen
+
+
+def features_of(chosen: Chosen) -> tuple[Feature, ...]:
+    """The features that settings ask for, a line each: the server's first, the clients' last."""
+    s = chosen.settings
+    features = [
+        None if s.detector.name == "none" else Detection(plugins.create(Detector, s.detector), s.seed),
+        SyntheticSamples(chosen.algorithm.synthetic_per_shard) if chosen.algorithm.synthetic_per_shard else None,
+        None if s.aggregation.name == "mean" else AggregationRule(plugins.create(Rule, s.aggregation)),
+        None if s.downlink is None else Downlink(_compression(s.downlink)),
+        Consistency() if s.evaluation.consistency else None,
+        Latest() if chosen.evaluates("all") else None,
+        LastServed() if s.evaluation.departed == "last" else None,
+        Uplink(chosen.links) if chosen.links else None,
+        None if chosen.attackers is None else Attacking(chosen.attackers),
+    ]
+    return tuple(feature for feature in features if feature is not None)
+
+
+def _compression(settings: PluginSettings) -> Compression:
+    """The compressor of the downlink."""
+    link = plugins.create(Link, settings)
+    if not isinstance(link, Compression):
+        raise SettingsError(f"downlink {settings.name} is no compressor; use one like qsgd, top_k or sign")
+    link.memory = ()  # what is lost is kept by the server, as the difference of its model and the clients'
+    return link

@@ -1,0 +1,1 @@
+"""Capabilities of rounds, a module each; see :class:`fedtide.federation.types.Feature`."""

@@ -1,0 +1,44 @@
+"""Clients that attack: other samples before training, other updates after it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedtide.federation.assembly.attackers import Attackers
+from fedtide.federation.types import Chosen, Feature, RoundContext
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+
+class Attacking(Feature):
+    """See :class:`Attackers`. In gradient rounds they attack as in the round that follows them."""
+
+    name = "attack"
+    updates = True
+
+    def __init__(self, attackers: Attackers) -> None:
+        self.attackers, self.rowwise = attackers, not attackers.attack.colludes
+
+    def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
+        attack, exchange = self.attackers.attack, chosen.settings.exchange.name
+        if attack.forges and exchange != "end":
+            return (
+                f"attack {attack.settings.name}: exchange {exchange} averages inside rounds, so that a client has no update of "
+                "its own; use exchange: end"
+            )
+        return None
+
+    def before(self, r: RoundContext) -> None:
+        t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t
+        r.notes[self.name] = attacking = self.attackers.rows(r.plan.ids, t)
+        r.shards = self.attackers.poisoned(r.shards, attacking)
+
+    def after(self, r: RoundContext) -> None:
+        here = range(len(r.plan.ids))[r.here]
+        r.received = self.attackers.forged(r.received, r.started, r.notes[self.name], here)
+
+    def record(self, r: RoundContext) -> dict[str, Tensor | float]:
+        attacker = torch.zeros_like(r.round.n)
+        attacker[r.notes[self.name]] = 1.0
+        return {"attacker": attacker}

@@ -1,0 +1,48 @@
+"""Loss of the broadcast model on each participant's data and on all data, recorded before training."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.engine.passes.evaluation import evaluate
+from fedtide.engine.passes.fit import fit
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
+from fedtide.federation.types import Feature, RoundContext
+
+
+class Consistency(Feature):
+    """Two columns of ``clients.csv`` (Zhou et al. 2025, Fig. 2, shows their changes), with no effect on training."""
+
+    name = "consistency"
+    rehearses = False
+
+    def before(self, r: RoundContext) -> None:
+        if r.parts.hardware.leads:
+            r.notes[self.name] = losses(r.parts.evaluator, (r.sent, r.state.b), r.plan)
+
+    def record(self, r: RoundContext) -> dict[str, Tensor | float]:
+        return dict(r.notes.get(self.name, {}))
+
+
+def losses(evaluator: Evaluator, model: ModelValues, plan: RoundPlan) -> dict[str, Tensor]:
+    """Mean cross-entropy (or another task's loss) of the model, columns [C, 1].
+
+    ``local_loss``: over the participant's training samples; ``global_loss``: over those of all clients present, the same for
+    all participants of a round. This takes a forward pass over all samples.
+    """
+    timeline, workers, batch = evaluator.timeline, evaluator.workers, evaluator.batch
+    shards = timeline.shards_at(plan.t)
+    owners = evaluator.on_device(np.repeat(timeline.at(plan.t).clients, [len(shard) for shard in shards]))
+    samples = evaluator.training_samples(shards)
+    if evaluator.data.task == "classification":
+        scores = evaluate(workers, *model, *samples, batch, groups=owners)
+        total, count, mean = scores.loss, scores.count, scores.mean_loss()
+    else:
+        found = fit(workers, *model, *samples, batch)
+        count, mean = torch.bincount(owners.cpu()), found.mean_loss()
+        total = torch.bincount(owners.cpu(), found.losses)
+    local = torch.as_tensor(total[plan.ids] / count[plan.ids]).unsqueeze(1).double()
+    return {"local_loss": local, "global_loss": torch.full_like(local, torch.nan if mean is None else mean)}

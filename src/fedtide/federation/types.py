@@ -1,0 +1,392 @@
+"""The nouns of a federation: plug-ins and parts of a run, its state, a round in progress, and a feature of rounds.
+
+They are in one module because each names the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedtide.algorithms.base import Algorithm, Round
+from fedtide.core.array_types import Ints
+from fedtide.core.randomness import Randomness
+from fedtide.costs.wireless import Segment, Wireless
+from fedtide.engine.executors.executor import Executor
+from fedtide.engine.flat import Layout
+from fedtide.engine.local import Cohort
+from fedtide.engine.optimisers import optimiser
+from fedtide.engine.task import Task
+from fedtide.engine.workers import Workers
+from fedtide.exchange.base import Exchange
+from fedtide.federation.assembly.attackers import Attackers
+from fedtide.federation.payload import Payload, payload
+from fedtide.federation.plan import RoundPlan
+from fedtide.federation.ranks import Alone, Group, Share
+from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.scoring.evaluator import Evaluator
+from fedtide.initialisation.base import Initialiser
+from fedtide.models.base import Model, Network
+from fedtide.objectives.base import Objective
+from fedtide.participation.base import Participation
+from fedtide.settings.run import RunSettings
+from fedtide.uplink.base import Link
+from fedtide.weighting.base import Weighting
+from fedtide.world.dataset import Dataset
+from fedtide.world.timeline import Timeline
+
+F = TypeVar("F", bound="Feature")
+
+
+class Feature:
+    """A capability of rounds beside the algorithm's: what changes, keeps or records something on the way of models and updates.
+
+    The features of a run are in one tuple, the server's first and the clients' last. What goes to the clients passes them in
+    this order (:meth:`begin`, :meth:`before`), what comes back in the reverse (:meth:`after`, :meth:`close`, :meth:`record`).
+    What a feature learns in a round and needs later in it is in ``r.notes[self.name]``; what outlasts the round, in
+    ``state.features[self.name]`` and in the clients' :meth:`rows`. An instance keeps nothing but caches.
+
+    Attributes:
+        name: of what it keeps.
+        updates: whether :meth:`after` reads or changes what arrives. Every process then has all rows, unless it is ``rowwise``:
+            no row of what it does depends on another one.
+        rehearses: whether it takes part in the gradient rounds of initialisers.
+        lasting: whether its rows outlast departures and session starts. gathers: whether training needs them.
+    """
+
+    name: ClassVar[str]
+    updates: ClassVar[bool] = False
+    rowwise: bool = False
+    rehearses: ClassVar[bool] = True
+    lasting: ClassVar[bool] = False
+    gathers: ClassVar[bool] = True
+
+    # Before the run.
+
+    def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
+        """What it does not go with, in a line that names the setting and a way out; None if nothing."""
+        return None
+
+    def bind(self, parts: Parts) -> None:
+        """Receive the assembled parts, once.
+
+        Raises:
+            SettingsError: it does not go with them.
+        """
+
+    def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
+        """Names and widths of vectors that it keeps for every client: zero at first, cleared when the client leaves."""
+        return {}
+
+    def bits(self, numbers: int) -> int | None:
+        """Bits on the wire of an update of so many numbers after this feature; None: as many as before."""
+        return None
+
+    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What it keeps at the server before the first round; with ``saved``, values of the form that these should have."""
+        return {}
+
+    # Between rounds.
+
+    def open(self, parts: Parts, state: RunState, t: int) -> None:
+        """Before everything else of round ``t``, the start of a session included, which it may cause."""
+
+    def begin(self, parts: Parts, state: RunState, t: int, session: bool, replaced: bool) -> bool:
+        """After the start of a ``session``, if any, and before the plan of round ``t``.
+
+        Returns whether the model has been replaced, so that no client has it: it was already (``replaced``), or is now.
+        """
+        return replaced
+
+    def plan(self, parts: Parts, state: RunState, plan: RoundPlan) -> RoundPlan:
+        """Change who takes part, or at which learning rates."""
+        return plan
+
+    def forget(self, parts: Parts, state: RunState, clients: Tensor, left: bool) -> None:
+        """Clients, int64 [m], have ``left``; or their rows are about to be cleared, for whatever reason."""
+
+    # In a round.
+
+    def before(self, r: RoundContext) -> None:
+        """Before local training: change what the participants train on."""
+
+    def after(self, r: RoundContext) -> None:
+        """After local training: change what arrives at the server, ``r.received``."""
+
+    def close(self, r: RoundContext) -> None:
+        """After the server's step; ``r.state`` holds the new model."""
+
+    def record(self, r: RoundContext) -> dict[str, Tensor | float]:
+        """What to record of every round: columns [C, 1] of the participants, and numbers, NaN for none."""
+        return {}
+
+
+class Channel:
+    """How the server's model reaches the clients: as it is, in every exchange."""
+
+    def model(self, state: RunState) -> Tensor:
+        """The model [d] that a client receives which starts to train."""
+        return state.w
+
+    def needed(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
+        """Bytes that each of these clients would have to receive to train in round ``t``."""
+        return [parts.payload.down] * len(clients)
+
+    def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
+        """The same, and they receive it."""
+        return self.needed(parts, state, clients, t)
+
+    def leave(self, state: RunState, clients: Collection[int]) -> None:
+        """Clients have left between two updates of an asynchronous server."""
+
+
+@dataclass
+class Chosen:
+    """What a run's settings choose by name.
+
+    ``links``: of the uplink, in their order. ``attackers``: None without an attack. ``features``: the server's first, the
+    clients' last. ``channel``: one of them, or a plain one.
+    """
+
+    settings: RunSettings
+    algorithm: Algorithm
+    initialiser: Initialiser
+    participation: Participation
+    exchange: Exchange
+    weighting: Weighting
+    objective: Objective
+    model: Model
+    links: list[Link]
+    attackers: Attackers | None
+    channel: Channel = field(default_factory=Channel)
+    features: tuple[Feature, ...] = ()
+
+    def feature(self, kind: type[F]) -> F | None:
+        """The feature of a kind, if the run has it."""
+        return next((feature for feature in self.features if isinstance(feature, kind)), None)
+
+    def client_rows(self, layout: Layout) -> dict[str, int]:
+        """Names and widths of the rows kept for every client of a network."""
+        local = self.settings.local
+        rows = {name: self.algorithm.width(name, layout) for name in self.algorithm.client}
+        if local.keeps_momentum:
+            rows |= optimiser(local).widths(layout.size)
+        for feature in self.features:
+            rows |= feature.rows(self, layout)
+        return rows
+
+    def evaluates(self, model: str) -> bool:
+        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in the run."""
+        evaluation = self.settings.evaluation
+        chosen = self.algorithm.models if evaluation.models is None else evaluation.models
+        return model == evaluation.reported or model in chosen
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where and in which precision a run computes: ``dtype`` is of parameters, ``autocast`` of mixed precision, or None.
+
+    ``group``: processes that share the work. ``scratch``: folder of memories kept on disk.
+    """
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    autocast: torch.dtype | None = None
+    group: Group = field(default_factory=Alone)
+    scratch: Path | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process evaluates and records."""
+        return self.group.rank == 0
+
+
+@dataclass
+class Parts(Chosen):
+    """One run's plug-ins, world and engine; only the synthetic samples at the end of ``data`` and the ``timeline`` change.
+
+    Attributes:
+        timeline: with the sessions that a detector's alarms have begun.
+        data, network, task, layout: resident data; the whole network; what of it is trained; its parameters.
+        w0 [d], b0 [q]: the initial model and its floating buffers.
+        memory: where the clients' memories are kept.
+    """
+
+    timeline: Timeline = field(kw_only=True)
+    hardware: Hardware = field(kw_only=True)
+    data: Dataset = field(kw_only=True)
+    network: Network = field(kw_only=True)
+    task: Task = field(kw_only=True)
+    layout: Layout = field(kw_only=True)
+    w0: Tensor = field(kw_only=True)
+    b0: Tensor = field(kw_only=True)
+    workers: Workers = field(kw_only=True)
+    executor: Executor = field(kw_only=True)
+    evaluator: Evaluator = field(kw_only=True)
+    memory: MemoryStore = field(kw_only=True)
+    wireless: Wireless | None = field(kw_only=True)
+    randomness: Randomness = field(kw_only=True)
+
+    @property
+    def updates(self) -> bool:
+        """Whether a feature reads or changes what arrives."""
+        return any(feature.updates for feature in self.features)
+
+    @property
+    def sums_only(self) -> bool:
+        """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
+        together = any(feature.updates and not feature.rowwise for feature in self.features)
+        return self.algorithm.sums_only and not together and not self.evaluates("ensemble")
+
+    def rows_that(self, *, last: bool = False, rest: bool = False) -> set[str]:
+        """Names of features' rows that ``last`` beyond departures, or that ``rest``: training does not need them."""
+        chosen = [f for f in self.features if (last and f.lasting) or (rest and not f.gathers)]
+        return {name for feature in chosen for name in feature.rows(self, self.layout)}
+
+    @property
+    def payload(self) -> Payload:
+        """What one exchange costs; of some algorithms it changes by round."""
+        return payload(self.algorithm, self.features, self.layout.size, self.layout.buffer_size)
+
+    def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
+        """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
+        network = self.network
+        values = self.layout.named(w, b)
+        values |= {name: value for name, value in network.state_dict().items() if name not in values}
+        return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
+
+
+@dataclass
+class RunState:
+    """Everything needed to resume a run between two rounds; random generators are never part of it.
+
+    Attributes:
+        round, w, b: number of rounds done, global parameters [d] and floating buffers [q].
+        server: the algorithm's server vectors [d].
+        memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
+            steps is [N, 1]), and those of features.
+        seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
+        written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
+        features: what features keep at the server, by their names.
+        extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
+        totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
+            sum of the rounds' normalised communication costs kappa.
+    """
+
+    round: int
+    w: Tensor
+    b: Tensor
+    server: dict[str, Tensor]
+    memory: dict[str, Tensor]
+    seen: Tensor
+    counts: Tensor
+    written: Tensor
+    features: dict[str, dict[str, Any]] = field(default_factory=dict)
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    initialiser: dict[str, Tensor] = field(default_factory=dict)
+    events: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, float] = field(
+        default_factory=lambda: (
+            dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds"), 0)
+            | dict.fromkeys(("seconds", "latency", "energy", "kappa"), 0.0)
+        )
+    )
+
+    def tensors(self) -> dict[str, Any]:
+        """Plain containers of tensors and numbers, for saving; nothing is copied."""
+        return vars(self).copy()
+
+    @staticmethod
+    def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:
+        """State from :meth:`tensors`; clients' memories go to ``memory``, everything else to ``device``."""
+
+        def place(value: Any, target: torch.device) -> Any:
+            if isinstance(value, dict):
+                return {key: place(item, target) for key, item in value.items()}
+            return value.to(target) if isinstance(value, Tensor) else value
+
+        return RunState(**{key: place(value, memory if key == "memory" else device) for key, value in values.items()})
+
+
+@dataclass
+class RoundContext:
+    """A round in progress, as features see it; ``round`` is the algorithm's view of it, from local training on.
+
+    Attributes:
+        features: those that take part in it.
+        shards: indices of the training samples of each participant.
+        w: [d] the server's model before the round. sent: [d] the one that clients train from.
+        bytes_down: received by each participant in an exchange; None where jobs received it before.
+        memory: the participants' rows by name. share: which rows this process trains.
+        cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
+        segments: local work before each exchange of models. gradients: as recorded, see :class:`Trained`.
+        train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
+        drift: mean distance of the local models from the one that was sent.
+        notes: what features need later in the round, by their names.
+    """
+
+    parts: Parts
+    state: RunState
+    plan: RoundPlan
+    features: tuple[Feature, ...]
+    shards: Sequence[Ints]
+    w: Tensor
+    sent: Tensor
+    bytes_down: list[int] | None
+    notes: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    round: Round = field(init=False)
+    share: Share = field(init=False)
+    cohort: Cohort = field(init=False)
+    start: Tensor | None = field(init=False)
+    segments: list[Segment] = field(init=False)
+    gradients: float | None = field(init=False)
+    train_loss: float = field(init=False)
+    losses: Tensor = field(init=False)
+    drift: float = field(init=False)
+
+    @property
+    def received(self) -> Tensor:
+        """What arrives at the server, [C, d]; set to another tensor by features that change it."""
+        return self.round.W
+
+    @received.setter
+    def received(self, rows: Tensor) -> None:
+        self.round.W = rows
+
+    @property
+    def started(self) -> Tensor:
+        """Where training started [C, d], for features that read updates."""
+        assert self.start is not None
+        return self.start
+
+    @property
+    def here(self) -> slice:
+        """The rows of the cohort that this process has."""
+        return slice(0, len(self.plan.ids)) if self.share.whole else self.share.rows
+
+    @property
+    def rehearsal(self) -> bool:
+        """Whether this is a gradient round of an initialiser."""
+        return self.plan.purpose == "gradient"
+
+    @property
+    def trained(self) -> int:
+        """Participants that took local steps."""
+        return sum(count > 0 for count in self.cohort.plan.steps)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run has diverged; asked once the model has moved."""
+        finite = math.isfinite(self.train_loss) and bool(torch.isfinite(self.state.w).all())
+        return not finite or self.train_loss > self.parts.settings.federation.divergence_threshold
+
+    def column(self, values: Tensor) -> Tensor:
+        """A column [C, 1] of all participants, from one that is right in the rows of this process."""
+        return values if self.share.whole else self.share.spread(values[self.share.rows])
