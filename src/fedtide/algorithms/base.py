@@ -122,7 +122,7 @@ class Algorithm(Plugin):
             of them, for the memory that a run is planned with.
         curvature: whether it calls ``taylor`` or ``fisher_diagonal``.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
-            and add them up only by ``r.average``, ``r.mean``, ``r.weighted_mean``, ``r.average``, ``r.mean_update`` and ``r.total``. Processes
+            and add them up only by ``r.average``, ``r.mean``, ``r.weighted_mean``, ``r.mean_update`` and ``r.total``. Processes
             that share a round then exchange sums instead of local models, where nothing else needs these.
         robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
             participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
