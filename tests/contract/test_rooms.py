@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("federation",),
     ("report",),
     ("runs",),
-    ("authoring", "diagnostics", "projects", "reproduce", "tuning"),
+    ("authoring", "projects", "reproduce", "tuning"),
     ("tide",),
     ("",),
     ("cli",),

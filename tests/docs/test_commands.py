@@ -25,7 +25,6 @@ import yaml
 from printed_commands import LANGUAGES, PAGES, ROOT, Call, blocks, calls, copy_of_the_repository, files, script
 
 from fedtide.core import plugins
-from fedtide.diagnostics import noisy_quadratic, trace
 from fedtide.runs import execution, stages
 from fedtide.runs.identity import modules
 from fedtide.settings.params import Params
@@ -37,7 +36,7 @@ WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
 EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
-STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "diagnose", "quadratic", "mirror", "watch"}
+STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "mirror", "watch"}
 
 
 class Enough(Exception):
@@ -161,8 +160,6 @@ def stopping(monkeypatch) -> None:
     for work in ("campaign.run_method", "verify.methods_in", "entries.entries"):
         monkeypatch.setattr(f"fedtide.tide.{work}", enough)
     monkeypatch.setattr("fedtide.tuning.dashboard.serve_dashboard", dashboard)
-    monkeypatch.setattr(trace, "diagnose", enough)
-    monkeypatch.setattr(noisy_quadratic, "comparison", enough)
 
 
 def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
@@ -214,7 +211,7 @@ def call_python(call: Call, repository: Path, shown: dict[str, str]) -> None:
     given = [Path(item) for item in arguments if item.endswith(".yaml")]
     for path in given:
         assert Params.read(repository / path, overrides).grid()
-    if not given and name != "experiments/tuning/grids.py":  # draws a figure from results
+    if not given and name not in ("experiments/tuning/grids.py", "experiments/cfl/quadratic.py"):  # draws from results
         assert all((repository / argument).exists() for argument in arguments)
     if name == "experiments/search.py":
         found = runpy.run_path(str(repository / name))

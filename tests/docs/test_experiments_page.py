@@ -48,8 +48,6 @@ def test_a_command_works_as_far_as_settings_go(line):
         given = context.params
     if given.get("name"):
         Recipe(FILES[given["name"]], given["profile"], given["overrides"] or ()).select(given["only"] or ())
-    elif name == "diagnose":
-        Params.read(ROOT / "params.yaml", given["overrides"])
     elif name == "tune" and (ROOT / given["params"]).exists():
         Space(Params.read(ROOT / given["params"], given["overrides"]))
 

@@ -13,7 +13,6 @@ import typer
 from fedtide import __version__
 from fedtide.cli.check import check
 from fedtide.cli.cite import cite
-from fedtide.cli.diagnose import diagnose
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
 from fedtide.cli.init import init
 from fedtide.cli.options import (
@@ -34,7 +33,6 @@ from fedtide.cli.options import (
 from fedtide.cli.plot import plot
 from fedtide.cli.plugin import contract, new
 from fedtide.cli.predict import predict
-from fedtide.cli.quadratic import quadratic
 from fedtide.cli.reporter import log, output, print_report, progress, silent
 from fedtide.cli.reproduce import reproduce
 from fedtide.cli.tide import tide
@@ -229,8 +227,6 @@ app.command()(init)
 app.command()(predict)
 app.command()(check)
 app.command()(reproduce)
-app.command()(diagnose)
-app.command()(quadratic)
 app.command()(ui)
 app.command()(watch)
 app.add_typer(tide)

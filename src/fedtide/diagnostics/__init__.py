@@ -1,1 +1,0 @@
-"""Quantities of the convergence analyses, computed where they have closed forms."""

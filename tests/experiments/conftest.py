@@ -1,0 +1,3 @@
+from commands import shared_data
+
+__all__ = ["shared_data"]

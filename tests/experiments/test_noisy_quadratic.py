@@ -1,0 +1,95 @@
+"""The noisy quadratic model of CFL: simulations against closed recursions, and who wins."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FILE = Path(__file__).parents[2] / "experiments/cfl/quadratic.py"
+SCRIPT = runpy.run_path(str(FILE))
+SETTINGS, METHODS, problem, simulate = (SCRIPT[name] for name in ("SETTINGS", "METHODS", "problem", "simulate"))
+COARSE = (0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.2, 0.3, 0.38)
+
+
+def recursion(given, method: str, rate: float) -> np.ndarray:
+    """Gradients r_t = A w_t + B [T + 1, n] without the noise nu: ``r_{t+1} = (I - P) r_t - P u``.
+
+    ``P = lr A sum_{k<K} (I - lr (A + mu I))^k``; u is the clients' mean of ``delta + xi_t``, for CFL averaged over all
+    rounds so far. With mu = 0 ``I - P = (I - lr A)^K``.
+    """
+    n, steps = len(given.B), given.nu.shape[2]
+    mu = SCRIPT["PROXIMAL"] if method == "fedprox" else 0.0
+    inner = np.eye(n) - rate * (given.A + mu * np.eye(n))
+    P = rate * given.A @ sum(np.linalg.matrix_power(inner, k) for k in range(steps))
+    u = (given.delta + given.xi).mean(1)
+    if method == "cfl":
+        u = u.cumsum(0) / np.arange(1, len(u) + 1)[:, None]
+    r = [given.A @ np.full(n, 5.0) + given.B]
+    for now in u:
+        r.append(r[-1] - P @ (r[-1] + now))
+    return np.stack(r)
+
+
+def test_the_eight_settings_and_their_noises() -> None:
+    assert [setting.name for setting in SETTINGS] == [
+        f"{drift} {smooth}-{convex}" for drift in ("SRD", "BRD") for convex in ("SC", "GC") for smooth in ("SL", "LL")
+    ]
+    for setting in SETTINGS:
+        given = problem(setting, 0)
+        values = np.linalg.eigvalsh(given.A)
+        assert (values[0], values[-1]) == pytest.approx((setting.smallest, setting.largest), abs=1e-12)
+        assert np.square(given.xi).sum(-1).mean() == pytest.approx(setting.xi, rel=0.05)
+        assert np.square(given.delta).sum(-1).mean() == pytest.approx(0.01, rel=0.5)
+        assert np.square(given.nu).sum(-1).mean() == pytest.approx(1e-5, rel=0.05)
+        assert np.linalg.lstsq(given.A, -given.B, rcond=None)[0] @ given.A == pytest.approx(-given.B)  # a minimizer
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_without_step_noise_the_run_is_the_closed_recursion(setting, method: str) -> None:
+    given = problem(setting, 1, nu=0.0)
+    rates = np.array([0.01, 1.0 / setting.largest])
+    for losses, rate in zip(simulate(given, method, rates), rates, strict=True):
+        closed = np.linalg.norm(recursion(given, method, float(rate)), axis=1)
+        assert losses == pytest.approx(closed, rel=1e-9, abs=1e-9)
+
+
+def test_cfl_averages_the_drift_away() -> None:
+    """Its u is the mean over all rounds, so the loss ends near |mean delta| when xi dominates FedAvg's."""
+    given = problem(SETTINGS[4], 2)
+    ours, plain = (simulate(given, method, np.array([0.1]))[0, -1] for method in ("cfl", "fedavg"))
+    limit = np.linalg.norm((given.delta + given.xi.mean(0)).mean(0))
+    assert ours == pytest.approx(limit, rel=0.5)
+    assert plain > 4 * ours
+
+
+def test_cfl_in_its_first_round_is_fedavg() -> None:
+    given, rates = problem(SETTINGS[0], 0), np.array([0.1])
+    plain, cfl = (simulate(given, method, rates)[0] for method in ("fedavg", "cfl"))
+    assert cfl[:2].tolist() == plain[:2].tolist()
+    assert cfl[2] != plain[2]
+
+
+def test_cfl_is_the_best_in_all_settings() -> None:
+    for setting in SETTINGS:
+        rates, losses = zip(*(SCRIPT["best"](setting, method, range(1), COARSE) for method in METHODS), strict=True)
+        fedavg, fedprox, cfl = (curve[-10:].mean() for curve in losses)
+        assert cfl < min(fedavg, fedprox), setting.name
+        if setting.xi > 1:
+            assert rates[2] > rates[0]
+            assert cfl < 0.6 * fedavg
+
+
+def test_bad_arguments_are_refused() -> None:
+    for arguments, message in (
+        (["--curves", "nowhere/figure2.csv"], "--curves nowhere/figure2.csv: no folder nowhere"),
+        (["--seeds", "0"], "--seeds = 0: should be at least 1"),
+    ):
+        called = subprocess.run([sys.executable, FILE, *arguments], capture_output=True, text=True)
+        assert called.returncode == 2
+        assert message in called.stderr
