@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fedtide.records import statistics
 
@@ -97,19 +96,3 @@ def test_caveats_name_the_number_of_seeds():
     assert "Only large and consistent" in statistics.caveat(2)
     assert "cannot reach p < 0.05" in statistics.caveat(5)
     assert "signed-rank test (Wilcoxon) does not need" in statistics.caveat(6)
-
-
-@pytest.mark.parametrize("others", [[4.0, 4.5, 9.0, 3.0], [1.0, 2.0]])
-def test_unpaired_intervals_are_those_of_welch(others):
-    own = [1.0, 2.5, 2.0]
-    one, other = (statistics.Sample(np.mean(of), np.std(of, ddof=1), len(of)) for of in (own, others))
-    wanted = stats.ttest_ind(own, others, equal_var=False).confidence_interval(0.95)
-    assert statistics.half_width(one, other) == pytest.approx((wanted.high - wanted.low) / 2)
-    alone = stats.t.interval(0.95, 2, np.mean(own), stats.sem(own))
-    assert statistics.half_width(one) == pytest.approx((alone[1] - alone[0]) / 2)
-
-
-def test_an_interval_needs_two_values():
-    known, single = statistics.Sample(1.0, 0.5, 3), statistics.Sample(1.0, math.nan, 1)
-    assert math.isnan(statistics.half_width(known, single))
-    assert statistics.half_width(statistics.Sample(1.0, 0.0, 3), statistics.Sample(2.0, 0.0, 3)) == 0

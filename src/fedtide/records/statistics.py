@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,29 +88,6 @@ def compare_shares(values: pd.Series, rows: float, reference: Any) -> pd.DataFra
     found = {"pairs": rows, "difference": difference, "low": difference - width, "high": difference + width, "p": p}
     frame = pd.DataFrame(found, index=others.index, columns=COLUMNS, dtype=np.float64)
     return frame.assign(p_holm=holm(p))
-
-
-class Sample(NamedTuple):
-    """Mean, sample standard deviation (divisor n - 1) and size n of independent values."""
-
-    mean: float
-    std: float
-    seeds: float
-
-
-def half_width(one: Sample, other: Sample | None = None) -> float:
-    """Of the interval of a mean, or of the difference of two means with variances of their own (Welch 1947).
-
-    NaN with one value, 0 if nothing varies.
-    """
-    samples = [one] if other is None else [one, other]
-    if any(sample.seeds < 2 or math.isnan(sample.std) for sample in samples):
-        return math.nan
-    squares = [sample.std**2 / sample.seeds for sample in samples]
-    if (total := sum(squares)) == 0:
-        return 0.0
-    freedom = total**2 / sum(square**2 / (sample.seeds - 1) for square, sample in zip(squares, samples, strict=True))
-    return float(stats.t.ppf(1 - LEVEL / 2, freedom) * math.sqrt(total))
 
 
 def verdict(row: Mapping[Hashable, Any], unit: str = "seed") -> str:

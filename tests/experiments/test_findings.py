@@ -1,20 +1,19 @@
 """Claims: differences between methods in tables of results, published and obtained, and what is written and drawn of them."""
 
-import io
 import math
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from scipy import stats
 
 from fedtide.core.errors import SettingsError
-from fedtide.records.statistics import Sample, half_width
-from fedtide.reproduce.claims import Claim, evidence, read_paper, summary
-from fedtide.reproduce.forest import described, forest_png, table, weigh
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/findings.py"))
+Claim, evidence, half_width, summary = (SCRIPT[name] for name in ("Claim", "evidence", "half_width", "summary"))
 RESULTS = """alpha,algorithm,quantity,variant,published,published_std,obtained,std,difference,seeds,rounds,settings
 0.1,own,accuracy,,80,,70,1,-10,3,9,a
 0.1,weak,accuracy,,60,,50,1,-10,3,9,a
@@ -72,13 +71,30 @@ def found(here, **measured):
     return row
 
 
+def interval(*cells):
+    """Half-width for standard deviations and numbers of seeds."""
+    return half_width(*({"std": std, "seeds": seeds} for std, seeds in cells))
+
+
+@pytest.mark.parametrize("others", [[4.0, 4.5, 9.0, 3.0], [1.0, 2.0]])
+def test_unpaired_intervals_are_those_of_welch(others):
+    own = [1.0, 2.5, 2.0]
+    one, other = ((np.std(of, ddof=1), len(of)) for of in (own, others))
+    wanted = stats.ttest_ind(own, others, equal_var=False).confidence_interval(0.95)
+    assert interval(one, other) == pytest.approx((wanted.high - wanted.low) / 2)
+    alone = stats.t.interval(0.95, 2, np.mean(own), stats.sem(own))
+    assert interval(one) == pytest.approx((alone[1] - alone[0]) / 2)
+    assert math.isnan(interval(one, (math.nan, 1)))
+    assert interval((0.0, 3), (0.0, 3)) == 0
+
+
 def test_the_best_other_counts_in_every_row(here):
     low = found(here, against=["best"], where={"alpha": ["0.1"]})
     assert (low.obtained, low.published, low.seeds, low.signed) == (4, 5, 3, True)
-    assert low.half == half_width(Sample(70, 1, 3), Sample(66, 1, 3))
+    assert low.half == interval((1, 3), (1, 3))
     both = found(here, against=["best"], where={"alpha": ["0.1", "0.2"]})
     assert (both.obtained, both.published) == ((4 - 1) / 2, 5)
-    assert both.half == pytest.approx((low.half + half_width(Sample(74, 2, 3), Sample(75, 0, 3))) / 2)
+    assert both.half == pytest.approx((low.half + interval((2, 3), (0, 3))) / 2)
     assert found(here, against=["strong", "weak"], where={"alpha": ["0.1"]}) == low
     assert found(here, against=["weak"], where={"alpha": ["0.1"]}).obtained == 20
 
@@ -92,7 +108,7 @@ def test_fewer_rounds_are_better_and_what_was_never_reached_is_not_the_best(here
 def test_a_value_itself(here):
     row = found(here, where={"alpha": ["0.1"]})
     assert (row.obtained, row.published, row.signed) == (70, 80, False)
-    assert row.half == half_width(Sample(70, 1, 3))
+    assert row.half == interval((1, 3))
 
 
 def test_one_seed_has_no_interval_nor_has_a_mean_with_it(here):
@@ -135,28 +151,25 @@ def test_what_does_not_exist_is_one_line(here, measured, problem):
 
 
 def test_what_is_written_and_drawn(here):
-    paper = read_paper(here / "experiments/small/published/claims.yaml")
-    lines, rows = weigh(paper, here / "results", here / "experiments")
-    assert [line[2] for line in lines] == ["+1.5 points (\N{MINUS SIGN}2.1, +5.1)", "not run", "see for yourself"]
-    assert described(rows).splitlines() == [
+    """The first table of a paper's page, and its figure, whose description has the same numbers."""
+    page, picture = here / "docs/claims_small.md", here / "docs/images/forest_small.png"
+    picture.parent.mkdir(parents=True)
+    page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
+    SCRIPT["main"](here / "results", here / "docs", here / "experiments")
+    assert page.read_text().splitlines()[4:9] == [
+        "| claim | verdict | ours (95 % interval) |",
+        "| --- | --- | --- |",
+        "| own is best | in part | +1.5 points (\N{MINUS SIGN}2.1, +5.1) |",
+        "| own beats weak elsewhere | not tested yet | not run |",
+        "| own is pretty | holds | see for yourself |",
+    ]
+    assert page.read_text().startswith("# Page\n\nText.\n\n")
+    assert page.read_text().endswith("|\n\nMore.\n\n| kept |\n|---|\n")
+    assert Image.open(picture).text["Description"].splitlines() == [
         "Accuracy: low: published +5.0, ours +4.0 (+1.7, +6.3)",
         "Accuracy: high: published none, ours \N{MINUS SIGN}1.0 (\N{MINUS SIGN}6.0, +4.0)",
         "Elsewhere: elsewhere: published +4.0, ours not run",
     ]
-    assert table(lines).splitlines()[2].startswith("| own is best | in part | +1.5")
-    picture = Image.open(io.BytesIO(forest_png(paper, rows)))
-    assert picture.text["Description"] == described(rows)
-    assert forest_png(paper, rows) == forest_png(paper, rows)
-
-
-def test_the_command_writes_the_first_table_of_a_papers_page_and_its_figure(here):
-    page = here / "docs/claims_small.md"
-    (here / "docs/images").mkdir(parents=True)
-    page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
-    SCRIPT["main"](here / "results", here / "docs", here / "experiments")
-    assert page.read_text().startswith("# Page\n\nText.\n\n| claim | verdict |")
-    assert page.read_text().endswith("see for yourself |\n\nMore.\n\n| kept |\n|---|\n")
-    assert (here / "docs/images/forest_small.png").is_file()
     page.write_text("# Page\n")
     with pytest.raises(SettingsError, match=r"claims_small\.md has no table"):
         SCRIPT["main"](here / "results", here / "docs", here / "experiments")
