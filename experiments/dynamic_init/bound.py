@@ -39,10 +39,11 @@ from fedtide.core.array_types import Floats
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.randomness import generator
 from fedtide.engine.plan import step_count
-from fedtide.federation.assembly.chosen import Chosen
+from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
-from fedtide.federation.parts import Hardware, assemble
+from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
+from fedtide.federation.types import Hardware
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
@@ -248,7 +249,7 @@ def sessions(settings: RunSettings, data: Dataset, timeline: Timeline) -> Iterat
             "analysis assumes that they do not"
         )
     data, local = under(data, timeline.concepts), settings.local
-    parts = assemble(Chosen.of(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
+    parts = assemble(choose(settings, timeline, data), timeline, data, Hardware(dtype=torch.float64))
     federation, state = Federation(parts), initial_state(parts)
 
     def matrix(w: Tensor) -> Tensor:
