@@ -212,14 +212,22 @@ def test_detectors_of_the_library_are_shown_their_losses_again(name: str) -> Non
     here, rng = Assignment(np.arange(2), np.arange(2)), np.random.default_rng(1)
     losses = np.repeat([0.5, 1.5, 0.5, 1.5], 40) + 0.05 * rng.normal(size=160)
 
-    def alarms(again: bool) -> list[int | None]:
-        state, detection, found = initial_state(fed.parts), Detection(fed.parts), []
+    def fresh() -> Detection:
+        detection = Detection(one(fed.parts, Detection).detector, fed.parts.settings.seed)
+        detection.bind(fed.parts)
+        return detection
+
+    def alarms(again: bool) -> list[Any]:
+        state, detection, found = initial_state(fed.parts), fresh(), []
         for t, loss in enumerate(losses):
             plan: Any = SimpleNamespace(t=t, ids=[t % 2], starts=None, departed=None, present=here)
-            result: Any = SimpleNamespace(losses=torch.tensor([loss]))
             if again:
-                state, detection = restored_state(fed.parts, state.tensors()), Detection(fed.parts)
-            found.append(detection.observe(state, plan, result, failed=False)["alarmed_clients"])
+                state, detection = restored_state(fed.parts, state.tensors()), fresh()
+            r: Any = SimpleNamespace(
+                parts=fed.parts, state=state, plan=plan, losses=torch.tensor([loss]), failed=False, notes={}
+            )
+            detection.close(r)
+            found.append(detection.record(r)["alarmed_clients"])
         return found
 
     once = alarms(again=False)

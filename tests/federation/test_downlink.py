@@ -300,7 +300,7 @@ def test_seconds_joules_and_kappa_follow_the_bytes_of_each_client() -> None:
     _, usual = run_rounds(plain)
     model, d = fed.parts.wireless, fed.parts.layout.size
     assert model is not None
-    few = FEW
+    few = -(-(one(fed.parts, Downlink).link.bits(d) or 0) // 8)
     for t, (record, before) in enumerate(zip(records, usual, strict=True)):
         down = [[4 * d, 4 * d], [few, few], [few, 4 * d]][t]
         plan = fed.clock.plan(initial_state(fed.parts), t)
@@ -328,7 +328,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(downlink: Any) -> None:
         assert torch.equal(value, resumed.features["downlink"][name])
     for broken in ({}, {"w": half.w}):
         with pytest.raises(SettingsError, match=r"is not of this run: downlink\.(w|received) is missing"):
-            restored_state(fed.parts, {**half.tensors(), "downlink": broken})
+            restored_state(fed.parts, {**half.tensors(), "features": {"downlink": broken}})
     plain = drawn(None, cohorts)
     with pytest.raises(SettingsError, match=r"is not of this run: downlink\.w is .* should be absent"):
         restored_state(plain.parts, half.tensors())

@@ -40,7 +40,7 @@ def test_a_resumed_run_goes_on_from_its_centres(algorithm: str) -> None:
     fed = made(CENTRED, algorithm)
     assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
     with pytest.raises(SettingsError, match=r"uplink\.aggregation\.0\.centre is missing"):
-        restored_state(fed.parts, {**half.tensors(), "uplink": {}})
+        restored_state(fed.parts, {**half.tensors(), "features": {}})
 
 
 def test_the_centre_is_the_last_result() -> None:

@@ -175,7 +175,7 @@ def test_memories_and_server_tensors_of_links_are_saved() -> None:
     with pytest.raises(SettingsError, match=r"is not of this run: memory\.uplink\.shrink\.lost is absent|missing"):
         restored_state(fed.parts, {**half.tensors(), "memory": {}})
     with pytest.raises(SettingsError, match=r"uplink\.shrink\.passed"):
-        restored_state(fed.parts, {**half.tensors(), "uplink": {}})
+        restored_state(fed.parts, {**half.tensors(), "features": {}})
 
 
 def test_a_rule_stands_behind_the_mean() -> None:
@@ -257,7 +257,10 @@ def test_without_an_update_that_counts_a_model_stays_where_training_started() ->
 
 def test_one_that_does_not_would_move_by_its_sums() -> None:
     fed = made("feddyn")
-    fed.parts.features = (AggregationRule(plugins.create(Rule, RuleSettings(name="nobody"))),)
+    fed.parts.features = (
+        *fed.parts.features,
+        AggregationRule(plugins.create(Rule, RuleSettings(name="nobody"))),
+    )
     state, _ = run_rounds(fed)
     assert closest(state.w, fed.parts.w0) > 1e-3
 
