@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import Fedtide
-from fedtide.authoring.templates import TEMPLATES
 from fedtide.authoring.trial import Trial
+from fedtide.authoring.writing import TEMPLATES
 from fedtide.core import plugins
 
 GUIDE = "\n".join(
@@ -25,7 +25,7 @@ WORDS = {
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_a_template_is_the_example_of_the_guide(kind: str) -> None:
     template = TEMPLATES[kind]
-    assert f"```python\n# {kind}/{template.name}.py\n{template.code}```" in GUIDE
+    assert f"```python\n# {kind}/{template.name}\n{template.read_text()}```" in GUIDE
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
@@ -39,7 +39,8 @@ def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str)
         module["test_contract"](trial, promise)
     assert plugins.load(kind, "my_own_2").__name__ == "MyOwn2"
     template = TEMPLATES[kind]
-    assert not re.search(rf"class {template.cls}\b|[\".]{template.name}\"", plugin.read_text())
+    cls = re.findall(r"^class (\w+)", template.read_text(), re.MULTILINE)[-1]
+    assert not re.search(rf"class {cls}\b|[\".]{template.stem}\"", plugin.read_text())
 
 
 def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:

@@ -1,40 +1,23 @@
-"""Writes the file of a new plug-in, and its test."""
+"""Writes the file of a new plug-in, and its test; they start from the examples of the guide, ``docs/extend*.md``."""
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from pathlib import Path
 
 import yaml
 
-from fedtide.authoring.templates import TEMPLATES
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.core.files import write_text
+from fedtide.core.files import read_text, write_text
+from fedtide.core.shipped import SHIPPED
 
-_TEST = '''"""The contract of every plug-in; add what this one promises beyond that, such as values worked out by hand."""
+_FOLDER = SHIPPED / "templates"
 
-import os
-from pathlib import Path
-
-import pytest
-
-os.environ.setdefault("FEDTIDE_PLUGINS", str(Path(__file__).parents[1]))
-
-from fedtide.authoring.contract import PROMISES
-from fedtide.authoring.trial import Trial
-
-
-@pytest.fixture(scope="module")
-def trial():
-    return Trial("{kind}", "{name}")
-
-
-@pytest.mark.parametrize("promise", PROMISES)
-def test_contract(trial, promise):
-    PROMISES[promise](trial)
-'''
+TEMPLATES = {file.parent.name: file for file in sorted((_FOLDER / "plugins").glob("*/*.py"))}
+"""An example of a plug-in by its kind; the last class in the file is the plug-in."""
 
 
 def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
@@ -46,17 +29,32 @@ def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
     if kind not in TEMPLATES:
         raise SettingsError(f"there is no template for {kind}; there is one for {', '.join(TEMPLATES)}")
     _refuse_name(kind, name)
-    code = TEMPLATES[kind].renamed(name)
+    test = read_text(_FOLDER / "plugin_test.py").replace("KIND", kind).replace("NAME", name)
+    texts = _renamed(TEMPLATES[kind], name), test
     files = folder / kind / f"{name}.py", folder / "tests" / f"test_{kind}_{name}.py"
     for file in files:
         if file.exists():
             raise SettingsError(f"{file} exists; choose another name or remove it")
         if (other := next((path for path in file.parents if path.exists()), folder)) and not other.is_dir():
             raise SettingsError(f"folder = {str(folder)!r}: {other} is no folder")
-    for file, text in zip(files, (code, _TEST.format(kind=kind, name=name)), strict=True):
+    for file, text in zip(files, texts, strict=True):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
     return files
+
+
+def _renamed(template: Path, name: str) -> str:
+    """The source of a template under another name; a SettingsError if its class would have the name of something else."""
+    code = read_text(template)
+    tree = ast.parse(code)
+    old = [node.name for node in tree.body if isinstance(node, ast.ClassDef)][-1]
+    new = "".join(part.capitalize() for part in name.split("_"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.alias | ast.ClassDef)]
+    taken = {node.id if isinstance(node, ast.Name) else node.name for node in found} - {old}
+    if new in taken or keyword.iskeyword(new):
+        raise SettingsError(f"name = {name!r}: its class would be {new}, which is taken; choose another name")
+    code = re.sub(rf"\bclass {old}\b", f"class {new}", code)
+    return re.sub(rf'(?<=["\.]){template.stem}(?=")', name, code)
 
 
 def _refuse_name(kind: str, name: str) -> None:
