@@ -13,7 +13,7 @@ class Site:
     def __init__(self):
         self.files = {}
         self.content_type = "application/octet-stream"
-        self.ranges = True
+        self.encoding = None
         self.cut_after = None
         self.requests = []
         self.address = ""
@@ -25,22 +25,18 @@ class Site:
 def _handler(site):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            name, asked = self.path.lstrip("/"), self.headers.get("Range")
-            site.requests.append((name, asked))
+            name = self.path.lstrip("/")
+            site.requests.append(name)
             if name not in site.files:
                 self.send_error(404)
                 return
-            content, start = site.files[name], 0
-            if asked and site.ranges:
-                start = int(asked.removeprefix("bytes=").removesuffix("-"))
-                if start >= len(content):
-                    self.send_error(416)
-                    return
-            self.send_response(206 if start else 200)
+            self.send_response(200)
             self.send_header("Content-Type", site.content_type)
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", str(len(site.files[name])))
+            if site.encoding:
+                self.send_header("Content-Encoding", site.encoding)
             self.end_headers()
-            self.wfile.write(content[start : site.cut_after])
+            self.wfile.write(site.files[name][: site.cut_after])
 
         def log_message(self, *arguments):
             pass

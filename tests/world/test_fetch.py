@@ -36,36 +36,26 @@ def test_download_is_complete_and_done_once(site, tmp_path):
     assert (raw / "file.bin").read_bytes() == CONTENT
     assert raw_names(tmp_path) == ["file.bin"]
     fetch("toy", [resource(site.url("file.bin"))], tmp_path)
-    assert site.requests == [("file.bin", None)]
+    assert site.requests == ["file.bin"]
 
 
-def test_interrupted_download_resumes_where_it_stopped(site, tmp_path):
+@pytest.mark.parametrize("checksum", ["", f"md5:{MD5}"])
+def test_interrupted_download_leaves_nothing_and_starts_again(site, tmp_path, checksum):
     site.files["file.bin"], site.cut_after = CONTENT, 4000
-    message = refusal(tmp_path, resource(site.url("file.bin")))
-    assert f"the connection ended after 4000 of {len(CONTENT)} bytes" in message
-    assert raw_names(tmp_path) == ["file.bin.part"]
+    wanted = resource(site.url("file.bin"), checksum=checksum)
+    message = refusal(tmp_path, wanted)
+    assert f"the connection ended {len(CONTENT) - 4000} bytes too early" in message
+    assert raw_names(tmp_path) == []
     site.cut_after = None
-    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
-    assert (raw / "file.bin").read_bytes() == CONTENT
-    assert raw_names(tmp_path) == ["file.bin"]
-    assert site.requests == [("file.bin", None), ("file.bin", "bytes=4000-")]
-
-
-def test_server_that_cannot_resume_starts_again(site, tmp_path):
-    site.files["file.bin"], site.cut_after, site.ranges = CONTENT, 4000, False
-    refusal(tmp_path, resource(site.url("file.bin")))
-    site.cut_after = None
-    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
+    raw = fetch("toy", [wanted], tmp_path)
     assert (raw / "file.bin").read_bytes() == CONTENT
 
 
-def test_leftover_that_is_too_long_is_dropped(site, tmp_path):
-    site.files["file.bin"] = CONTENT
-    (tmp_path / "toy" / "raw").mkdir(parents=True)
-    (tmp_path / "toy" / "raw" / "file.bin.part").write_bytes(b"?" * 20000)
-    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
-    assert (raw / "file.bin").read_bytes() == CONTENT
-    assert [asked for _, asked in site.requests] == ["bytes=20000-", None]
+def test_file_that_a_server_calls_encoded_is_kept_as_it_is(site, tmp_path):
+    site.files["file.gz"], site.encoding = (packed := gzip.compress(CONTENT)), "gzip"
+    checksum = f"md5:{hashlib.md5(packed).hexdigest()}"
+    raw = fetch("toy", [resource(site.url("file.gz"), file="file.gz", checksum=checksum)], tmp_path)
+    assert (raw / "file.gz").read_bytes() == packed
 
 
 @pytest.mark.parametrize(
@@ -109,7 +99,7 @@ def test_next_address_is_tried(site, tmp_path):
     site.files["second.bin"] = CONTENT
     raw = fetch("toy", [resource(site.url("first.bin"), site.url("second.bin"))], tmp_path)
     assert (raw / "file.bin").read_bytes() == CONTENT
-    assert [name for name, _ in site.requests] == ["first.bin", "second.bin"]
+    assert site.requests == ["first.bin", "second.bin"]
 
 
 def test_file_without_an_address_is_asked_for(tmp_path):
@@ -217,30 +207,8 @@ def test_nothing_to_fetch_leaves_no_folder(tmp_path):
 def test_second_process_waits_for_the_first(site, tmp_path, together):
     site.files["file.bin"] = CONTENT
     assert together(lambda: fetch("toy", [resource(site.url("file.bin"))], tmp_path), 2) == [0, 0]
-    assert site.requests == [("file.bin", None)]
+    assert site.requests == ["file.bin"]
     assert (tmp_path / "toy" / "raw" / "file.bin").read_bytes() == CONTENT
-
-
-def test_a_file_that_changed_between_two_parts_is_downloaded_from_the_start(site, tmp_path):
-    site.files["file.bin"], site.cut_after = bytes(len(CONTENT)), 4000
-    refusal(tmp_path, resource(site.url("file.bin")))
-    site.files["file.bin"], site.cut_after = CONTENT, None
-    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path)
-    assert (raw / "file.bin").read_bytes() == CONTENT
-    assert raw_names(tmp_path) == ["file.bin"]
-    assert [asked for _, asked in site.requests] == [None, "bytes=4000-", None]
-
-
-def test_without_a_checksum_nothing_is_resumed(site, tmp_path):
-    """Nobody could tell that both parts are of one file."""
-    site.files["file.bin"], site.cut_after = bytes(len(CONTENT)), 4000
-    wanted = resource(site.url("file.bin"), checksum="")
-    refusal(tmp_path, wanted)
-    assert raw_names(tmp_path) == []
-    (tmp_path / "toy/raw/file.bin.part").write_bytes(bytes(4000))  # of a process that was killed
-    site.files["file.bin"], site.cut_after = CONTENT, None
-    assert (fetch("toy", [wanted], tmp_path) / "file.bin").read_bytes() == CONTENT
-    assert [asked for _, asked in site.requests] == [None, None]
 
 
 def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
@@ -251,10 +219,8 @@ def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
     script += "fetch('toy', [Deadly('file.bin')], pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
     command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "mirror")]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    (half,) = raw_names(tmp_path)
-    assert half.startswith("file.bin.")
-    raw = tmp_path / "toy" / "raw"
-    for name in ("file.bin", "file.bin.part", "notes.part"):  # placed by hand; an interrupted download; someone's own
-        (raw / name).write_bytes(CONTENT)
+    assert raw_names(tmp_path) == []
+    assert (tmp_path / "toy" / "incomplete" / "file.bin").exists()
+    (tmp_path / "toy" / "raw" / "file.bin").write_bytes(CONTENT)  # placed by hand
     fetch("toy", [resource()], tmp_path)
-    assert raw_names(tmp_path) == ["file.bin", "notes.part"]
+    assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == ["raw", "raw.lock"]

@@ -7,18 +7,22 @@ import hashlib
 import itertools
 import os
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import replacing, sync
-from fedtide.world.download import download
+from fedtide.core.files import sync
 
 MIRROR_VARIABLE = "FEDTIDE_MIRROR"
+
+_INCOMPLETE = "incomplete"
+"""Folder next to the raw one; only who holds the lock writes there."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Resource:
         with path.open("rb") as content:
             if content.read(512).lstrip().lower().startswith((b"<!doctype html", b"<html")):
                 raise OSError("is a web page instead of data")
-            if self.checksum:
+            if self.checksum and path.name not in self.alternatives:
                 algorithm, expected = self.checksum.split(":")
                 content.seek(0)
                 actual = hashlib.file_digest(content, algorithm).hexdigest()
@@ -74,9 +78,9 @@ class Resource:
 def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | None = None) -> Path:
     """Collect all files of a dataset in ``<root>/<name>/raw``, and return that folder.
 
-    A file gets its name there only when it is complete and its checksum is right. A second process that needs the same
-    dataset waits for the first. ``mirror`` is searched recursively before the network is tried, by default the folder in the
-    environment variable ``FEDTIDE_MIRROR``; files there may be compressed (``<file>.gz``).
+    A file gets there only when it is complete and its checksum is right. A second process that needs the same dataset waits
+    for the first. ``mirror`` is searched recursively before the network is tried, by default the folder in the environment
+    variable ``FEDTIDE_MIRROR``; files there may be compressed (``<file>.gz``).
 
     Raises:
         SettingsError: a file is unavailable, or the one in the raw folder is wrong. The message lists what was tried, what
@@ -86,8 +90,8 @@ def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | N
     if resources:
         make_folder(raw)
         with FileLock(root / name / "raw.lock"):
+            shutil.rmtree(raw.with_name(_INCOMPLETE), ignore_errors=True)  # of a process that was killed
             for resource in resources:
-                _remove_leftovers(resource, raw)
                 _obtain(name, resource, raw, mirror)
     return raw
 
@@ -100,94 +104,67 @@ def make_folder(folder: Path) -> None:
         raise SettingsError(f"data.root: cannot create {folder} ({error.strerror})") from error
 
 
-def _remove_leftovers(resource: Resource, raw: Path) -> None:
-    """Remove what dead processes began, but for a download that can be resumed; nobody else writes while the lock is held."""
-    resumable = raw / f"{resource.file}.part" if resource.checksum and not resource.present(raw) else None
-    for name in (resource.file, *resource.alternatives):
-        for part in (*raw.glob(f"{name}.part"), *raw.glob(f"{name}.*.part")):
-            if part != resumable:
-                part.unlink()
-
-
 def _obtain(name: str, resource: Resource, raw: Path, mirror: Path | None) -> None:
-    present = resource.present(raw)
-    for path in present:
-        if path.name in resource.alternatives:
-            continue
-        try:
-            resource.check(path)
-        except OSError as error:
-            raise SettingsError(f"data {name!r}: {path} {error}; delete it, or {resource.request(raw)}") from error
-    if present:
+    if present := resource.present(raw):
+        for path in present:
+            try:
+                resource.check(path)
+            except OSError as error:
+                raise SettingsError(f"data {name!r}: {path} {error}; delete it, or {resource.request(raw)}") from error
         return
-    reasons = []
-    for attempt in itertools.chain(_from_mirror(resource, raw, mirror), _from_network(resource, raw)):
-        if not attempt:
+    incomplete, reasons = raw.with_name(_INCOMPLETE), []
+    sources: Iterator[list[Path] | str] = itertools.chain(_in_mirror(resource, mirror), resource.urls)
+    for source in sources:
+        try:
+            incomplete.mkdir()
+            if isinstance(source, str):
+                _download(source, incomplete / resource.file)
+            else:
+                _copy(source, incomplete, resource)
+            files = list(incomplete.iterdir())
+            for path in files:
+                resource.check(path)
+                sync(path)
+            for path in files:
+                path.replace(raw / path.name)
+        except (OSError, EOFError, zlib.error, HTTPException) as error:
+            reasons.append(f"{source if isinstance(source, str) else source[0]} {' '.join(str(error).split())}")
+        else:
             return
-        reasons.append(attempt)
+        finally:
+            shutil.rmtree(incomplete, ignore_errors=True)
     why = "; ".join(reasons) or "there is no address to download it from"
     raise SettingsError(f"data {name!r}: cannot get {resource.file}: {why}; {resource.request(raw)}")
 
 
-def _from_mirror(resource: Resource, raw: Path, mirror: Path | None) -> Iterator[str]:
-    """Attempts, one per folder of the mirror that has the file: why it failed, or an empty string on success."""
+def _in_mirror(resource: Resource, mirror: Path | None) -> Iterator[list[Path]]:
+    """The files of this resource in each folder of the mirror that has them."""
     chosen = mirror or os.environ.get(MIRROR_VARIABLE)
     if not chosen:
         return
     folder = Path(chosen)
     if not folder.is_dir():
         raise SettingsError(f"data.mirror: {folder} is not a folder")
-    compressed = () if resource.file.endswith(".gz") else (f"{resource.file}.gz",)
-    for pattern in (resource.file, *compressed, *resource.alternatives):
+    for pattern in (resource.file, f"{resource.file}.gz", *resource.alternatives):
         found = sorted((path for path in folder.rglob(pattern) if path.is_file()), key=lambda path: (path.parent, path))
         for _, together in itertools.groupby(found, key=lambda path: path.parent):
-            try:
-                for path in together:
-                    plain = path.name.removesuffix(".gz") if pattern in compressed else path.name
-                    _copy(path, raw / plain, None if pattern in resource.alternatives else resource)
-            except (OSError, EOFError) as error:
-                yield f"{path} {error}"
-            else:
-                yield ""
+            yield list(together)
 
 
-def _from_network(resource: Resource, raw: Path) -> Iterator[str]:
-    """Attempts as in :func:`_from_mirror`, one per address; one more if a resumed download turns out to be wrong."""
-    part = raw / f"{resource.file}.part"
-    for url in resource.urls:
-        for _ in range(1 + part.exists()):
-            try:
-                _download(url, part, resource)
-            except (OSError, HTTPException) as error:
-                yield f"{url} {' '.join(str(error).split())}"
-            else:
-                part.replace(raw / resource.file)
-                yield ""
-            if part.exists():
-                break
+def _copy(files: Sequence[Path], folder: Path, resource: Resource) -> None:
+    """Copy into a folder, unpacking those that have the name of the resource and ``.gz``."""
+    for path in files:
+        if any(path.match(name) for name in (resource.file, *resource.alternatives)):
+            shutil.copyfile(path, folder / path.name)
+        else:
+            with gzip.open(path) as reading, (folder / path.stem).open("wb") as writing:
+                shutil.copyfileobj(reading, writing, 1 << 20)
 
 
-def _download(url: str, part: Path, resource: Resource) -> None:
-    """Download and check. What is wrong is removed; so is a part that no checksum could tell from one of another file."""
-    try:
-        download(url, part)
-    except (OSError, HTTPException):
-        if not resource.checksum:
-            part.unlink(missing_ok=True)
-        raise
-    try:
-        resource.check(part)
-    except OSError:
-        part.unlink()
-        raise
-    sync(part)
-
-
-def _copy(source: Path, target: Path, resource: Resource | None) -> None:
-    """Copy, unpacking ``.gz`` if only the source has that ending, and check against ``resource``."""
-    unpack = source.suffix == ".gz" and target.suffix != ".gz"
-    with replacing(target, durable=True) as half:
-        with gzip.open(source) if unpack else source.open("rb") as reading, half.open("wb") as writing:
-            shutil.copyfileobj(reading, writing, 1 << 20)
-        if resource is not None:
-            resource.check(half)
+def _download(url: str, target: Path) -> None:
+    with urlopen(Request(url, headers={"User-Agent": "fedtide"}), timeout=30) as response, target.open("wb") as writing:
+        if response.headers.get_content_type() == "text/html":
+            raise OSError("sent a web page instead of data")
+        shutil.copyfileobj(response, writing, 1 << 20)
+        if response.length:
+            raise OSError(f"the connection ended {response.length} bytes too early")
