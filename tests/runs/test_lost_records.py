@@ -107,10 +107,7 @@ def other_digit(file: Path) -> None:
 
 def test_the_runs_have_all_records(origin: Path) -> None:
     for name in ("complete", "stopped"):
-        assert {file.name for file in (origin / name).iterdir()} >= {*KEPT, "timeline.npz"} - {
-            "clients.csv",
-            "periods.csv",
-        }
+        assert {file.name for file in (origin / name).iterdir()} >= {*KEPT, "timeline.npz"} - {"clients.csv"}
         assert check_run(origin / name).problems == ()
 
 

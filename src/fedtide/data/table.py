@@ -98,10 +98,6 @@ class Table(DatasetPlugin):
             1, ge=1, description="rows of a client from one window to the next one"
         )
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
-        grows: Annotated[bool, OMIT_DEFAULT] = Field(
-            False,
-            description="rows are appended to the file, with which the same run continues; for scenario `calendar`",
-        )
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 
         @field_validator("classes", mode="before")
@@ -129,10 +125,6 @@ class Table(DatasetPlugin):
                 raise SettingsError(f"window = {self.window} needs time: the column by which rows are in order")
             if self.stride > 1 and not self.window:
                 raise SettingsError(f"stride = {self.stride} needs a window")
-            if self.grows and (self.client is None or self.time is None):
-                raise SettingsError("grows = true needs client and time: the columns of who made a row, and when")
-            if self.grows and self.task == "classification" and not self.classes:
-                raise SettingsError("grows = true needs classes: all labels, since later rows may have new ones")
             return self
 
         @property

@@ -23,7 +23,6 @@ from fedtide.federation.types import Hardware, Parts, RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
-from fedtide.world.growing import known_at
 from fedtide.world.timeline import Timeline
 
 _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -67,14 +66,10 @@ class FederatedModule(L.LightningModule):
         self.build()
 
     def build(self) -> None:
-        """Assemble the federation on this module's device, with the saved state or a new one.
-
-        In a run that grows it is that of the period to train or, at the end, of the last one: each is trained as if no data
-        followed, so that it does not matter when rows of later periods are appended.
-        """
+        """Assemble the federation on this module's device, with the saved state or a new one."""
         engine = self.settings.engine
         process = prepare_process(engine, self.device)
-        self._hardware = Hardware(
+        hardware = Hardware(
             device=self.device,
             dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
             autocast=_AUTOCAST.get(engine.precision),
@@ -84,24 +79,13 @@ class FederatedModule(L.LightningModule):
         memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
         data = under(self.data, self.timeline.concepts)
         chosen = choose(self.settings, self.timeline, data)
-        wanted = footprint(chosen, self.timeline, data, self.device, self._hardware.dtype)
+        wanted = footprint(chosen, self.timeline, data, self.device, hardware.dtype)
         wanted.refuse_excess(self.device, memory)
-        saved, self._saved = self._saved, None
-        if self.settings.grows:
-            self.parts = self._parts_after(0 if saved is None else saved["round"])
-        else:
-            self.parts = assemble(chosen, self.timeline, data, self._hardware)
+        self.parts = assemble(chosen, self.timeline, data, hardware)
         self._announce(self.parts, wanted, process)
-        self._begin(saved)
-
-    def _begin(self, saved: dict[str, Any] | None) -> None:
         self.federation = Federation(self.parts)
+        saved, self._saved = self._saved, None
         self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)
-
-    def _parts_after(self, rounds: int) -> Parts:
-        """The parts of the period that follows some rounds, or of the last one, in a run that grows."""
-        timeline = known_at(self.timeline, min(rounds, self.timeline.rounds - 1))
-        return assemble(choose(self.settings, timeline, self.data), timeline, self.data, self._hardware)
 
     def configure_optimizers(self) -> None:
         """None for Lightning: the server's step is part of the round."""
@@ -111,10 +95,6 @@ class FederatedModule(L.LightningModule):
         return [0]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        if self.state.round == self.parts.timeline.rounds:  # of a period, in a run that grows
-            self.parts.workers.close()
-            self.parts = self._parts_after(self.state.round)
-            self._begin(self.state.tensors())
         with torch.no_grad():
             try:
                 self.record = self.federation.run_round(self.state)

@@ -14,8 +14,6 @@ from fedtide.federation.saving.rows import StoredRows
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.clock import Events
 
-_OF_CLIENTS = ("seen", "counts", "written")  # vectors with an entry for each client
-
 
 def initial_state(parts: Parts) -> RunState:
     """State before the first round."""
@@ -41,14 +39,9 @@ def _without_memory(parts: Parts) -> RunState:
 
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
-    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs.
-
-    In a run that grows it may be of fewer clients, the first ones: the others have never taken part.
-    """
+    """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
     first, memory = _without_memory(parts), saved.get("memory", {})
     forms = memory.forms if isinstance(memory, StoredRows) else memory
-    if parts.settings.grows and 0 < _clients(saved) < len(first.counts):
-        saved, forms = _with_newcomers(saved, forms, first)
     expected = _expected(first, parts.client_rows(parts.layout))
     if isinstance(parts.settings.clock, Events):
         expected |= _of_events(first, saved.get("events", {}))
@@ -64,39 +57,8 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
         }
         state.written[memory.write_into(state.memory)] = state.round
     else:
-        state.memory = parts.memory.adopt(memory, len(first.seen))
+        state.memory = parts.memory.adopt(memory)
     return state
-
-
-def _clients(saved: dict[str, Any]) -> int:
-    """Number of clients of a saved state, 0 if it does not tell."""
-    counts = saved.get("counts")
-    return len(counts) if isinstance(counts, Tensor) and counts.dim() == 1 else 0
-
-
-def _with_newcomers(
-    saved: dict[str, Any], forms: dict[str, Tensor], first: RunState
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A saved state of the first clients as one of all those of ``first``, the state before the first round.
-
-    Also the forms of all clients' memories. What has a row for each client goes on as it starts; all else stays.
-    """
-    known, clients = _clients(saved), len(first.counts)
-
-    def longer(value: Any, start: Any) -> Any:
-        tensors = isinstance(value, Tensor) and isinstance(start, Tensor) and start.dim() > 0
-        if not tensors or value.shape != (known, *start.shape[1:]) or len(start) != clients:
-            return value
-        return torch.cat([value, start[known:].to(value)])
-
-    vectors = {name: longer(saved[name], getattr(first, name)) for name in _OF_CLIENTS if name in saved}
-    vectors["extra"] = {name: longer(value, first.extra.get(name)) for name, value in saved.get("extra", {}).items()}
-    vectors["features"] = {
-        feature: {name: longer(value, first.features.get(feature, {}).get(name)) for name, value in own.items()}
-        for feature, own in saved.get("features", {}).items()
-    }
-    of_all = {name: form.new_empty(clients, *form.shape[1:], device="meta") for name, form in forms.items()}
-    return {**saved, **vectors}, of_all
 
 
 def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
-``periods.csv`` (a row per period, if the table grows) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
 are encoded) · ``privacy.csv`` (a row per client, with noise) ·
@@ -56,9 +55,6 @@ PILOTS = "pilots"
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""
 
-PERIODS = "periods.csv"
-"""The periods that a run on a table that grows has seen, a row each."""
-
 TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv")
 """Tables with rows per round."""
 
@@ -68,7 +64,6 @@ ENCODING, MODEL = "encoding.json", "model.pt"
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
-_ALL_TABLES = (*TABLES, PERIODS)
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
@@ -186,8 +181,6 @@ class RunDirectory:
         if before != settings:
             write_json(self.path / "settings.json", settings, durable=True)
         if begun != (recorded := {**manifest, "settings": short_hash(settings)}):
-            if begun is not None and begun.get("data") != manifest.get("data"):
-                self._reopen()  # rows were appended
             write_json(self.path / "manifest.json", hashed(recorded), durable=True)
 
     def summary(self) -> Summary | None:
@@ -254,7 +247,7 @@ class RunDirectory:
         return [{"kind": facts.pop("event"), **facts} for facts in found]
 
     def tables(self) -> dict[str, bytes]:
-        names = (*_ALL_TABLES, *client_scores.file_names(self.path))
+        names = (*TABLES, *client_scores.file_names(self.path))
         return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
 
     def adopt(self, tables: dict[str, bytes], sessions: list[dict[str, Any]]) -> None:
@@ -264,15 +257,6 @@ class RunDirectory:
             self._growing.append(name, content)
         for facts in sessions:
             self.event(**facts)
-
-    def begin_period(self, row: dict[str, Any]) -> None:
-        """Append a row to ``periods.csv``, before the first round of the period."""
-        self._append(PERIODS, list(row), row)
-
-    def periods(self) -> list[dict[str, str]]:
-        """Rows of ``periods.csv``, as :meth:`history`."""
-        self.verify(PERIODS)
-        return _rows(self.path / PERIODS)
 
     def history(self) -> list[dict[str, str]]:
         """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete."""
@@ -331,7 +315,7 @@ class RunDirectory:
 
     def mark_records(self) -> Marks:
         """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""
-        for name in (*_ALL_TABLES, _EVENTS, *client_scores.file_names(self.path)):
+        for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             self._growing.watch(name)
         return self._growing.marks()
 
@@ -359,8 +343,10 @@ class RunDirectory:
         Growing files are written anew: see :mod:`fedtide.core.locks`. Returns what was repaired.
         """
         repaired = [f"{problem}: lines of another process are cut away" for problem in self.lost(marks)]
-        self._reopen()
-        for name in (*_ALL_TABLES, _EVENTS, *client_scores.file_names(self.path)):
+        if (summary := self.path / "summary.json").is_file():
+            fence(summary)
+            summary.unlink(missing_ok=True)
+        for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             path = self.path / name
             if path.is_file() and (name not in marks or not name.startswith(client_scores.FOLDER)):
                 beginning = self._beginning(name, marks) or b""
@@ -369,12 +355,6 @@ class RunDirectory:
                 )
         self._growing = GrowingFiles(self.path)
         return repaired
-
-    def _reopen(self) -> None:
-        """Drop the summary: the run has not ended."""
-        if (summary := self.path / "summary.json").is_file():
-            fence(summary)
-            summary.unlink(missing_ok=True)
 
     def _kept_events(self, size: int) -> bytes:
         """What happened to the run later, without sessions and a torn last line."""

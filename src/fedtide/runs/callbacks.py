@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -16,7 +16,6 @@ from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
 from fedtide.runs.jobs.signals import StopSignals
 from fedtide.settings.scores import main_score
-from fedtide.world.growing import REDONE, Period
 
 
 class Tracker(Protocol):
@@ -35,8 +34,7 @@ class Tracker(Protocol):
 class Recorder(L.Callback):
     """Appends each round to the run directory; saves the state of run ``key`` every ``every`` rounds and when stopping.
 
-    ``more`` gives further entries of the state. With the ``periods`` of a run that grows, each is recorded as it begins, and
-    the states before the last :data:`REDONE` of them stay.
+    ``more`` gives further entries of the state.
     """
 
     def __init__(
@@ -46,10 +44,8 @@ class Recorder(L.Callback):
         every: int,
         tracker: Tracker | None = None,
         more: Callable[[], dict[str, Any]] = dict,
-        periods: Sequence[Period] = (),
     ) -> None:
         self.directory, self.key, self.every, self.tracker, self.more = directory, key, every, tracker, more
-        self._periods = {period.round: period for period in periods}
         self._states = checkpoint.Generations(directory.state)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -57,9 +53,6 @@ class Recorder(L.Callback):
         if not trainer.is_global_zero or module.record is None:
             return
         record, done = module.record, module.state.round
-        if period := self._periods.get(done - 1):
-            row = {"round": done, "period": period.name, "rows": period.rows, "ahead": period.ahead}
-            self.directory.begin_period(row)
         if record.session is not None:
             self.directory.event(SESSION, round=record.row["round"], **record.session)
         details = record.neurons, record.client_scores, record.session_scores
@@ -67,9 +60,7 @@ class Recorder(L.Callback):
         last = done == module.parts.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or done % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them
-            begun = sorted(first for first in self._periods if first < done)
-            saved = checkpoint.Saved(self.key, done, records, module.state.tensors() | self.more())
-            self._states.save(saved, begun[-REDONE:])
+            self._states.save(checkpoint.Saved(self.key, done, records, module.state.tensors() | self.more()))
         if self.tracker is not None:
             self.tracker.log_round(record.row)
 

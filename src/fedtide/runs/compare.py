@@ -18,7 +18,6 @@ from fedtide.records.summary import Summary, headline
 from fedtide.runs.execution import execute
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.growing import ended_summary, periods_of
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
@@ -228,8 +227,7 @@ def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tup
         if name not in datasets:
             datasets[name] = load_data(settings)
         key = run_key(settings, datasets[name])
-        periods = periods_of(settings, datasets[name], workspace.worlds)
-        yield key, ended_summary(RunDirectory(workspace.runs / key), key, periods)
+        yield key, RunDirectory(workspace.runs / key).finished(key)
 
 
 def _name(settings: RunSettings) -> str:

@@ -34,7 +34,6 @@ from fedtide.records.summary import State, Summary
 from fedtide.records.unread import records_of
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.growing import ended_summary, periods_of, refuse_changed, return_to_unchanged
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
 from fedtide.runs.mirroring import correct_mirror
@@ -45,7 +44,6 @@ from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
 from fedtide.world.dataset import Dataset
-from fedtide.world.growing import Period
 from fedtide.world.timeline import Timeline
 from fedtide.worlds.files import timeline_for, world_identity
 from fedtide.worlds.prepared import load_data
@@ -111,10 +109,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Job:
-    """A run to execute: its settings, dataset and run key, where its records go and what follows it.
-
-    ``periods``: of a run whose table grows, with the rows of today.
-    """
+    """A run to execute: its settings, dataset and run key, where its records go and what follows it."""
 
     settings: RunSettings
     data: Dataset
@@ -122,7 +117,6 @@ class _Job:
     directory: RunDirectory
     workspace: Workspace
     watch: Watch
-    periods: list[Period]
 
 
 def execute(
@@ -166,8 +160,7 @@ def execute(
                 "install the same version, with the same plug-ins and packages"
             )
         directory = RunDirectory(workspace.runs / (key if name is None else plain_name(name)))
-        periods = periods_of(settings, data, workspace.worlds)
-        job = _Job(settings, data, key, directory, workspace, watch, periods)
+        job = _Job(settings, data, key, directory, workspace, watch)
         if global_rank() > 0:
             return _follow(job) if decision.wait() else {"state": "follower"}
         if (done := _ended(job)) is not None:
@@ -183,7 +176,7 @@ def execute(
 
 
 def _ended(job: _Job) -> Summary | None:
-    if (done := ended_summary(job.directory, job.key, job.periods)) is not None:
+    if (done := job.directory.finished(job.key)) is not None:
         job.watch.log(f"{job.directory.path.name}: already {done['state']}, nothing to do")
     elif job.directory.has_lost_summary:
         raise SettingsError(_NO_STATE.format(job.directory.path, "summary.json is missing"))
@@ -219,7 +212,6 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
         job = replace(job, watch=replace(job.watch, tracker=tracker(job.workspace, job.data, job.watch.log)))
     timeline, own = _world_and_callbacks(job)
     settings, directory, watch, manifest = job.settings, job.directory, job.watch, _manifest(job, timeline)
-    refuse_changed(directory, job.periods)
     with directory.locked(_recorded(settings), manifest, wait), ExitStack() as open_:
         if (done := _ended(job)) is not None:
             _drop_states(job, done)
@@ -241,7 +233,7 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
             directory.event("interrupted", round=rounds)
             return manifest | {"state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
         module = FederatedModule(settings, timeline, job.data, values, partial(_announce, job, own), directory.path)
-        recorder = Recorder(directory, job.key, settings.checkpoint.every, watch.tracker, own.states, job.periods)
+        recorder = Recorder(directory, job.key, settings.checkpoint.every, watch.tracker, own.states)
         logged = RoundLog(job.workspace.loggers, directory, watch.log)
         line = [Progress(watch.update)] if watch.update else []
         called = [stop, *([own] if own else []), recorder, logged, *line, *watch.callbacks, pilot]
@@ -261,7 +253,7 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
 
 def _drop_states(job: _Job, summary: Summary) -> None:
     """Under the run's lock."""
-    if summary["state"] == "complete" and not job.settings.keeps_states:
+    if summary["state"] == "complete" and not job.settings.checkpoint.keep_finished:
         remove_states(job.directory.state)
 
 
@@ -333,8 +325,6 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
 def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
     directory, log = job.directory, job.watch.log
-    for line in return_to_unchanged(directory, job.periods):
-        log(f"{directory.path.name}: {line}")
     saved, skipped = checkpoint.load(directory.state, job.key, directory.lost_for_good)
     lacking = wrong_size(directory.path, directory.marks())
     if lacking and saved is None:

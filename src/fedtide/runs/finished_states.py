@@ -23,8 +23,8 @@ def free_states(directory: RunDirectory) -> int:
     try:
         summary = directory.summary()
         complete = summary is not None and summary["state"] == "complete"
-        if not complete or directory.periods() or different(directory.path, directory.marks()):
-            return 0  # or it continues, on a table that grows
+        if not complete or different(directory.path, directory.marks()):
+            return 0
         return remove_states(directory.state)
     finally:
         lock.release()
@@ -32,7 +32,7 @@ def free_states(directory: RunDirectory) -> int:
 
 def free_unless_kept(directory: RunDirectory, settings: RunSettings, log: Callable[[str], None]) -> None:
     """:func:`free_states` of a run that was found finished: the process that finished it was killed, or was to keep them."""
-    if settings.keeps_states:
+    if settings.checkpoint.keep_finished:
         return
     try:
         freed = free_states(directory)

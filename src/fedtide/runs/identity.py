@@ -13,7 +13,7 @@ from fedtide.models.base import Model
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.files import scenarios, world_identity, world_origin
+from fedtide.worlds.files import scenarios, world_identity
 
 _ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
@@ -96,13 +96,6 @@ def code(settings: RunSettings) -> list[str]:
 
 
 def run_key(settings: RunSettings, data: Dataset) -> str:
-    """``<label>-<initialiser label>-s<seed>-<12 hex digits>`` of settings, data, world and code.
-
-    Of a run whose table grows, without the data: the run's records hold hashes of the rows that it has seen.
-    """
-    if settings.grows:
-        world = [short_hash([settings.world(), *world_origin(settings)])]
-    else:
-        world = [data.digest, world_identity(settings, data)]
-    parts = [settings.canonical(), *world, *code(settings)]
+    """``<label>-<initialiser label>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
+    parts = [settings.canonical(), data.digest, world_identity(settings, data), *code(settings)]
     return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short_hash(parts)}"

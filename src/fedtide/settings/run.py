@@ -15,7 +15,6 @@ from fedtide.settings.choices import AggregationChoice, AttackChoice, DownlinkCh
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
-from fedtide.settings.growing import refuse_what_cannot_grow
 from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
@@ -335,18 +334,7 @@ class RunSettings(SettingsModel):
     @model_validator(mode="after")
     def _fit_the_task(self) -> RunSettings:
         refuse_without_classes(self)
-        refuse_what_cannot_grow(self)
         return self
-
-    @property
-    def grows(self) -> bool:
-        """Whether the run continues when rows are appended to its table."""
-        return bool(getattr(self.data, "grows", False))
-
-    @property
-    def keeps_states(self) -> bool:
-        """Whether saved states stay when the run is complete; one on a table that grows continues from them."""
-        return self.checkpoint.keep_finished or self.grows
 
     @property
     def task(self) -> TaskName:

@@ -196,8 +196,6 @@ class Timeline:
     @cached_property
     def tests_sessions(self) -> bool:
         """Whether sessions are evaluated on samples of their own: not all on the same samples, labels and concepts."""
-        if self.notes.get("grows"):
-            return True  # where further periods may follow
         indices = [array[self._session_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
         seen = {None if mixture is None else mixture.tobytes() for mixture in map(self.mixture_at, self._session_ends)}
         return len(seen) > 1 or any(len(np.unique(index)) > 1 for index in indices)

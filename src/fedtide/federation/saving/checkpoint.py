@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +57,8 @@ class Generations:
         self._folder, self._keep = folder, keep
         self._logs: list[RowLog] = []  # of the last states, oldest first
 
-    def save(self, saved: Saved, also: Collection[int] = ()) -> None:
-        """Write ``state-<round>.pt`` and drop all but the newest generations and those ``also`` to keep, by their rounds."""
+    def save(self, saved: Saved) -> None:
+        """Write ``state-<round>.pt`` and drop all but the newest generations."""
         folder, values = self._folder, dict(saved.values)
         folder.mkdir(parents=True, exist_ok=True)
         memory, written = values.pop("memory", {}), values.pop("written", None)
@@ -70,8 +70,7 @@ class Generations:
         values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
         with sealing(folder / state_name(saved.round), header) as stream:
             torch.save(values, stream)  # streamed in pieces
-        kept = set(map(state_name, also))
-        older = [path for path in generations(folder)[self._keep :] if path.name not in kept]
+        older = generations(folder)[self._keep :]
         fence(folder / "state-*.pt")
         for old in older:
             old.unlink(missing_ok=True)

@@ -45,17 +45,11 @@ class MemoryStore:
         mapped.madvise(mmap.MADV_RANDOM)  # else the system would read megabytes around each row
         return torch.frombuffer(mapped, dtype=dtype).view(clients, size)
 
-    def adopt(self, saved: dict[str, Tensor], clients: int) -> dict[str, Tensor]:
-        """Saved memories of all clients, or of the first ones, moved into this store."""
-
-        def placed(rows: Tensor) -> Tensor:
-            if len(rows) == clients and not self.on_disk:
-                return rows.to(self.device)
-            kept = self.rows(clients, rows.shape[1], rows.dtype)
-            kept[: len(rows)] = rows.to(kept.device)
-            return kept
-
-        return {name: placed(rows) for name, rows in saved.items()}
+    def adopt(self, saved: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Saved memories, moved into this store."""
+        if not self.on_disk:
+            return {name: rows.to(self.device) for name, rows in saved.items()}
+        return {name: self.rows(len(rows), rows.shape[1], rows.dtype).copy_(rows) for name, rows in saved.items()}
 
     def require(self, wanted: int, what: str) -> None:
         """Refuse ``wanted`` bytes of memories if fewer are free."""

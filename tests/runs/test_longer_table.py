@@ -1,0 +1,96 @@
+"""A run on twelve months begins with the records of the run on eight: nothing looks ahead."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedtide.core.hashing import short_hash
+from fedtide.settings.params import Params
+from fedtide.world.timeline import Timeline
+from small_runs import execute
+
+SHORT, LONG, ROUNDS = 8, 12, 2
+
+
+def rows(months: int, per_month: int = 60) -> pd.DataFrame:
+    """Rows of eight clients: `aaron`, first by name, comes in month 9, `zoe` in month 6; `carl` pauses in months 6 to 8."""
+    rng = np.random.default_rng(5)
+    names = np.array(["aaron", "bea", "carl", "dora", "emil", "fay", "gus", "zoe"])
+    month = np.repeat(np.arange(1, LONG + 1), per_month)
+    x = rng.normal(size=(len(month), 2))
+    label = np.where(x[:, 0] + rng.normal(size=len(month)) > 0, "late", "fine")
+    when = [f"2013-{number:02}-{day:02}" for number, day in zip(month, rng.integers(1, 28, len(month)), strict=True)]
+    who = names[rng.integers(0, 8, len(month))]
+    frame = pd.DataFrame({"who": who, "when": when, "x": x[:, 0], "y": x[:, 1], "label": label, "month": month})
+    away = (frame.who == "aaron") & (frame.month < 9) | (frame.who == "carl") & frame.month.between(6, 8)
+    away |= (frame.who == "zoe") & (frame.month < 6)
+    return frame[~away & (frame.month <= months)]
+
+
+def run(root: Path, months: int, settings: dict[str, Any]) -> Path:
+    """Execute a run on a table of so many months, in an order of its own; its directory."""
+    root.mkdir()
+    rows(months).sample(frac=1, random_state=months).to_csv(root / "rows.csv", index=False)
+    raw: dict[str, Any] = {
+        "data": {
+            "name": "table",
+            "root": str(root),
+            "file": str(root / "rows.csv"),
+            "client": "who",
+            "time": "when",
+            "classes": ["fine", "late"],
+            "numeric": ["x", "y"],
+            "categorical": [],
+        },
+        "scenario": {"name": "calendar", "rounds_per_period": ROUNDS},
+        "partition": {"name": "natural"},
+        "participation": {"name": "fixed", "fraction": 0.5},
+        "model": {"name": "logistic"},
+        "local": {"amount": 2, "unit": "steps", "batch_size": 8},
+        "federation": {"at_session": "keep"},
+        "evaluation": {"splits": ["test", "validation"]},
+        "engine": {"workers": 1, "accelerator": "cpu"},
+    }
+    execute(Params(raw | settings).run(), root / "runs", name="run")
+    return root / "runs/run"
+
+
+def before(directory: Path, month: int) -> dict[str, list[dict[str, str]]]:
+    """Rows of all tables in the months before this one, but for the seconds of a round."""
+    tables = {}
+    for path in sorted(directory.glob("*.csv")):
+        with path.open() as stream:
+            of_table = [
+                {key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(stream)
+            ]
+        tables[path.name] = [row for row in of_table if int(row["round"]) <= ROUNDS * (month - 1)]
+    return tables
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "fedavg": {"evaluation": {"splits": ["test"], "clients_every": 1, "models": ["cloud", "all"]}},
+    "scaffold": {"algorithm": "scaffold", "local": {"amount": 2, "unit": "steps", "momentum": 0.5, "momentum_scope": "client"}},
+    "downlink": {"downlink": {"name": "qsgd"}, "participation": "active", "federation": {"at_session": "reset"}},
+    "counts": {"algorithm": "fedawe", "scenario": {"name": "calendar", "rounds_per_period": ROUNDS, "memory": 1}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_on_twelve_months_begins_with_the_records_of_the_run_on_eight(tmp_path: Path, kind: str) -> None:
+    """Of month 8 all is the same but the accuracy on month 9, which only the longer table has."""
+    short, long = (run(tmp_path / str(months), months, KINDS[kind]) for months in (SHORT, LONG))
+    assert before(short, SHORT) == before(long, SHORT)
+    last, same = (before(path, SHORT + 1)["history.csv"] for path in (short, long))
+    for one, other in zip(last, same, strict=True):
+        assert {key for key in one if one[key] != other[key]} <= {key for key in one if "next" in key}
+    worlds = [Timeline.load(path / "timeline.npz") for path in (short, long)]
+    assert [world.num_clients for world in worlds] == [7, 8]
+    for t in range(SHORT * ROUNDS):
+        one, other = (short_hash([w.at(t).clients.tolist(), w.active[t].tolist()]) for w in worlds)
+        assert one == other
