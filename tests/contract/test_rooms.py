@@ -44,7 +44,8 @@ lower layers only."""
 
 def names() -> dict[str, Path]:
     """Source file of every module, by its name without ``fedtide.``; the package itself is the empty name."""
-    files = sorted((SOURCE / "fedtide").rglob("*.py"))
+    shipped = SOURCE / "fedtide" / "shipped"  # files for users, no modules
+    files = sorted(file for file in (SOURCE / "fedtide").rglob("*.py") if shipped not in file.parents)
     parts = [file.relative_to(SOURCE / "fedtide").with_suffix("").parts for file in files]
     return {
         ".".join(part for part in path if part != "__init__"): file for path, file in zip(parts, files, strict=True)
