@@ -7,7 +7,7 @@ trains what is missing of all rules, without attackers and with a fifth of the c
 arguments override settings)
 
 * ``kept.csv``: by attack, rule and group, the kept share in a client's first rounds over that of the residents in the same
-  rounds (mean and standard deviation over the seeds), see :mod:`fedtide.report.charts.kept`,
+  rounds (mean and standard deviation over the seeds), see :mod:`fedtide.report.sections.kept`,
 * ``ages.csv``: the same by rounds since the arrival, without attackers,
 * ``accuracy.csv``: accuracy in percent, of the global model at the end and of newcomers on the mean of all evaluations.
 """
@@ -21,7 +21,7 @@ import pandas as pd
 
 import fedtide
 from fedtide.core.files import write_text
-from fedtide.report.charts.kept import relative
+from fedtide.report.sections.kept import relative
 from fedtide.settings.params import Params
 
 ATTACKS = {

@@ -13,7 +13,7 @@ import torch
 
 from fedtide.federation.scoring.client_samples import own_samples
 from fedtide.records import frames
-from fedtide.report import fairness
+from fedtide.report.sections import fairness
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 from fedtide.worlds.build import build_timeline

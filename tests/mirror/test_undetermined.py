@@ -14,7 +14,8 @@ import pytest
 from fedtide.core.errors import SettingsError
 from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
-from fedtide.report.build import Contents, build
+from fedtide.report.build import build
+from fedtide.report.parts import Contents
 from fedtide.runs.execution import execute
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score

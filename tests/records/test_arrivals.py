@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedtide.records.arrivals import since_arrival
-from fedtide.report.charts.kept import NEW, relative
+from fedtide.report.sections.kept import NEW, relative
 from support import deal, timeline
 
 HERE = [(0, 1), (0, 1), (0, 2), (0, 1, 2), (1, 2), (0, 1)]

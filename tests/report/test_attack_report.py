@@ -9,7 +9,7 @@ import pandas as pd
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames
-from fedtide.report.charts.kept import success
+from fedtide.report.sections.kept import success
 
 
 def attacked(root: Path, label: str, seed: int, level: float) -> Path:

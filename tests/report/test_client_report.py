@@ -13,11 +13,12 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.records import frames as records
 from fedtide.records.client_scores import encoded, file_name
-from fedtide.report import fairness
-from fedtide.report.build import Contents, build
-from fedtide.report.charts import clients
-from fedtide.report.charts import own_models as own
+from fedtide.report.build import build
 from fedtide.report.charts.pictures import Drawing, picture
+from fedtide.report.evaluations import evaluations
+from fedtide.report.parts import Contents
+from fedtide.report.sections import clients, fairness
+from fedtide.report.sections import own_models as own
 
 EVERY, CLIENTS = 4, 20
 LEVEL = {"fedavg": 0.6, "scaffold": 0.8}
@@ -123,14 +124,14 @@ def test_methods_are_compared_seed_by_seed(out):
 
 def test_the_figures_are_reproducible(dirs, out):
     read = records.load(dirs)
-    charts = {"client_accuracy": clients.distribution(read, clients.quantiles(clients.evaluations(dirs, read)))}
+    charts = {"client_accuracy": clients.distribution(read, clients.quantiles(evaluations(dirs, read)))}
     charts["newcomers"] = clients.newcomers(read)
     for name, chart in charts.items():
         assert picture(Drawing(name, "", "", chart), ()).files["png"] == (out / f"{name}.png").read_bytes()
 
 
 def test_quantiles_are_of_the_clients_present(dirs):
-    found = clients.quantiles(clients.evaluations(dirs, records.load(dirs)))
+    found = clients.quantiles(evaluations(dirs, records.load(dirs)))
     assert found.groupby("key").size().tolist() == [9] * 6
     row = found[(found["key"] == dirs[0].name) & (found["round"] == 24)].iloc[0]
     scores = pd.read_parquet(dirs[0] / file_name(24))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.report.charts.figures import distinct_lines
+from fedtide.report.sections.curves import distinct_lines
 
 
 def curve(*sessions: float | None) -> pd.DataFrame:

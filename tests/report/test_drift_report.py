@@ -15,12 +15,13 @@ from synthetic_runs import finish_again, write_run
 from fedtide.core import plugins
 from fedtide.drift.base import Drift
 from fedtide.records import frames as records
-from fedtide.report import detections, drifts
-from fedtide.report.build import Contents, build
-from fedtide.report.charts.concepts import seen_concepts
-from fedtide.report.charts.drifts import around_drifts
-from fedtide.report.charts.figures import score_over_rounds
+from fedtide.report.build import build
 from fedtide.report.charts.interactive import figure
+from fedtide.report.parts import Contents
+from fedtide.report.sections import detections, drifts
+from fedtide.report.sections.curves import score_over_rounds
+from fedtide.report.sections.drifts import around_drifts
+from fedtide.report.sections.world import seen_concepts
 from fedtide.worlds.drifting import with_drift
 from support import settings, steady, vectors
 
@@ -46,7 +47,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 
 def test_cells_are_means_over_the_drifts_of_a_seed_and_over_seeds(dirs: list[Path]) -> None:
-    (sheet,) = drifts.sheets(records.load(dirs))
+    (sheet,) = drifts.sheets_of(records.load(dirs))
     (_, fedavg), (_, reset) = sheet.rows
     befores, dips = [(0.8 + 0.68) / 2, (0.7 + 0.66) / 2], [(0.4 + 0.5) / 2, (0.5 + 0.2) / 2]
     drop = np.array(befores) - dips
@@ -66,7 +67,7 @@ def test_cells_are_means_over_the_drifts_of_a_seed_and_over_seeds(dirs: list[Pat
 def test_served_models_have_a_table_of_their_own(tmp_path: Path) -> None:
     one = write(tmp_path, "fedavg", 0, client_accuracy_mean=[0.5] * 8)
     other = write(tmp_path, "drift_reset", 0, client_accuracy_mean=[0.1] * 8, served_accuracy_mean=[0.9] * 8)
-    _, served = drifts.sheets(records.load([one, other]))
+    _, served = drifts.sheets_of(records.load([one, other]))
     assert [cells[0] for _, cells in served.rows] == ["50.0", "90.0"]
     assert [cells[3:5] for _, cells in served.rows] == [["0", "2 of 2"]] * 2
 
@@ -108,9 +109,9 @@ def test_one_drift_has_no_figure_of_its_own_and_none_no_table(tmp_path: Path) ->
     one = write(tmp_path, "fedavg", 0, concepts_changed=[0, 0, 3, 3, 3, 0, 0, 0])
     read = records.load([one])
     assert around_drifts(read.methods, drifts.accuracies(read)) is None
-    assert len(drifts.sheets(read)) == 1
+    assert len(drifts.sheets_of(read)) == 1
     plain = records.load([write_run(tmp_path, "fedprox")])
-    assert drifts.sheets(plain) == []
+    assert drifts.sheets_of(plain) == []
     assert drifts.all_events(plain).empty
 
 
@@ -153,7 +154,7 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
         [0, 2, 2, 1.5, 1],
         [1, 2, 1, 1, 0],
     ]
-    (sheet,) = detections.sheets(found)
+    (sheet,) = detections.sheets_of(found)
     assert [cells for _, cells in sheet.rows] == [["3 of 4", "1.2 ± 0.4", "0.5 ± 0.7"]]
     chart = score_over_rounds(read)
     assert chart is not None
@@ -168,7 +169,7 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
 
 def test_runs_without_a_detector_have_neither(dirs: list[Path], tmp_path: Path) -> None:
     read = records.load(dirs)
-    assert detections.sheets(detections.per_run(read)) == []
+    assert detections.sheets_of(detections.per_run(read)) == []
     build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
     assert not (tmp_path / "out" / "alarms.csv").exists()
     assert "Triangle: an alarm" not in (tmp_path / "out" / "report.html").read_text()

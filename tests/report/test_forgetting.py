@@ -16,9 +16,9 @@ from fedtide.mirror.check import check_run
 from fedtide.records.forgetting import accuracy_matrix, forgetting
 from fedtide.records.frames import load
 from fedtide.records.session_scores import matrix
-from fedtide.report.charts.earlier import session_scores
 from fedtide.report.charts.interactive import figure
 from fedtide.report.charts.printed import drawn
+from fedtide.report.sections.earlier import session_scores
 from fedtide.report.table import tabulate
 from fedtide.settings.scores import Score
 

@@ -12,8 +12,9 @@ from synthetic_runs import finish_again, small_grid, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
-from fedtide.report.build import Contents, build
-from fedtide.report.search import search_front
+from fedtide.report.build import build
+from fedtide.report.parts import Contents
+from fedtide.report.sections.search import search_front
 from fedtide.report.table import tabulate
 from fedtide.settings.scores import Score
 

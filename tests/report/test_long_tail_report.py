@@ -2,6 +2,9 @@
 
 import json
 import math
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,10 +13,10 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
 from fedtide.records.imbalance import accuracies, groups
-from fedtide.report.charts import dynamics, figures
-from fedtide.report.charts.pictures import Drawing, picture
+from fedtide.report.sections import curves
 from fedtide.report.table import tabulate
 
+dynamics = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedwcm/dynamics.py")))
 TAIL = {"long_tail.imbalance": 0.1}
 
 
@@ -65,7 +68,9 @@ def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
     for chart, axes in ((dynamics.momentum(read), 2), (dynamics.neurons(read), 1)):
         assert chart is not None
         assert len(chart.panels) == axes
-        assert picture(Drawing("dynamics", "", "", chart), ()).files["png"].startswith(b"\x89PNG")
+    written = dynamics.main(tmp_path, tmp_path / "out")
+    assert [path.name for path in written] == ["momentum.png", "neurons.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 
 
 def test_momentum_of_many_methods_has_a_panel_per_algorithm(tmp_path):
@@ -86,7 +91,7 @@ def test_momentum_of_many_methods_has_a_panel_per_algorithm(tmp_path):
 
 def test_many_algorithms_are_compared_with_the_first(tmp_path):
     paths = [write_run(tmp_path, f"method{number}", sessions=1, rounds=4) for number in range(9)]
-    chart, few = (figures.score_over_rounds(load(some)) for some in (paths, paths[:7]))
+    chart, few = (curves.score_over_rounds(load(some)) for some in (paths, paths[:7]))
     assert [panel.title for panel in chart.panels] == [f"method{number}" for number in range(9)]
     names = [[line.name for line in panel.series] for panel in chart.panels]
     assert names == [["previous"], *[["method0", "previous"]] * 8]

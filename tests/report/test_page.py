@@ -14,7 +14,8 @@ import pytest
 from synthetic_runs import finish_again, write_run
 from synthetic_sessions import write_sessions
 
-from fedtide.report.build import Contents, build
+from fedtide.report.build import build
+from fedtide.report.parts import Contents
 
 Tags = list[tuple[str, dict[str, str | None]]]
 
@@ -42,12 +43,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dirs.append(write_sessions(root, "fedavg", "dynamic", 1))
     for path in dirs:
         history = pd.read_csv(path / "history.csv")
-        columns = {"alpha": 0.1, "momentum_norm": history["round"] ** 2.0, "client_accuracy_mean": 0.5}
         groups = {f"client_accuracy_{group}": history["test_accuracy"] for group in ("stayers", "newcomers")}
         kept = history["round"] % 4 == 0
-        history.assign(**columns, **{name: values.where(kept) for name, values in groups.items()}).drop(
-            columns="client_accuracy_mean"
-        ).to_csv(path / "history.csv", index=False)
+        measured = {name: values.where(kept) for name, values in groups.items()}
+        history.assign(**measured).to_csv(path / "history.csv", index=False)
         finish_again(path)
     dirs.append(write_run(root, "fedavg", "average", state="diverged", sessions=7, until=20))
     build(dirs, root / "out", Contents("A title", 5, "fedtide report"))
@@ -68,7 +67,7 @@ def charts(page: str) -> dict[str, dict[str, dict[str, object]]]:
 def test_plotly_accepts_every_chart_in_every_layout(charts) -> None:
     assert set(charts["figures"]) == {
         *("accuracy_over_rounds", "accuracy_over_bytes", "transition_accuracy", "per_class"),
-        *("weights", "boundary_losses", "momentum", "newcomers"),
+        *("weights", "boundary_losses", "newcomers"),
     }
     for figure in charts["figures"].values():
         for shape in ("wide", "narrow"):
@@ -126,7 +125,7 @@ def test_every_figure_has_words(page: str, charts) -> None:
     assert "2 panels: fedavg; a <b>." in curves
     assert re.search(r"fedavg, dynamic 9\d\.\d %; fedavg, previous \d+\.\d %", curves)
     assert all(each.get("alt") for each in tags.named("img"))
-    for trace in charts["figures"]["momentum"]["data"]:
+    for trace in charts["figures"]["transition_accuracy"]["data"]:
         assert "<b>" not in trace["name"] + trace.get("hovertemplate", ""), "names are no markup"
 
 

@@ -9,8 +9,8 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.guarantees import COLUMNS, write_guarantees
-from fedtide.report import privacy
 from fedtide.report.charts.printed import drawn
+from fedtide.report.sections import privacy
 
 PRESENT = {"arrival": [1, 1, 4, 4], "departure": [6, 3, 6, 5], "present": [6, 3, 3, 2]}
 """One client is there all the time, one leaves, two arrive, of which one leaves."""
@@ -34,7 +34,7 @@ def test_cells_and_points(tmp_path: Path) -> None:
         write_run(tmp_path, "scaffold", sessions=1, rounds=6),
     ]
     read = records.load(runs)
-    (sheet,) = privacy.sheets(read)
+    (sheet,) = privacy.sheets_of(read)
     assert dict(sheet.rows) == {
         ("fedavg", "previous"): ["1e-05", "8", "3.75", "7", "2", "4"],
         ("fedprox", "previous"): ["1e-05", "4", "1.75", "4", "0.5", "2"],
@@ -53,14 +53,14 @@ def test_cells_and_points(tmp_path: Path) -> None:
 
 def test_runs_without_noise_have_neither(tmp_path: Path) -> None:
     read = records.load([write_run(tmp_path, "fedavg")])
-    assert privacy.sheets(read) == []
+    assert privacy.sheets_of(read) == []
     assert privacy.chart(read) is None
 
 
 def test_a_run_that_adds_none_has_no_points(tmp_path: Path) -> None:
     read = records.load([write(tmp_path, "fedavg", 0, [float("inf")] * 4)])
     assert privacy.chart(read) is None
-    assert privacy.sheets(read)[0].rows[0][1] == ["1e-05", *["inf"] * 5]
+    assert privacy.sheets_of(read)[0].rows[0][1] == ["1e-05", *["inf"] * 5]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

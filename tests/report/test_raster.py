@@ -10,7 +10,7 @@ from matplotlib import image
 
 from fedtide.report.charts import style
 from fedtide.report.charts.pictures import Drawing, picture
-from fedtide.report.charts.raster import raster
+from fedtide.report.sections.world import raster
 from fedtide.runs.cohorts import presence_and_cohorts
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 

@@ -11,7 +11,9 @@ from rich.console import Console
 from synthetic_runs import small_grid, write_run
 
 from fedtide.core.errors import SettingsError
-from fedtide.report.build import Contents, build
+from fedtide.report import parts, sections
+from fedtide.report.build import build
+from fedtide.report.parts import Contents
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
 
@@ -169,3 +171,14 @@ def test_bad_input_leaves_nothing_behind(tmp_path, options, message):
     with pytest.raises(SettingsError, match=message):
         report([write_run(tmp_path / "runs")], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_among_the_sections_is_all_that_a_table_takes(tmp_path, monkeypatch):
+    (tmp_path / "seeds_used.py").write_text(
+        "from fedtide.report.parts import frames\n\n"
+        'frames.add(0, lambda source: [("seeds", source.records.runs[["label", "seed"]])])\n'
+    )
+    monkeypatch.setattr(parts.frames, "_makers", list(parts.frames._makers))
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
+    report([write_run(tmp_path / "runs", seed=3)], tmp_path / "out")
+    assert (tmp_path / "out" / "seeds.csv").read_text() == "label,seed\nfedavg,3\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
-from fedtide.report.build import Contents, build
-from fedtide.report.charts.participants import loss_changes
+from fedtide.report.build import build
 from fedtide.report.formats import NOTHING, times
-from fedtide.report.pace import Pace, sheet
+from fedtide.report.parts import Contents, Pace
+from fedtide.report.sections.pace import sheet
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedssg/participants.py"))
+loss_changes = SCRIPT["loss_changes"]
 
 
 def run(root: Path, label: str, accuracy: list[float], seed: int = 0, clients: pd.DataFrame | None = None) -> Path:
@@ -78,7 +82,7 @@ def test_runs_are_not_mixed() -> None:
     assert (loss_changes(both)["local"] == 0).sum() == 4
 
 
-def test_the_page_has_the_table_and_the_figures_of_what_was_recorded(tmp_path: Path) -> None:
+def test_the_page_has_the_table_and_the_script_the_figures_of_what_was_recorded(tmp_path: Path) -> None:
     dirs = [
         run(tmp_path / "runs", "fedavg", [0.1, 0.2, 0.6, 0.8, 0.8, 0.8]),
         run(tmp_path / "runs", "fedssg", [0.5, 0.7, 0.9, 0.7, 0.7, 0.7], clients=participants()),
@@ -88,8 +92,8 @@ def test_the_page_has_the_table_and_the_figures_of_what_was_recorded(tmp_path: P
     assert set(re.findall(r"Rounds to \d+ %", page)) == {"Rounds to 75 %"}
     assert "The target, 75 %, is report.target." in page
     assert "Rounds to 75 %" in re.search(r"Table 2\..*?</table>", page, re.DOTALL).group()  # type: ignore[union-attr]
-    assert {path.stem for path in out.glob("*.png")} >= {"gates", "consistency"}
     assert all(path.stat().st_size < 200_000 for path in out.glob("*.png"))
-    bare = tmp_path / "bare"
-    build(dirs[:1], bare, Contents("A", 2, "fedtide report"))
-    assert not {path.stem for path in bare.glob("*.png")} & {"gates", "consistency"}
+    drawn = SCRIPT["main"](tmp_path / "runs", tmp_path / "drawn")
+    assert [path.name for path in drawn] == ["gates.png", "consistency.png"]
+    assert all(path.stat().st_size < 200_000 for path in drawn)
+    assert SCRIPT["main"](dirs[0], tmp_path / "none") == []

@@ -14,11 +14,11 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records import metrics
-from fedtide.report import seconds
-from fedtide.report.build import Contents, build
-from fedtide.report.charts import figures
+from fedtide.report.build import build
 from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.formats import NOTHING
+from fedtide.report.parts import Contents
+from fedtide.report.sections import curves, seconds
 from fedtide.reproduce.history import Session
 from fedtide.reproduce.measures import SimulatedTime
 
@@ -84,7 +84,7 @@ def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: 
     page = (tmp_path / "both" / "report.html").read_text(encoding="utf-8")
     assert len(re.findall(r"Table \d+\. Simulated time\.<", page)) == 1
     read = records.load([lockstep, *seeds])
-    chart = figures.score_over_seconds(read)
+    chart = curves.score_over_seconds(read)
     assert chart is not None
     drawn = picture(Drawing("accuracy_over_seconds", "", "", chart), ())
     assert drawn.files["png"] == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()

@@ -13,7 +13,7 @@ from synthetic_runs import write_run
 from fedtide.records.frames import load
 from fedtide.report.charts import style
 from fedtide.report.charts.pictures import Drawing, picture
-from fedtide.report.charts.ribbon import per_session, ribbon
+from fedtide.report.sections.ribbon import per_session, ribbon
 from fedtide.runs.cohorts import movements
 from fedtide.settings.scores import Score
 from support import deal, timeline

@@ -9,7 +9,8 @@ from synthetic_runs import write_run
 from synthetic_sessions import ENERGY, LATENCY, START, write_sessions
 
 from fedtide.report import formats
-from fedtide.report.build import Contents, build
+from fedtide.report.build import build
+from fedtide.report.parts import Contents
 from fedtide.report.transitions import Rules
 
 

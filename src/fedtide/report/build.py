@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import write_bytes
-from fedtide.records import frames as records
 from fedtide.records import statistics
-from fedtide.records.frames import Method, Records
-from fedtide.report import detections, drifts, fairness, findings, gaps, pace, periods, privacy, search, seconds
-from fedtide.report.charts.chart import Chart
-from fedtide.report.charts.pictures import Picture, picture
-from fedtide.report.drawings import WORLD, of_clients, of_runs
-from fedtide.report.method_table import MethodTable
-from fedtide.report.pace import Pace
-from fedtide.report.page import Comparison, render, rows
-from fedtide.report.sheets import sheets
-from fedtide.report.table import Table, tabulate
-from fedtide.report.transitions import Rules, per_session, transitions
-from fedtide.settings.scores import ACCURACY, Score
+from fedtide.report import findings, parts
+from fedtide.report.charts.pictures import picture
+from fedtide.report.method_table import Comparison, MethodTable, against_leaders
+from fedtide.report.page import render, rows
+from fedtide.report.parts import Contents, Source
+from fedtide.report.table import Table
 
 _TERMINAL_COLUMNS = {
     "final", "last", "transition", "drop", "backward", "backward_estimated", "tail", "bytes", "latency", "energy",
@@ -56,40 +47,6 @@ class ReportSummary:
     table: RichTable
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a report contains.
-
-    Attributes:
-        title: of the page.
-        last: number of last rounds to average.
-        command: the command line, shown on the page.
-        timeline_pictures: PNG files of the clients' data over time, embedded at the end.
-        rules: how session changes are measured.
-        speed: how the speed of runs in one session is measured.
-        tuning: folder of a search with two objectives; the page shows its Pareto front.
-        cohorts: who takes part when. concepts: who sees which concept when.
-        score: that the key figure, the main table, its sentences and comparisons are about.
-        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.charts.ribbon.ribbon`.
-        table: settings of the data, if it is a table with clients, whose columns the page can name.
-        formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
-    """
-
-    title: str
-    last: int
-    command: str
-    timeline_pictures: Sequence[Path] = ()
-    rules: Rules = field(default_factory=Rules)
-    speed: Pace = field(default_factory=Pace)
-    tuning: Path | None = None
-    cohorts: Figure | None = None
-    concepts: Chart | None = None
-    score: Score = ACCURACY
-    moves: Mapping[str, Sequence[Any]] | None = None
-    table: Any = None
-    formats: Sequence[str] = ("png",)
-
-
 def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSummary:
     """Write ``report.html``, the figures, the tables as CSV and ``metrics.json`` into ``out``.
 
@@ -105,58 +62,36 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
             missing, or the search has no front.
     """
-    last, rules, formats = contents.last, contents.rules, contents.formats
-    if last < 1:
-        raise SettingsError(f"report.last = {last} should be at least 1")
-    for path in contents.timeline_pictures:
-        if not path.is_file():
-            raise SettingsError(f"no picture {path}")
-    found = [search.search_front(contents.tuning)] if contents.tuning else []
-    read = records.load(run_dirs, contents.score)
-    table = tabulate(read, last, rules, contents.speed.target)
-    fair = fairness.fairness(read, last)
-    changes = transitions(read, rules)
-    names = [str(name) for name in (contents.moves or {}).get("name", ())]
-    ahead = _ahead(read, table, names)
-    comparisons = [*_comparisons(table), *ahead, *(_comparisons(fair) if fair else [])]
-    shown = [
-        each for each in comparisons if each.over != "rows" or each is next(row for row in ahead if row.over == "rows")
+    if contents.last < 1:
+        raise SettingsError(f"report.last = {contents.last} should be at least 1")
+    source = Source.read(run_dirs, contents)
+    read, table, further = source.records, source.table, dict(parts.tables.of(source))
+    comparisons = [
+        *against_leaders(table),
+        *parts.comparisons.of(source),
+        *(each for found in further.values() for each in against_leaders(found)),
     ]
-    warnings = [*findings.warnings(read), *periods.falls(read, names)]
-    results = [*findings.results(table), *(findings.results(fair) if fair else [])]
-    pictures = [picture(each, formats) for each in of_runs(read, table, run_dirs, contents.moves)]
-    world = [Picture(path.stem, *WORLD, {"png": path.read_bytes()}) for path in contents.timeline_pictures]
-    fronts = [front for _, front in found]
-    who = [picture(each, formats) for each in of_clients(contents.cohorts, contents.concepts)]
-    tables = [
-        *pace.sheet(read, last, table.target, contents.speed.baseline),
-        *seconds.sheet(read, table.target),
-        *gaps.sheet(read, run_dirs, _shown_method(table), contents.table),
-        *sheets(changes, rules),
-        *drifts.sheets(read),
-        *detections.sheets(alarms := detections.per_run(read)),
-        *privacy.sheets(read),
-        *([fairness.sheet(fair, last)] if fair else []),
-        *(sheet for sheet, _ in found),
-    ]
+    warnings = [*findings.warnings(read), *parts.warnings.of(source)]
+    results = [sentence for found in (table, *further.values()) for sentence in findings.results(found)]
+    drawings = parts.figures.of(source)
+    pictures = [picture(drawing, contents.formats) for drawing in drawings]
+    shown = [comparison for comparison in comparisons if comparison.shown]
     html = render(
-        *(contents.title, read, results, warnings, table, tables, shown),
-        *([*pictures, *fronts, *world, *who], contents.command),
+        *(contents.title, read, results, warnings, table, parts.sheets.of(source), shown),
+        *(pictures, contents.command),
     )
     files = {
-        f"{each.name}.{form}": content for each in [*pictures, *fronts, *who] for form, content in each.files.items()
+        f"{each.name}.{form}": content
+        for drawing, each in zip(drawings, pictures, strict=True)
+        if drawing.written
+        for form, content in each.files.items()
     }
-    files |= {
-        "table.csv": _csv(table.methods.reset_index()),
-        "comparison.csv": _csv(_comparison_frame(comparisons)),
-        **({"transitions.csv": _csv(per_session(changes))} if len(changes) else {}),
-        **({"drifts.csv": _csv(events)} if len(events := drifts.all_events(read)) else {}),
-        **({"alarms.csv": _csv(alarms)} if len(alarms) else {}),
-        **({"fairness.csv": _csv(fair.methods.reset_index())} if fair else {}),
-        "metrics.json": json.dumps(_flat(table) | (_flat(fair) if fair else {}), indent=2, allow_nan=False).encode()
-        + b"\n",
-        "report.html": html.encode(),
-    }
+    frames = {"table": table.methods.reset_index(), "comparison": _comparison_frame(comparisons)}
+    frames |= {name: found.methods.reset_index() for name, found in further.items()} | dict(parts.frames.of(source))
+    files |= {f"{name}.csv": _csv(frame) for name, frame in frames.items()}
+    numbers = {name: value for found in (table, *further.values()) for name, value in _flat(found).items()}
+    files["metrics.json"] = json.dumps(numbers, indent=2, allow_nan=False).encode() + b"\n"
+    files["report.html"] = html.encode()
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_bytes(out / name, content)
@@ -168,39 +103,6 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         warnings=tuple(warnings),
         table=_printable(contents.title, table),
     )
-
-
-def _comparisons(table: MethodTable) -> list[Comparison]:
-    """Every method against the best one, by the headline metrics; none for a single method."""
-    comparisons = []
-    for column in (column for column in table.columns if column.headline):
-        values = table.by_seed(column.key).dropna(axis=1, how="all")
-        reference = table.leader(column)
-        if reference is not None and values.shape[1] > 1:
-            comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
-    return comparisons
-
-
-def _shown_method(table: Table) -> Method | None:
-    """The best method, of which details are shown."""
-    return next((leader for column in table.columns if column.headline and (leader := table.leader(column))), None)
-
-
-def _ahead(read: Records, table: Table, names: Sequence[str]) -> list[Comparison]:
-    """The same over periods and over the rows of each, of a score on the next period."""
-    column = table.level
-    if not read.score.ahead or (reference := table.leader(column)) is None:
-        return []
-    return [
-        Comparison(
-            column,
-            reference,
-            frame,
-            "rows" if period else "periods",
-            periods.period_name(period, names) if period else "",
-        )
-        for period, frame in periods.compared(read, reference)
-    ]
 
 
 def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:

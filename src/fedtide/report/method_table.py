@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from fedtide.records import metrics
+from fedtide.records import metrics, statistics
 from fedtide.records.frames import METHOD, Method
 from fedtide.report.formats import PERCENT, Scale
 
@@ -77,6 +77,33 @@ class MethodTable:
         rows, key = self.rows(), f"{column.key}_mean"
         most = max(row["seeds"] for _, row in rows)
         return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
+
+    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of; ``shown``: whether the page
+    has it, too.
+    """
+
+    column: Column
+    reference: Method
+    frame: pd.DataFrame
+    over: Literal["seeds", "periods", "rows"] = "seeds"
+    period: str = ""
+    shown: bool = True
+
+
+def against_leaders(table: MethodTable) -> list[Comparison]:
+    """Every method against the best one, by the headline metrics; none for a single method."""
+    comparisons = []
+    for column in (column for column in table.columns if column.headline):
+        values = table.by_seed(column.key).dropna(axis=1, how="all")
+        reference = table.leader(column)
+        if reference is not None and values.shape[1] > 1:
+            comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
+    return comparisons
 
 
 def over_seeds(runs: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:

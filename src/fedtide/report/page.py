@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
 import jinja2
-import pandas as pd
 from markupsafe import Markup
 
 from fedtide.records import statistics
@@ -17,24 +15,10 @@ from fedtide.report import findings, formats
 from fedtide.report.charts import interactive
 from fedtide.report.charts.pictures import Picture
 from fedtide.report.formats import Scale
-from fedtide.report.method_table import Column, MethodTable
+from fedtide.report.method_table import Comparison, MethodTable
 from fedtide.report.sheets import Sheet
 from fedtide.report.table import Table
 from fedtide.settings.scores import ACCURACY, capitalised
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
-
-    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of.
-    """
-
-    column: Column
-    reference: tuple[str, str]
-    frame: pd.DataFrame
-    over: Literal["seeds", "periods", "rows"] = "seeds"
-    period: str = ""
 
 
 def render(

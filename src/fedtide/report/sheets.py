@@ -1,18 +1,10 @@
-"""Tables of text about session changes."""
+"""A table of text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import pandas as pd
-
-from fedtide.records import metrics
-from fedtide.records.frames import Method, by_method
-from fedtide.report import formats
-from fedtide.report.transitions import Rules
-
-_MOST_SESSIONS = 6
+from fedtide.records.frames import Method
 
 
 @dataclass(frozen=True)
@@ -27,65 +19,3 @@ class Sheet:
     headings: list[str]
     rows: list[tuple[Method, list[str]]]
     names: tuple[str, str] = ("Algorithm", "Initialiser")
-
-
-def sheets(frame: pd.DataFrame, rules: Rules) -> list[Sheet]:
-    """Tables of the result of :func:`transitions`, without empty ones."""
-    groups = list(by_method(frame).items())
-    tables = [_accuracies(groups, sorted(set(frame["session"])), rules)] if groups else []
-    return tables + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
-
-
-def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], rules: Rules) -> Sheet:
-    shown = sessions if 1 < len(sessions) <= _MOST_SESSIONS else []
-    starts = any(group["start"].notna().any() for _, group in groups)
-    rows = []
-    for method, group in groups:
-        parts = [group[group["session"] == session] for session in shown]
-        cells = [_percent(part, "accuracy") for part in parts] + [_percent(group, "accuracy")]
-        rows.append((method, cells + ([_percent(group, "start"), _percent(group, "dip")] if starts else [])))
-    if len(sessions) == 1:
-        evaluated = f"Session {sessions[0]}"
-    elif sessions == list(range(sessions[0], sessions[-1] + 1)):
-        evaluated = f"Sessions {sessions[0]} to {sessions[-1]}"
-    else:
-        evaluated = f"Sessions {', '.join(map(str, sessions))}"
-    return Sheet(
-        f"Accuracy in the first {rules.window} rounds after a session change, %",
-        f"{evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
-        + (" Start: before the first round; dip: drop from the end of the previous session." if starts else ""),
-        [*(f"Session {session}" for session in shown), "All", *(["Start", "Dip, points"] if starts else [])],
-        rows,
-    )
-
-
-def _recovery(groups: list[tuple[Method, pd.DataFrame]], rules: Rules) -> Sheet:
-    share = f"{100 * rules.rho:g} %"
-    costs = [name for name in ("latency", "energy") if any(group[name].notna().any() for _, group in groups)]
-    writers: dict[str, Callable[[float], str]] = {
-        "rounds": formats.rounds, "speed_up": formats.times, "latency": formats.seconds, "energy": formats.joules,
-    }  # fmt: skip
-    rows = []
-    for method, group in groups:
-        cells = [_twice(group, name, writers[name]) for name in ("rounds", "speed_up", *costs)]
-        rows.append((method, [*cells[:2], _percent(group, "gain"), *cells[2:]]))
-    return Sheet(
-        f"Recovery after a session change, compared with {rules.reference}",
-        f"Rounds to {share} of the best accuracy of {rules.reference} in the same session with the same seed, and speed-up of "
-        f"{rules.reference}: medians over sessions and seeds; in brackets, including gradient rounds. Gain of "
-        f"{rules.reference}: difference summed over a session's rounds. Latency and energy: rounds times the mean cost of a "
-        "round.",
-        [f"Rounds to {share}", "Speed-up", "Gain, points", *(f"{name.capitalize()} to {share}" for name in costs)],
-        rows,
-    )
-
-
-def _percent(group: pd.DataFrame, column: str) -> str:
-    """Mean over the sessions of each seed, then mean and spread over the seeds."""
-    return formats.percent(*metrics.mean_std(group.groupby("seed")[column].mean()))
-
-
-def _twice(group: pd.DataFrame, column: str, write: Callable[[float], str]) -> str:
-    """Median without gradient rounds, and in brackets with them if that differs."""
-    plain, extended = (write(group[name].median()) for name in (column, f"{column}_gradient"))
-    return plain if plain == extended else f"{plain} ({extended})"

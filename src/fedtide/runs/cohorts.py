@@ -20,7 +20,7 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
 
 
 def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
-    """Movements of a data set's population, columns with a row per session, for :func:`fedtide.report.charts.ribbon.ribbon`.
+    """Movements of a data set's population, columns with a row per session, for :func:`fedtide.report.sections.ribbon.ribbon`.
 
     Clients are counted in the first round of a session. No rows if the clients are not those of the data.
     """

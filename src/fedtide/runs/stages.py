@@ -34,8 +34,9 @@ from fedtide.worlds.files import timeline_for, world_file, world_identity, world
 from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
-    from fedtide.report.build import Contents, ReportSummary
+    from fedtide.report.build import ReportSummary
     from fedtide.report.charts.pictures import Drawing
+    from fedtide.report.parts import Contents
 
 Log = Callable[[str], None]
 
@@ -229,29 +230,18 @@ def report(
 
 def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
     """The figures of the report of the grid, none of them drawn yet."""
-    from fedtide.records import frames
-    from fedtide.report.charts.pictures import Drawing
-    from fedtide.report.drawings import WORLD, of_clients, of_runs
-    from fedtide.report.table import tabulate
+    from fedtide.report import parts
     from fedtide.world.picture import drawn
 
     directories, contents, timeline, labels = _reported(params, runs, worlds)
-    read = frames.load(directories, contents.score)
-    table = tabulate(read, contents.last, contents.rules, contents.speed.target)
     world = drawn(timeline, labels, class_names(params.grid()[0]))
-    return [
-        *of_runs(read, table, directories, contents.moves),
-        Drawing("world", *WORLD, world),
-        *of_clients(contents.cohorts, contents.concepts),
-    ]
+    return parts.figures.of(parts.Source.read(directories, replace(contents, timeline_pictures=[world])))
 
 
 def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints]:
     """Run directories, contents of the report, the timeline of the first run and its labels."""
-    from fedtide.report.build import Contents
-    from fedtide.report.charts.concepts import seen_concepts
-    from fedtide.report.charts.raster import raster
-    from fedtide.report.pace import Pace
+    from fedtide.report.parts import Contents, Pace
+    from fedtide.report.sections.world import raster, seen_concepts
     from fedtide.report.transitions import Rules
     from fedtide.runs.cohorts import movements, presence_and_cohorts
 

@@ -1,21 +1,19 @@
-"""Figures of a comparison as charts, or None without data."""
+"""The score over rounds, bytes and simulated seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records, by_method
-from fedtide.report.charts.alarms import alarm_marks
+from fedtide.report.charts.alarms import alarm_marks, marks_caption
 from fedtide.report.charts.chart import (
     MOST_MARKERS,
     TOGETHER,
     Axis,
-    Cells,
     Chart,
     Panel,
     Series,
@@ -23,13 +21,21 @@ from fedtide.report.charts.chart import (
     joined,
     score_axis,
 )
+from fedtide.report.charts.methods import Place, places_of
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.session_marks import drift_marks, groups_in_turn, session_spans
-from fedtide.report.charts.style import DASHES, GREY, INK, PALETTE, Look, line_look
+from fedtide.report.charts.style import DASHES, GREY, Look, line_look
 from fedtide.report.formats import byte_unit, second_unit
-from fedtide.report.table import Table
+from fedtide.report.parts import figures
 
-_MOST_LINES = len(PALETTE)
-_MOST_CELLS = 20
+_RANGE = (
+    "Lines: mean of the complete runs of a method; shading: range over its seeds. Dotted, ending in a cross: a run that "
+    "diverged or did not finish."
+)
+_SECONDS = (
+    "Of the latest model; in lockstep a round lasts as long as its slowest client. Lines: mean of the complete runs of a "
+    "method, up to the end of the shortest; shading: range over its seeds."
+)
 _SHARED = "#6e6e6e"
 """Colour of lines of several methods."""
 
@@ -60,61 +66,7 @@ def score_over_seconds(records: Records) -> Chart | None:
     return _curves(timed, "elapsed", axis, _over_seconds) if records.asynchronous else None
 
 
-def score_after_changes(table: Table) -> Chart | None:
-    """The score after session changes: one dot per run, a bar at the mean of each method."""
-    values = table.by_seed("transition")
-    if not values.notna().any(axis=None):
-        return None
-    methods = [method for method, _ in table.rows()]
-    names, places = method_names(methods), _places(methods)
-    series = []
-    for place, method in enumerate(methods):
-        if method in values:
-            of_runs, colour = floats(values[method].dropna()), line_look(places[method].number).colour
-            at = np.full(len(of_runs), float(place))
-            dots = Series(names[method], of_runs, at, colour, marker="o", size=6, width=0, opacity=0.6, listed=False)
-            bar = Series(names[method], of_runs.mean(keepdims=True), at[:1], INK, marker="|", size=11, width=0)
-            series += [dots, replace(bar, listed=False, note="mean")]
-    title = f"{table.score.title} of the first rounds after a session change"
-    rows = Axis("", names=tuple(names.values()))
-    return Chart(Axis(title, table.score.share), rows, (Panel(series=tuple(series)),), 1, 0.8 + 0.26 * len(names))
-
-
-def per_class(records: Records) -> Chart | None:
-    """Accuracy per class of the last evaluated model, mean over the seeds; grey where a class has no test samples."""
-    complete = records.per_class[records.per_class["state"] == "complete"]
-    classes = [name for name in complete.columns if str(name).startswith("class_")]
-    if complete.empty or not classes:
-        return None
-    means = complete.groupby(METHOD, sort=False)[classes].mean()
-    names = method_names(means.index.to_list())
-    written = len(classes) <= _MOST_CELLS
-    values = means.to_numpy(dtype=np.float64)
-    cells = Cells(values, "cividis", "Accuracy", missing="#d9d9d9", share=True, written=written)
-    x = Axis("Class", names=tuple(map(str, range(len(classes)))) if written else (), whole=not written)
-    return Chart(x, Axis("", names=tuple(names.values())), (Panel(cells=cells),), 1, 1.0 + 0.27 * len(names))
-
-
-class _Place(NamedTuple):
-    panel: str
-    name: str
-    number: int
-
-
-def _places(methods: list[Method]) -> dict[Method, _Place]:
-    """Panel and line of each method.
-
-    One panel per algorithm with a line per initialiser, so that initialisers are easy to compare; with a single
-    initialiser one panel with a line per algorithm, unless there are too many.
-    """
-    labels = list(dict.fromkeys(label for label, _ in methods))
-    starts = list(dict.fromkeys(start for _, start in methods))
-    if len(starts) == 1 and 1 < len(labels) <= _MOST_LINES:
-        return {(a, i): _Place(i, a, labels.index(a)) for a, i in methods}
-    return {(a, i): _Place(a, i, starts.index(i)) for a, i in methods}
-
-
-def _apart(places: dict[Method, _Place]) -> bool:
+def _apart(places: dict[Method, Place]) -> bool:
     """Whether there are so many algorithms, with one initialiser, that each has a panel of its own."""
     return len({place.name for place in places.values()}) == 1 < len({place.panel for place in places.values()})
 
@@ -124,13 +76,7 @@ def _background(line: Series, algorithm: str) -> Series:
     return replace(line, name=algorithm, colour=GREY, low=None, high=None, marker="", width=1.0)
 
 
-def method_names(methods: list[Method]) -> dict[Method, str]:
-    """Names of methods; without the initialiser if all share one."""
-    one = len({start for _, start in methods}) == 1
-    return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
-
-
-_Lines = Callable[[dict[_Place, pd.DataFrame], float], list[Series]]
+_Lines = Callable[[dict[Place, pd.DataFrame], float], list[Series]]
 """The lines of a panel: from its methods' places and rows with columns ``x`` and ``score``, and the size of a unit of x."""
 
 
@@ -140,7 +86,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     if history.empty:
         return None
     drawn = set(history[METHOD].itertuples(index=False, name=None))
-    places = _places([method for method in records.methods if method in drawn])
+    places = places_of([method for method in records.methods if method in drawn])
     panels = list(dict.fromkeys(place.panel for place in places.values()))
     size, title = axis(records.history[x].max())
     series: dict[str, list[Series]] = {panel: [] for panel in panels}
@@ -177,16 +123,16 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
     )
 
 
-def _over_rounds(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
+def _over_rounds(groups: dict[Place, pd.DataFrame], size: float) -> list[Series]:
     return _over_sessions(groups, size, joined=True)
 
 
-def _over_bytes(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
+def _over_bytes(groups: dict[Place, pd.DataFrame], size: float) -> list[Series]:
     """Algorithms reach a session change at different bytes: joined lines would hide each other."""
     return _over_sessions(groups, size, joined=False)
 
 
-def _over_sessions(groups: dict[_Place, pd.DataFrame], size: float, joined: bool) -> list[Series]:
+def _over_sessions(groups: dict[Place, pd.DataFrame], size: float, joined: bool) -> list[Series]:
     """What methods have in common over a session is drawn once, in grey, and named after all of them."""
     looks = {place.name: line_look(place.number) for place in groups}
     curves = {place.name: _per_round(group) for place, group in groups.items()}
@@ -221,11 +167,11 @@ def _range(name: str, look: Look, pieces: list[pd.DataFrame], size: float) -> li
     return [Series(name, x / size, mean, look.colour, low, high, dash=look.dash, marker=marker)]
 
 
-def _over_seconds(groups: dict[_Place, pd.DataFrame], size: float) -> list[Series]:
+def _over_seconds(groups: dict[Place, pd.DataFrame], size: float) -> list[Series]:
     return [line for place, group in groups.items() for line in _held(place, group, size)]
 
 
-def _held(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+def _held(place: Place, group: pd.DataFrame, size: float) -> list[Series]:
     """The same for models that hold until the next one: where all runs of the method have one, up to the first run's end."""
     look, complete = line_look(place.number), group[group["state"] == "complete"]
     runs = [run[["x", "score"]].to_numpy(dtype=np.float64) for _, run in complete.groupby("key", sort=False)]
@@ -240,7 +186,7 @@ def _held(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
     return [Series(place.name, at / size, mean, look.colour, low, high, dash=look.dash, steps=True), *failed]
 
 
-def _failed(place: _Place, group: pd.DataFrame, size: float) -> list[Series]:
+def _failed(place: Place, group: pd.DataFrame, size: float) -> list[Series]:
     """Each run that did not complete: dotted, with a cross at its end."""
     found, alone = [], not (group["state"] == "complete").any()
     for (seed, state), run in group[group["state"] != "complete"].groupby(["seed", "state"], sort=False):
@@ -297,3 +243,32 @@ def _groups(sessions: Mapping[str, Mapping[int, pd.DataFrame]], session: int) ->
         if session in curves:
             groups.setdefault(curves[session][_VALUES].to_numpy(dtype="float64").tobytes(), []).append(name)
     return [tuple(names) for names in groups.values()]
+
+
+figures.add(
+    20,
+    lambda source: drawings(
+        f"{source.records.score.name}_over_rounds",
+        f"Test {source.records.score.words} over communication rounds",
+        _RANGE + marks_caption(source.records.history),
+        score_over_rounds(source.records),
+    ),
+)
+figures.add(
+    170,
+    lambda source: drawings(
+        f"{source.records.score.name}_over_bytes",
+        f"Test {source.records.score.words} over communicated bytes",
+        _RANGE,
+        score_over_bytes(source.records),
+    ),
+)
+figures.add(
+    180,
+    lambda source: drawings(
+        f"{source.records.score.name}_over_seconds",
+        f"Test {source.records.score.words} over simulated time",
+        _SECONDS,
+        score_over_seconds(source.records),
+    ),
+)

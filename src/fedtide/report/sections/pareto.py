@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import GREY, line_look
 from fedtide.report.front import pareto_front
+from fedtide.report.parts import figures
 from fedtide.report.table import Table
 
 
@@ -50,3 +52,14 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
         1,
         3.6,
     )
+
+
+figures.add(
+    200,
+    lambda source: drawings(
+        f"{source.records.score.name}_over_cost",
+        f"{level_title(source.table)} over communication cost",
+        "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
+        score_over_cost(source.records, source.table),
+    ),
+)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
-from fedtide.core.errors import SettingsError
-from fedtide.records import client_scores
 from fedtide.records.frames import METHOD, Method, Records
-from fedtide.records.run_directory import RunDirectory
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, joined
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.session_marks import groups_in_turn, session_spans
 from fedtide.report.charts.style import GREY, PALETTE, percent_limits
-from fedtide.report.fairness import PREFIX
+from fedtide.report.evaluations import PREFIX
+from fedtide.report.parts import figures
 
+_DISTRIBUTION = (
+    "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "
+    "complete runs of a method."
+)
+_NEWCOMERS = (
+    "Stayers: present in the session before as well; newcomers: in their first session; returners: back after an absence; "
+    "departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the seeds."
+)
 SHARES = (10, 25, 50, 75, 90)
 """Percentages of the clients below the quantiles of the figure."""
 
@@ -28,40 +34,6 @@ _GROUPS = {
     "departed": (GREY, 1, "x"),
 }
 """Colour, dashes and marker of each group of clients."""
-
-
-_READ = ("client", "group", "accuracy", "served_accuracy", "served_gain", "personal_accuracy", "personal_gain")
-
-
-def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
-    """Evaluations of clients by complete runs, a row each: the run's columns, ``session``, ``round``, and scores of the client.
-
-    Scores that a run has not recorded are NaN; a missing or changed table of client scores is a SettingsError.
-    """
-    measured = records.history[records.history["state"] == "complete"].reindex(
-        columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
-    )
-    by_run = dict(list(measured.dropna(subset=[f"{PREFIX}mean"]).groupby("key")))
-    tables = []
-    for path in (path for path in run_dirs if path.name in by_run):
-        directory = RunDirectory(path)
-        directory.verify(*(name for name in directory.marks() if name.startswith(f"{client_scores.FOLDER}/")))
-        for row in by_run[path.name].to_dict("records"):
-            table = _table(path / client_scores.file_name(int(row["round"])))
-            tables.append(table.assign(**{name: row[name] for name in ("key", *METHOD, "session", "round")}))
-    columns = ["key", *METHOD, "session", "round", *_READ]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
-
-
-def _table(path: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_parquet(path)
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: this record of the run is missing; put it back, or delete the run") from None
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
-    found = frame.reindex(columns=list(_READ))
-    return found.astype({name: "float64" for name in _READ if name not in ("client", "group")})
 
 
 def quantiles(clients: pd.DataFrame) -> pd.DataFrame:
@@ -148,3 +120,18 @@ def _panels(
         0.9 + -(-len(methods) // columns) * (2.2 if columns < 3 else 1.9),
         groups_in_turn(records),
     )
+
+
+figures.add(
+    50,
+    lambda source: drawings(
+        "client_accuracy",
+        "Distribution of accuracy over the clients",
+        _DISTRIBUTION,
+        distribution(source.records, quantiles(source.evaluations)),
+    ),
+)
+figures.add(
+    60,
+    lambda source: drawings("newcomers", "Newcomers against the other clients", _NEWCOMERS, newcomers(source.records)),
+)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from fedtide.core.errors import SettingsError
-from fedtide.report.charts.pictures import Picture
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.formats import Scale
+from fedtide.report.parts import figures, sheets
 from fedtide.report.sheets import Sheet
 from fedtide.settings.scores import capitalised, score_of
 
@@ -16,7 +17,7 @@ _SETTINGS_FROM = 5
 """Columns of the table before those of the settings: run, outcome, metric, kappa, front."""
 
 
-def search_front(folder: Path) -> tuple[Sheet, Picture]:
+def search_front(folder: Path) -> tuple[Sheet, Drawing]:
     """Table and figure of the Pareto front that ``fedtide tune`` has written into a folder; a SettingsError without one."""
     table, picture = folder / "front.csv", folder / "front.png"
     if not (table.is_file() and picture.is_file()):
@@ -35,8 +36,8 @@ def search_front(folder: Path) -> tuple[Sheet, Picture]:
         [(_names(row), [_short(row["kappa"]), _value(float(row[metric]), scale)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),
     )
-    title, files = f"{capitalised(named)} over communication cost", {"png": picture.read_bytes()}
-    return sheet, Picture("search_front", title, "A dot per trial; blue: the Pareto front.", files)
+    title = f"{capitalised(named)} over communication cost"
+    return sheet, Drawing("search_front", title, "A dot per trial; blue: the Pareto front.", picture.read_bytes())
 
 
 def _names(row: pd.Series[str]) -> tuple[str, str]:
@@ -53,3 +54,7 @@ def _short(cell: str) -> str:
 
 def _value(value: float, scale: Scale) -> str:
     return scale.value(value) if scale.share else f"{value:.4g}"
+
+
+sheets.add(90, lambda source: [search_front(source.contents.tuning)[0]] if source.contents.tuning else [])
+figures.add(250, lambda source: [search_front(source.contents.tuning)[1]] if source.contents.tuning else [])

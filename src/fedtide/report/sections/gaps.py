@@ -12,8 +12,10 @@ import pandas as pd
 from fedtide.records import client_scores
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report import findings
-from fedtide.report.fairness import PREFIX
+from fedtide.report.evaluations import PREFIX
 from fedtide.report.formats import percent
+from fedtide.report.method_table import MethodTable
+from fedtide.report.parts import sheets
 from fedtide.report.sheets import Sheet
 
 _WORST, _COLUMNS = 5, 3
@@ -66,6 +68,11 @@ def sheet(records: Records, run_dirs: Sequence[Path], method: Method | None, tab
             ("Client", "Differs most in" if differs else ""),
         )
     ]
+
+
+def _best(table: MethodTable) -> Method | None:
+    leaders = (table.leader(column) for column in table.columns if column.headline)
+    return next(filter(None, leaders), None)
 
 
 def _scores(records: Records, run_dirs: Sequence[Path], method: Method | None) -> pd.DataFrame:
@@ -124,3 +131,9 @@ def _features(column: pd.Series[Any]) -> list[tuple[str, pd.Series[Any]]]:
         return [(str(column.name), column.astype(float))]
     frequent = column.value_counts().index[:_MOST_CATEGORIES]
     return [(f"{column.name} is {value}", (column == value).astype(float)) for value in frequent]
+
+
+sheets.add(
+    30,
+    lambda source: sheet(source.records, source.run_dirs, _best(source.table), source.contents.table),
+)

@@ -7,11 +7,13 @@ import numpy as np
 from fedtide.records.frames import Records, by_method
 from fedtide.records.session_scores import column_of, matrix
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
+from fedtide.report.parts import figures
 
 _MOST_WRITTEN = 30  # columns of cells, over the width of the page, in which a number has room
 
-CAPTION = (
+_CAPTION = (
     "A row: the model at the end of a session, tested on the held-out samples of each session so far. Mean over the complete "
     "runs of a method."
 )
@@ -45,3 +47,14 @@ def session_scores(records: Records) -> Chart | None:
         columns,
         0.5 + lines * (0.4 + 0.22 * size),
     )
+
+
+figures.add(
+    210,
+    lambda source: drawings(
+        "earlier_sessions",
+        f"Test {source.records.score.present.words} on earlier sessions",
+        _CAPTION,
+        session_scores(source.records),
+    ),
+)

@@ -6,17 +6,19 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart
-from fedtide.report.charts.own_models import lines_of_methods
+from fedtide.report.charts.methods import lines_of_methods
+from fedtide.report.charts.pictures import drawings
+from fedtide.report.parts import figures
 
 NEW = 30
 """Rounds after its arrival in which a client counts as new."""
 
-ABOUT = (
+_KEPT = (
     "Share of a participant's update that enters the model (by the aggregation rule and by a clip), over that of the residents "
     f"in the same rounds: honest participants that were there from the start or arrived at least {NEW} rounds ago. Attackers: "
     "the mean over all rounds. Lines: mean of the complete runs of a method; shading: range over its seeds."
 )
-SUCCESS = (
+_SUCCESS = (
     "Share of test samples with the attackers' patch, of other labels than their target, that the model takes for the target. "
     "Lines: mean of the runs of a method; shading: range over its seeds."
 )
@@ -66,3 +68,7 @@ def success(records: Records) -> Chart | None:
     return lines_of_methods(
         records, {"": found}, Axis("Round", whole=True), Axis("Attack success", True, low=0, high=1)
     )
+
+
+figures.add(100, lambda source: drawings("kept", "What is kept of newcomers' updates", _KEPT, kept(source.records)))
+figures.add(120, lambda source: drawings("attack_success", "Success of the attack", _SUCCESS, success(source.records)))

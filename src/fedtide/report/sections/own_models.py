@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pandas as pd
 
-from fedtide.records.frames import METHOD, Method, Records, by_method
-from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, ranged
-from fedtide.report.charts.figures import method_names
-from fedtide.report.charts.style import GREY, line_look, percent_limits
+from fedtide.records.frames import METHOD, Records
+from fedtide.report.charts.chart import Axis, Chart, Series, floats
+from fedtide.report.charts.methods import lines_of_methods
+from fedtide.report.charts.pictures import drawings
+from fedtide.report.charts.style import GREY, percent_limits
+from fedtide.report.parts import figures
 
-GAINS = (
+_GAINS = (
     "Accuracy of the model that a client is served, or has after its local steps, minus that of the global one, on the same "
     "samples; clients in ascending order, at the last evaluation. Lines: mean of the complete runs of a method; shading: range "
     "over its seeds."
 )
-ARRIVAL = (
+_ARRIVAL = (
     "Mean over clients that arrive after the first evaluation, each with the model that it is served (the global one where a "
     "method has no others); rounds from its first evaluation on, as long as half of these clients are present. Lines: mean of "
     "the complete runs of a method; shading: range over its seeds."
 )
-ABSENCE = (
+_ABSENCE = (
     "Mean over the returns of clients, at their first evaluation; rounds of absence are counted between evaluations. Points: "
     "mean of the complete runs of a method; bars: range over its seeds."
 )
@@ -100,24 +100,21 @@ def _accuracies(records: Records, rows: pd.DataFrame, x: Axis, points: bool = Fa
     return lines_of_methods(records, found, x, Axis("Mean accuracy", True, low=low, high=high), points)
 
 
-def lines_of_methods(
-    records: Records,
-    found: dict[str, pd.DataFrame],
-    x: Axis,
-    y: Axis,
-    points: bool = False,
-    first: Series | None = None,
-) -> Chart:
-    """A panel for each table with columns ``x`` and ``y`` of runs: a line per method with the range over its runs."""
-
-    def lines(rows: pd.DataFrame) -> Iterator[Series]:
-        names: dict[Method, str] = method_names(records.methods)
-        if first is not None:
-            yield first
-        for method, own in by_method(rows).items():
-            look, of = line_look(records.methods.index(method)), own.groupby("x")["y"].agg(["mean", "min", "max"])
-            marker = "o" if points or len(of) <= MOST_MARKERS else ""
-            yield ranged(names[method], of, look.colour, dash=look.dash, marker=marker, bars=points)
-
-    panels = tuple(Panel(title if len(found) > 1 else "", tuple(lines(rows))) for title, rows in found.items())
-    return Chart(x, y, panels, 1, 3.2 if len(panels) == 1 else 0.6 + 2.4 * len(panels))
+figures.add(
+    70,
+    lambda source: drawings(
+        "gains", "Gain of the clients' own models", _GAINS, gains(source.records, source.evaluations)
+    ),
+)
+figures.add(
+    80,
+    lambda source: drawings(
+        "since_arrival", "Newcomers since their arrival", _ARRIVAL, since_arrival(source.records, source.evaluations)
+    ),
+)
+figures.add(
+    90,
+    lambda source: drawings(
+        "by_absence", "Returners by length of absence", _ABSENCE, by_absence(source.records, source.evaluations)
+    ),
+)

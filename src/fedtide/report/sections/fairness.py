@@ -10,16 +10,22 @@ import pandas as pd
 from fedtide.records import metrics
 from fedtide.records.frames import Records
 from fedtide.report import formats
+from fedtide.report.evaluations import PREFIX
 from fedtide.report.formats import PERCENT, Scale
 from fedtide.report.method_table import Column, MethodTable, over_seeds
+from fedtide.report.parts import Source, sheets, tables
 from fedtide.report.sheets import Sheet
 
-PREFIX = "client_accuracy_"
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "personal": "personal_accuracy_"}
 _FIT_GROUPS = {"client": _FIT, "error": "client_mae_", "served": "served_r2_", "served_error": "served_mae_"}
 _FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
+
+
+def _of(source: Source) -> list[MethodTable]:
+    found = fairness(source.records, source.contents.last)
+    return [] if found is None else [found]
 
 
 def fairness(records: Records, last: int) -> MethodTable | None:
@@ -158,3 +164,7 @@ def _setting(records: Records, name: str) -> str:
     """The value of a setting of the evaluation, empty if runs differ."""
     values = {str(settings.get(f"evaluation.{name}", "")) for settings in records.settings.values()}
     return values.pop() if len(values) == 1 else ""
+
+
+tables.add(0, lambda source: [("fairness", found) for found in _of(source)])
+sheets.add(80, lambda source: [sheet(found, source.contents.last) for found in _of(source)])

@@ -1,6 +1,9 @@
-"""Presence and participation: clients by rounds."""
+"""The world of the runs: the clients' data over time, who takes part when, and who sees which concept when."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from matplotlib.colors import ListedColormap
@@ -8,13 +11,32 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from fedtide.core.array_types import Bools
+from fedtide.core.errors import SettingsError
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
+from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
+from fedtide.report.parts import Source, figures
+from fedtide.world.picture import concept_colours, concept_shares
+from fedtide.world.timeline import Timeline
 
 _COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
-CAPTION = (
+_COHORTS = (
     "The cohorts of the first run, the same for every algorithm with its seed. Below: clients present and taking part, by "
     "round; right: share of its rounds in which a client takes part."
 )
+_CONCEPTS = (
+    "Of the first run; what a client sees most of its samples under, and of two that are as frequent the later one. Empty: "
+    "absent, or without samples."
+)
+_MOST_CELLS = 200_000
+
+
+def _pictures(source: Source) -> Iterator[Drawing]:
+    for picture in source.contents.timeline_pictures:
+        if isinstance(picture, Path) and not picture.is_file():
+            raise SettingsError(f"no picture {picture}")
+        name, content = (picture.stem, picture.read_bytes()) if isinstance(picture, Path) else ("world", picture)
+        yield Drawing(name, "Clients and their data", "As generated before training.", content, written=False)
 
 
 def raster(present: Bools, drawn: Bools) -> Figure | None:
@@ -54,3 +76,23 @@ def raster(present: Bools, drawn: Bools) -> Figure | None:
         names = zip(_COLOURS, ("absent", "present", "takes part"), strict=True)
         figure.legend(handles=[Patch(color=c, label=name) for c, name in names], loc="outside upper center", ncols=3)
         return figure
+
+
+def seen_concepts(timeline: Timeline) -> Chart | None:
+    """Clients by rounds, coloured by concept; None without drift, or with more cells than a page should hold."""
+    shares = concept_shares(timeline) if timeline.num_clients * timeline.rounds <= _MOST_CELLS else None
+    if shares is None or len(shares) < timeline.num_clients:
+        return None
+    clients, rounds, count = shares.shape
+    most = count - 1.0 - shares[:, :, ::-1].argmax(2)
+    most[shares.sum(2) == 0] = np.nan
+    names = tuple(f"concept {number}" for number in range(count))
+    cells = Cells(most, tuple(concept_colours(count)), "", written=False, names=names, first=1)
+    x = Axis("Communication round", whole=True, low=0.5, high=rounds + 0.5)
+    y = Axis("Client", whole=True, low=clients - 0.5, high=-0.5)
+    return Chart(x, y, (Panel(cells=cells),), 1, 3.4)
+
+
+figures.add(260, _pictures)
+figures.add(270, lambda source: drawings("cohorts", "Participation by round", _COHORTS, source.contents.cohorts))
+figures.add(280, lambda source: drawings("concepts", "Concepts of the clients", _CONCEPTS, source.contents.concepts))

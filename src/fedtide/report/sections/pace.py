@@ -12,20 +12,10 @@ import numpy as np
 from fedtide.records.frames import Method, Records
 from fedtide.report import formats, speed
 from fedtide.report.formats import Scale
+from fedtide.report.parts import sheets
 from fedtide.report.sheets import Sheet
 from fedtide.report.speed import RoundsToTarget
 from fedtide.settings.scores import Score
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How the speed of learning is measured: label of the algorithm to compare with, and the score to reach.
-
-    The target is that of the main table, too; None is the default of that.
-    """
-
-    target: float | None = None
-    baseline: str = "fedavg"
 
 
 @dataclass(frozen=True)
@@ -91,3 +81,9 @@ def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]], factor: int) -> 
         str(targets[(len(targets) - 1) // 2]),
         formats.times(median(ups)) if ups else formats.NOTHING,
     ]
+
+
+sheets.add(
+    10,
+    lambda source: sheet(source.records, source.contents.last, source.table.target, source.contents.speed.baseline),
+)

@@ -8,6 +8,7 @@ from fedtide.records import drifts, metrics
 from fedtide.records.detections import COLUMN, HORIZON, detections
 from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.report import formats
+from fedtide.report.parts import frames, sheets
 from fedtide.report.sheets import Sheet
 
 
@@ -22,7 +23,7 @@ def per_run(records: Records) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", *METHOD, "seed", "drifts", "detected", "delay", "false_alarms"])
 
 
-def sheets(runs: pd.DataFrame) -> list[Sheet]:
+def sheets_of(runs: pd.DataFrame) -> list[Sheet]:
     """The table of :func:`per_run`; none without runs."""
     rows = [(method, _cells(group)) for method, group in by_method(runs).items()] if len(runs) else []
     return [Sheet("Alarms", _CAPTION, ["Detected", "Delay, rounds", "False alarms"], rows)] if rows else []
@@ -42,3 +43,7 @@ def _cells(runs: pd.DataFrame) -> list[str]:
         formats.rounds(round(delay[0], 1), delay[1]),
         formats.rounds(round(false[0], 1), false[1]),
     ]
+
+
+sheets.add(60, lambda source: sheets_of(per_run(source.records)))
+frames.add(0, lambda source: [("alarms", found)] if len(found := per_run(source.records)) else [])

@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from fedtide.records import metrics
 from fedtide.records.frames import Records, by_method
 from fedtide.report import formats
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import WIDTH, line_look, paper, percent
+from fedtide.report.parts import figures, sheets
 from fedtide.report.sheets import Sheet
 
 _MOST_BARS = 40
@@ -97,3 +99,15 @@ def staleness(records: Records) -> Figure | None:
         figure.supxlabel("Updates of the model while the client trained", fontsize=9)
         figure.supylabel("Results", fontsize=9)
         return figure
+
+
+sheets.add(20, lambda source: sheet(source.records, source.table.target))
+figures.add(
+    190,
+    lambda source: drawings(
+        "staleness",
+        "Staleness of the results",
+        "All complete runs of a method; black: mean.",
+        staleness(source.records),
+    ),
+)

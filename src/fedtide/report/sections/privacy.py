@@ -9,12 +9,14 @@ import pandas as pd
 
 from fedtide.records.frames import Records, by_method
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import PALETTE
 from fedtide.report.formats import NOTHING
+from fedtide.report.parts import figures, sheets
 from fedtide.report.sheets import Sheet
 
-FIGURE = (
+_FIGURE = (
     "Epsilon that a client has spent by the end of the run, over the rounds in which it is present. A point per client; one "
     "run of each method."
 )
@@ -26,7 +28,7 @@ _GROUPS = ("All the time", "Arrived later", "Left earlier")
 _LOOKS = dict(zip(_GROUPS, ((PALETTE[0], "o"), (PALETTE[1], "s"), (PALETTE[2], "^")), strict=True))
 
 
-def sheets(records: Records) -> list[Sheet]:
+def sheets_of(records: Records) -> list[Sheet]:
     """The table; none without a run with noise."""
     rows = [(method, _cells(own)) for method, own in by_method(_grouped(records)).items()]
     headings = ["Delta", "Largest", "Mean", *_GROUPS]
@@ -69,3 +71,7 @@ def _cells(clients: pd.DataFrame) -> list[str]:
     means = clients.groupby("group")["epsilon"].mean().reindex(_GROUPS)
     values = [clients["epsilon"].max(), clients["epsilon"].mean(), *means]
     return [f"{clients['delta'].max():.2g}", *(NOTHING if np.isnan(value) else f"{value:.3g}" for value in values)]
+
+
+figures.add(110, lambda source: drawings("privacy", "Privacy spent by rounds present", _FIGURE, chart(source.records)))
+sheets.add(70, lambda source: sheets_of(source.records))

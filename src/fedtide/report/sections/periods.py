@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,25 @@ from fedtide.records.frames import METHOD, Method, Records, by_method
 from fedtide.records.periods import BEFORE, ERRORS, Alarm, alarms, rows_column
 from fedtide.report import findings
 from fedtide.report.formats import percent
+from fedtide.report.method_table import Comparison
+from fedtide.report.parts import Source, comparisons, warnings
 
 _MOST_NAMED = 3
+
+
+def _comparisons(source: Source) -> Iterator[Comparison]:
+    """Every method against the best one over the periods, and over the rows of each; the page shows the rows of the last."""
+    column = source.table.level
+    if not source.records.score.ahead or (reference := source.table.leader(column)) is None:
+        return
+    shown = True
+    for period, frame in compared(source.records, reference):
+        if period is None:
+            yield Comparison(column, reference, frame, "periods")
+        else:
+            name = period_name(period, source.period_names)
+            yield Comparison(column, reference, frame, "rows", name, shown)
+            shown = False
 
 
 class Compared(NamedTuple):
@@ -98,3 +115,7 @@ def _fall(period: str, fallen: list[tuple[Method, Alarm]]) -> str:
         f"Accuracy on {period}, before it is trained on, is more than {ERRORS:g} standard errors below the mean of the last "
         f"{BEFORE} periods: {', '.join(shown)}{more}."
     )
+
+
+comparisons.add(0, _comparisons)
+warnings.add(0, lambda source: falls(source.records, source.period_names))

@@ -1,16 +1,28 @@
-"""Figures of training dynamics: concentration of the neurons' activity, and momentum of the server."""
+"""Figures of training dynamics, of the server's momentum and, with ``evaluation.neurons``, of the neurons' activity.
+
+python experiments/fedwcm/dynamics.py runs report
+
+writes ``momentum.png``, norm of the momentum and weight of the gradient in a local step, as used in the next round, and
+``neurons.png``, one minus the normalised entropy of a layer's mean activations, averaged over the hidden layers: 0 if all
+neurons are equally active, 1 if only one is. Lines: mean of the complete runs; shading: range over the seeds.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
+import fedtide
+from fedtide.core.files import write_bytes
 from fedtide.engine.passes.neurons import SOFTMAX
 from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.charts.style import line_look
 
 MOST_LINES = 8
@@ -60,3 +72,18 @@ def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: 
         of = rows.groupby("round")[name].agg(["mean", "min", "max"])
         series.append(ranged(method[1] if label else names[method], of, look.colour, dash=look.dash))
     return Panel(label, tuple(series), y=y)
+
+
+def main(runs: Path, out: Path) -> list[Path]:
+    """Write the figures that the runs of a folder have data for; their files."""
+    read, written = fedtide.load(runs), []
+    for name, draw in (("momentum", momentum), ("neurons", neurons)):
+        if (chart := draw(read)) is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            write_bytes(out / f"{name}.png", Drawing(name, "", "", chart).files(["png"])["png"])
+            written.append(out / f"{name}.png")
+    return written
+
+
+if __name__ == "__main__":
+    print(*main(*map(Path, sys.argv[1:])), sep="\n")

@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 
 from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.report.charts.chart import Axis, score_axis
-from fedtide.report.charts.figures import method_names
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.printed import finish
 from fedtide.report.charts.style import GREY, WIDTH, legend_layout, line_style, paper
+from fedtide.report.parts import figures
 from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
@@ -20,7 +22,7 @@ _STAYED = "#d6e6f2"
 _BAND = 0.26  # height of the band of those who stay, as a share of the largest movement
 
 
-def caption(records: Records) -> str:
+def _caption(records: Records) -> str:
     """What the picture shows."""
     return (
         "Above: clients present, and those who arrive and leave between sessions; the band is those present, not to scale. "
@@ -106,3 +108,14 @@ def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
     handles, names = axes.get_legend_handles_labels()
     names, columns = legend_layout(names)
     axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=min(5, columns))
+
+
+figures.add(
+    10,
+    lambda source: drawings(
+        "population",
+        "Population over the sessions",
+        _caption(source.records),
+        None if source.contents.moves is None else ribbon(source.records, pd.DataFrame(source.contents.moves)),
+    ),
+)

@@ -10,7 +10,9 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, ranged
+from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import GREY, PALETTE
+from fedtide.report.parts import figures
 
 _MOST_WRITTEN = 40  # columns of cells, over the width of the page, in which a number has room
 
@@ -92,3 +94,24 @@ def _panels(records: Records, column: str, reference: str) -> list[tuple[str, li
         if row["initialiser"] == chosen:
             methods.setdefault((row[METHOD[0]], chosen), []).append({str(name): value for name, value in row.items()})
     return [(f"{label} · {start}", rows) for (label, start), rows in methods.items()]
+
+
+figures.add(
+    130,
+    lambda source: drawings(
+        "weights",
+        "Weights of the stored models at the start of a session",
+        "Mean over the complete runs. White: not stored yet, or not mixed.",
+        weights(source.records, source.table.rules.reference),
+    ),
+)
+figures.add(
+    140,
+    lambda source: drawings(
+        "boundary_losses",
+        "Training loss of the candidate initial models of a session",
+        "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range over "
+        "the seeds.",
+        losses(source.records, source.table.rules.reference),
+    ),
+)

@@ -1,7 +1,15 @@
-"""Figures from the participants' records: gates, and whether local and global progress agree."""
+"""Figures of FedSSG's participants: gates and, with ``evaluation.consistency``, whether local and global progress agree.
+
+python experiments/fedssg/participants.py runs report/fmnist
+
+writes ``gates.png``, the gates of the clients, and ``consistency.png``, a point per pair of consecutive selections of a client:
+change of the training loss of the received model, on all data and on the client's own, of all complete runs of a method.
+"""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
+import fedtide
+from fedtide.core.files import write_bytes
 from fedtide.records.frames import Records, by_method
-from fedtide.report.charts.figures import method_names
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, wrapped
+from fedtide.report.charts.methods import method_names
+from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png, wrapped
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
 _MOST_POINTS = 4000  # in a panel; more would only overlap
@@ -104,3 +114,19 @@ def _grid(panels: int, height: float) -> tuple[Figure, list[Axes]]:
     for spare in grid[panels:]:
         spare.set_visible(False)
     return figure, grid[:panels]
+
+
+def main(runs: Path, out: Path) -> list[Path]:
+    """Write the figures that the runs of a folder have data for; their files."""
+    read, written = fedtide.load(runs), []
+    for name, draw in (("gates", gates), ("consistency", consistency)):
+        if (figure := draw(read)) is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            with paper():
+                write_bytes(out / f"{name}.png", png(figure))
+            written.append(out / f"{name}.png")
+    return written
+
+
+if __name__ == "__main__":
+    print(*main(*map(Path, sys.argv[1:])), sep="\n")

@@ -1,0 +1,144 @@
+"""What a report is made from, and what it is made of.
+
+Every file in ``sections`` adds functions that return figures, tables of text, ... of a :class:`Source`, and none where its runs
+have not recorded what they show::
+
+    figures.add(110, lambda source: drawings("privacy", "Privacy spent by rounds present", _CAPTION, chart(source.records)))
+
+Nothing else names these files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedtide.records import frames as records
+from fedtide.records.frames import Records
+from fedtide.report.charts.chart import Chart
+from fedtide.report.charts.pictures import Drawing
+from fedtide.report.evaluations import evaluations
+from fedtide.report.method_table import Comparison, MethodTable
+from fedtide.report.sheets import Sheet
+from fedtide.report.table import Table, tabulate
+from fedtide.report.transitions import Rules, transitions
+from fedtide.settings.scores import ACCURACY, Score
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How the speed of learning is measured: label of the algorithm to compare with, and the score to reach.
+
+    The target is that of the main table, too; None is the default of that.
+    """
+
+    target: float | None = None
+    baseline: str = "fedavg"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a report contains.
+
+    Attributes:
+        title: of the page.
+        last: number of last rounds to average.
+        command: the command line, shown on the page.
+        timeline_pictures: pictures of the clients' data over time: figures, or PNG files to embed.
+        rules: how session changes are measured.
+        speed: how the speed of runs in one session is measured.
+        tuning: folder of a search with two objectives; the page shows its Pareto front.
+        cohorts: who takes part when. concepts: who sees which concept when.
+        score: that the key figure, the main table, its sentences and comparisons are about.
+        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.sections.ribbon.ribbon`.
+        table: settings of the data, if it is a table with clients, whose columns the page can name.
+        formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
+    """
+
+    title: str
+    last: int
+    command: str
+    timeline_pictures: Sequence[Path | Figure] = ()
+    rules: Rules = field(default_factory=Rules)
+    speed: Pace = field(default_factory=Pace)
+    tuning: Path | None = None
+    cohorts: Figure | None = None
+    concepts: Chart | None = None
+    score: Score = ACCURACY
+    moves: Mapping[str, Sequence[Any]] | None = None
+    table: Any = None
+    formats: Sequence[str] = ("png",)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What sections are made from: records, their main table, the directories of the runs, and wishes for the report."""
+
+    records: Records
+    table: Table
+    run_dirs: Sequence[Path]
+    contents: Contents
+
+    @classmethod
+    def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
+        """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
+        read = records.load(run_dirs, contents.score)
+        return cls(read, tabulate(read, contents.last, contents.rules, contents.speed.target), run_dirs, contents)
+
+    @cached_property
+    def changes(self) -> pd.DataFrame:
+        """Every evaluated session change of every run, see :func:`fedtide.report.transitions.transitions`."""
+        return transitions(self.records, self.contents.rules)
+
+    @cached_property
+    def evaluations(self) -> pd.DataFrame:
+        """Every evaluation of a client, see :func:`fedtide.report.evaluations.evaluations`."""
+        return evaluations(self.run_dirs, self.records)
+
+    @property
+    def period_names(self) -> list[str]:
+        """Names of the sessions, where the population is known."""
+        return [str(name) for name in (self.contents.moves or {}).get("name", ())]
+
+
+T = TypeVar("T")
+Maker = Callable[[Source], Iterable[T]]
+
+
+class Kind(Generic[T]):
+    """One kind of things in a report, and the functions of all sections that make them."""
+
+    def __init__(self) -> None:
+        self._makers: list[tuple[int, Maker[T]]] = []
+
+    def add(self, place: int, maker: Maker[T]) -> None:
+        """Add a function; what functions return comes in the order of their places."""
+        self._makers.append((place, maker))
+
+    def of(self, source: Source) -> list[T]:
+        """All that the sections have of this kind."""
+        _import_sections()
+        order = sorted(self._makers, key=lambda each: (each[0], each[1].__module__))
+        return [found for _, maker in order for found in maker(source)]
+
+
+figures, sheets, warnings = Kind[Drawing](), Kind[Sheet](), Kind[str]()
+comparisons = Kind[Comparison]()
+frames = Kind[tuple[str, pd.DataFrame]]()
+"""Names of CSV files, without suffix, and what they hold."""
+tables = Kind[tuple[str, MethodTable]]()
+"""Names and tables of further metrics by method: a CSV file, sentences, comparisons, and numbers in ``metrics.json``."""
+
+
+def _import_sections() -> None:
+    package = importlib.import_module("fedtide.report.sections")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
