@@ -68,13 +68,19 @@ def plugin_kind(schema: dict[str, Any]) -> str | None:
     return next((kind for kind in plugins.KINDS if names == plugins.names(kind)), None)
 
 
+def named_groups(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The groups of settings that a setting chooses from, by name, unless they are those of plug-ins."""
+    options = () if plugin_kind(schema) else schema.get("anyOf", ())
+    groups = [option for option in options if "const" in option.get("properties", {}).get("name", ())]
+    return {option["properties"]["name"]["const"]: option for option in groups}
+
+
 def allowed(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     """Type, bounds, choices and search range of a setting, in words."""
     if kind := plugin_kind(schema):
         return f"[{kind}]({PAGES.get(kind, 'plugins.md')}#{kind}-list)"
-    if "oneOf" in schema:
-        names = [resolved(option, definitions)["properties"]["name"]["const"] for option in schema["oneOf"]]
-        return f"group; `name` is one of {', '.join(f'`{name}`' for name in names)}"
+    if groups := named_groups(schema):
+        return f"group; `name` is one of {', '.join(f'`{name}`' for name in groups)}"
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(allowed(option, definitions) for option in schema["anyOf"]))
     if "enum" in schema:
@@ -106,9 +112,7 @@ def rows(schema: dict[str, Any], definitions: dict[str, Any], prefix: str = "") 
         key = f"{prefix}{name}"
         default = value(item["default"]) if "default" in item else "required"
         yield [f"`{key}`", default, allowed(item, definitions), item.get("description", "")]
-        for option in item.get("oneOf", ()):
-            part = resolved(option, definitions)
-            chosen = part["properties"]["name"]["const"]
+        for chosen, part in named_groups(item).items():
             for row in rows(part, definitions, f"{key}."):
                 yield [*row[:3], f"`{chosen}`: {row[3]}"]
 

@@ -16,6 +16,7 @@ from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.randomness import Randomness
+from fedtide.settings.choices import Choice
 
 _ROUNDING = 1e-9  # in binary, 0.29 of 100 is a little less than 29; shares are decimal numbers
 
@@ -81,7 +82,8 @@ class GivenBudget(SettingsModel):
         return math.inf if self.server is None else self.server
 
 
-Budget = Annotated[FixBudget | DynamicBudget | GivenBudget, Field(discriminator="name")]
+_AnyBudget = FixBudget | DynamicBudget | GivenBudget
+Budget = Annotated[_AnyBudget, Choice(_AnyBudget, "fix")]
 
 
 def affordable(budget: Budget, r: Round, high: int, low: int) -> tuple[Ints, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BeforeValidator, GetJsonSchemaHandler, SerializeAsAny
+from pydantic import GetJsonSchemaHandler, SerializeAsAny
 from pydantic_core import CoreSchema
 
 from fedtide.core import plugins
@@ -29,9 +29,6 @@ class _OtherScenario(Choice):
         return {"anyOf": [name, {"type": "object", "properties": {"name": name}}]}
 
 
-_other = _OtherScenario("scenarios", "static")
-
-
 class SoFar(Scenario):
     """The clients present share all data so far: what any client has held up to now, dealt in equal parts.
 
@@ -41,7 +38,7 @@ class SoFar(Scenario):
 
     class Settings(PluginSettings):
         name: str = "so_far"
-        of: Annotated[SerializeAsAny[PluginSettings], BeforeValidator(_other), _other] = choice_field(
+        of: Annotated[SerializeAsAny[PluginSettings], _OtherScenario("scenarios", "static")] = choice_field(
             "static", "the scenario"
         )
 

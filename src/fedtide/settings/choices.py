@@ -1,112 +1,126 @@
-"""Settings that name a plug-in and hold its settings: ``{name: scaffold, server_lr: 0.5}``, or just the name."""
+"""Settings that name one of several groups of settings: ``{name: scaffold, server_lr: 0.5}``, or just the name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, SerializeAsAny
-from pydantic_core import CoreSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.core.plugins import PluginSettings
-
-
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema with its definitions inlined: inside a larger schema, its references would point to the wrong root."""
-    definitions = {f"#/$defs/{name}": part for name, part in schema.pop("$defs", {}).items()}
-
-    def inline(part: Any) -> Any:
-        if isinstance(part, list):
-            return [inline(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        if part.get("$ref") in definitions:
-            return inline(definitions[part["$ref"]])
-        return {key: inline(value) for key, value in part.items() if key != "discriminator"}
-
-    inlined: dict[str, Any] = inline(schema)
-    return inlined
+from fedtide.core.plugins import PluginSettings, SettingsModel
 
 
 class Choice:
-    """Validates ``{name: ..., ...}`` (or just a name) with the settings class of the plug-in it names."""
+    """Annotation of a field: its value is validated with the settings class of the name that it has.
 
-    def __init__(self, kind: str, default: str) -> None:
-        self.kind, self.default = kind, default
+    Args:
+        options: a kind of plug-ins, or a union of settings classes whose ``name`` has a default.
+        default: the name that is meant where a mapping has none; None if it has to have one.
+        optional: whether the value may be None, or the word ``none``.
+    """
 
-    def __call__(self, value: Any) -> Any:
-        if isinstance(value, PluginSettings):
+    def __init__(self, options: Any, default: str | None = None, *, optional: bool = False) -> None:
+        self.kind = options if isinstance(options, str) else ""
+        self.classes: dict[str, type[SettingsModel]] = {
+            cls.model_fields["name"].default: cls for cls in get_args(options)
+        }
+        self.default, self.optional = default, optional
+
+    @property
+    def names(self) -> list[str]:
+        return plugins.names(self.kind) if self.kind else list(self.classes)
+
+    @property
+    def common(self) -> frozenset[str]:
+        """Settings that all options have."""
+        return plugins.common_settings(self.kind) if self.kind else frozenset()
+
+    def settings(self, name: str) -> type[SettingsModel]:
+        """The settings class of a name; a SettingsError if there is none."""
+        if self.kind:
+            plugin: type[SettingsModel] = plugins.load(self.kind, name).Settings
+            return plugin
+        if name not in self.classes:
+            raise SettingsError(nearest(f"unknown name {shortened(name)!r}", name, self.classes))
+        return self.classes[name]
+
+    def name_in(self, value: Any) -> str | None:
+        """The name that a setting has; None if there is none."""
+        name = value.get("name", self.default) if isinstance(value, Mapping) else value
+        return name if isinstance(name, str) else None
+
+    def chosen(self, value: Any) -> type[SettingsModel] | None:
+        """The settings class of what a setting has, or of what is meant if it is not given; None if there is no such class."""
+        name = self.default if value is None else self.name_in(value)
+        try:
+            return self.settings(name) if name else None
+        except SettingsError:
+            return None
+
+    def validate(self, value: Any) -> Any:
+        """The settings that a name or a mapping stands for."""
+        if isinstance(value, SettingsModel):
             return value
-        if isinstance(value, str):
-            value = {"name": value}
-        if not isinstance(value, Mapping):
-            raise SettingsError(f"should be a name or a mapping with `name`, got {value!r}")
-        name = value.get("name", self.default)
-        if not isinstance(name, str):
-            raise SettingsError(f"name should be a word, got {name!r}")
-        cls = plugins.load(self.kind, name)
-        return cls.Settings.model_validate_json(json.dumps({**value, "name": name}), strict=True)
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        options, names = [], [name for name in plugins.names(self.kind) if not plugins.unusable(self.kind, name)]
-        for name in names:
-            schema = _inlined(plugins.load(self.kind, name).Settings.model_json_schema())
-            schema["properties"]["name"] = {"const": name}
-            if name == self.default:  # which is meant where no name is given
-                schema["required"] = [key for key in schema.get("required", ()) if key != "name"]
-            options.append(schema)
-        return {"anyOf": [{"enum": names}, *options]}
-
-
-class ChoiceOrNone(Choice):
-    """The same, or ``none``."""
-
-    def __call__(self, value: Any) -> Any:
-        return None if value in (None, "none", {"name": "none"}) else super().__call__(value)
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [*super().__get_pydantic_json_schema__(core, handler)["anyOf"], {"enum": [None, "none"]}]}
-
-
-def one_of(union: Any, default: str | None = None) -> Any:
-    """Annotation of a field with one of several groups of settings, by name; a mapping without one has the ``default``."""
-    kinds = get_args(union)
-    names = [kind.model_fields["name"].default for kind in kinds]
-
-    def validate(value: Any) -> Any:
-        if isinstance(value, kinds):
-            return value
-        if value is None and "none" in names:  # YAML's null is read as the word
+        if self.optional and value in (None, "none", {"name": "none"}):
+            return None
+        if value is None and "none" in self.classes:  # YAML's null is read as the word
             value = "none"
-        value = {"name": value} if isinstance(value, str) else value
-        name = value.get("name", default) if isinstance(value, Mapping) else None
-        if not isinstance(name, str):
-            raise SettingsError(f"should be {', '.join(names)}, or a mapping with one of them as its name")
-        if name not in names:
-            raise SettingsError(nearest(f"unknown name {shortened(name)!r}", name, names))
-        return {**value, "name": name}
+        if (name := self.name_in(value)) is None:
+            wanted = ", ".join(self.classes) or f"the name of a plug-in in {self.kind}"
+            raise SettingsError(
+                f"should be {wanted}, or a mapping with one of them as its name, got {shortened(repr(value))}"
+            )
+        given = value if isinstance(value, Mapping) else {}
+        return self.settings(name).model_validate_json(json.dumps({**given, "name": name}), strict=True)
 
-    return Field(discriminator="name"), BeforeValidator(validate)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.validate, handler(source))
 
-
-def choice(kind: str, default: str) -> Any:
-    """Annotation of a field with the settings of a plug-in of a kind; without a name, of ``default``."""
-    validator = Choice(kind, default)
-    return BeforeValidator(validator), validator
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        names = [name for name in self.names if not (self.kind and plugins.unusable(self.kind, name))]
+        options = []
+        for name in names:
+            schema = dict(handler.resolve_ref_schema(handler(self.settings(name).__pydantic_core_schema__)))
+            schema["properties"] = {**schema["properties"], "name": {"const": name}}
+            named = [] if name == self.default else ["name"]
+            schema["required"] = [*named, *(key for key in schema.get("required", ()) if key != "name")]
+            options.append(schema)
+        nothing = [{"enum": [None, "none"]}] if self.optional else []
+        return {"anyOf": [{"enum": names}, *options, *nothing]}
 
 
 def choice_field(default: str, description: str) -> Any:
     """A field whose default is a plug-in, by name."""
-    return Field(default, description=description, validate_default=True)
+    return Field(default, description=description)
 
 
-WeightingChoice = Annotated[SerializeAsAny[PluginSettings], *choice("weighting", "samples")]
-UplinkChoice = Annotated[SerializeAsAny[PluginSettings], *choice("uplink", "")]
-_downlink = ChoiceOrNone("uplink", "")
-DownlinkChoice = Annotated[SerializeAsAny[PluginSettings] | None, BeforeValidator(_downlink), _downlink]
-AggregationChoice = Annotated[SerializeAsAny[PluginSettings], *choice("aggregation", "mean")]
-AttackChoice = Annotated[SerializeAsAny[PluginSettings], *choice("attack", "none")]
-SelectionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("selection", "dynacomm")]
+def choice_of(field: FieldInfo | None) -> Choice | None:
+    """The choice that a field is; None if it is another field."""
+    return next((item for item in field.metadata if isinstance(item, Choice)), None) if field else None
+
+
+def group_at(model: type[SettingsModel], raw: Any, path: Sequence[int | str]) -> type[SettingsModel] | None:
+    """The class of the settings at a path below those of a class, as they are given; None if there is no such group."""
+    group: type[SettingsModel] | None = model
+    for key in path:
+        field = group.model_fields.get(str(key)) if group else None
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+        if (choice := choice_of(field)) is not None:
+            group = choice.chosen(raw)
+        else:
+            kind = field.annotation if field else None
+            group = kind if isinstance(kind, type) and issubclass(kind, SettingsModel) else None
+    return group
+
+
+WeightingChoice = Annotated[SerializeAsAny[PluginSettings], Choice("weighting", "samples")]
+UplinkChoice = Annotated[SerializeAsAny[PluginSettings], Choice("uplink")]
+DownlinkChoice = Annotated[SerializeAsAny[PluginSettings] | None, Choice("uplink", optional=True)]
+AggregationChoice = Annotated[SerializeAsAny[PluginSettings], Choice("aggregation", "mean")]
+AttackChoice = Annotated[SerializeAsAny[PluginSettings], Choice("attack", "none")]
+SelectionChoice = Annotated[SerializeAsAny[PluginSettings], Choice("selection", "dynacomm")]

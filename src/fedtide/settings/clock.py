@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.choices import one_of
+from fedtide.settings.choices import Choice
 
 
 class Rounds(SettingsModel):
@@ -28,4 +28,4 @@ class Events(SettingsModel):
     )
 
 
-ClockChoice = Annotated[Rounds | Events, *one_of(Rounds | Events)]
+ClockChoice = Annotated[Rounds | Events, Choice(Rounds | Events)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.choices import one_of
+from fedtide.settings.choices import Choice
 
 
 class Sgd(SettingsModel):
@@ -42,4 +42,4 @@ class Adagrad(SettingsModel):
 
 
 Optimiser = Sgd | Adam | AdamW | Adagrad
-OptimiserChoice = Annotated[Optimiser, *one_of(Optimiser)]
+OptimiserChoice = Annotated[Optimiser, Choice(Optimiser)]

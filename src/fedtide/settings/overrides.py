@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import yaml
 
-from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.choices import Choice
+from fedtide.settings.choices import Choice, choice_of, group_at
 from fedtide.settings.experiment import TABLES, Experiment
 from fedtide.settings.references import REFERENCES
 from fedtide.settings.run import RunSettings
 from fedtide.settings.yaml_files import read_value
 
-
-class _Chosen(NamedTuple):
-    """A group of settings that names a plug-in or another choice: the name where none is given, and keys that all have."""
-
-    default: str
-    common: frozenset[str]
+Path = tuple[str, ...]
 
 
 def apply_overrides(raw: dict[str, Any], items: Sequence[str], source: str = "params.yaml") -> list[str]:
@@ -32,19 +26,18 @@ def apply_overrides(raw: dict[str, Any], items: Sequence[str], source: str = "pa
     Returns:
         A line for each choice whose settings were dropped.
     """
-    for item in items:
-        _parts(item)
-    found, remarks = {tuple(keys[:-1]): value for keys, value in map(_parts, items) if keys[-1] == "name"}, []
-    for group, name in sorted(found.items(), key=lambda pair: len(pair[0])):
-        old, choice = _at(raw, group), _choice_at(raw, group)
+    names = {tuple(keys[:-1]): value for keys, value in map(_parts, items) if keys[-1] == "name"}
+    remarks = []
+    for path, name in sorted(names.items(), key=lambda pair: len(pair[0])):
+        old, choice = _at(raw, path), _choice_at(raw, path)
         if choice is None or not isinstance(old, Mapping) or not isinstance(name, str):
             continue
         kept = _kept(old, name, choice)
         if dropped := [f"{key} = {_shown(value)}" for key, value in old.items() if key not in kept]:
             before = old.get("name", choice.default)
-            where = f"{'.'.join(group)}.name = {name} drops the settings of {before} from {source}"
+            where = f"{'.'.join(path)}.name = {name} drops the settings of {before} from {source}"
             remarks.append(f"{where}: {', '.join(dropped)}")
-        _put(raw, group, kept)
+        _put(raw, path, kept)
     for item in items:
         override(raw, item)
     return remarks
@@ -53,46 +46,48 @@ def apply_overrides(raw: dict[str, Any], items: Sequence[str], source: str = "pa
 def override(raw: dict[str, Any], item: str) -> None:
     """Apply one ``a.b=value`` to a raw mapping, in place."""
     keys, value = _parts(item)
-    node = raw
-    for depth, key in enumerate(keys[:-1]):
-        path = tuple(keys[: depth + 1])
-        child = {} if node.get(key) is None else node[key]
-        if isinstance(child, str) and _choice_at(raw, path):
-            child = {"name": child}
-        if not isinstance(child, dict):
+    for depth in range(1, len(keys)):
+        path = tuple(keys[:depth])
+        group = _at(raw, path)
+        if isinstance(group, str) and _choice_at(raw, path):
+            group = {"name": group}
+        if not isinstance(group, dict | None):
             raise SettingsError(f"--set {item!r}: {'.'.join(path)} is a value, not a group")
-        node[key] = node = dict(child)
-    node[keys[-1]] = value
+        _put(raw, path, dict(group or {}))
+    _put(raw, tuple(keys), value)
 
 
 def deep_merge(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the values of ``extra``; groups in both are merged."""
-    merged = dict(base)
-    for key, value in extra.items():
-        old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            value = deep_merge(old, value)
-        merged[key] = value
-    return merged
+    return _merged(base, extra, lambda old, new, path: old)
 
 
 def merge_run(raw: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a run with those of a label's ``with``: where that names another plug-in, it starts with its defaults."""
 
-    def merge(base: Mapping[str, Any], extra: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
-        merged = dict(base)
-        for key, value in extra.items():
-            old, here = merged.get(key), (*path, key)
-            if isinstance(value, Mapping) and isinstance(old, Mapping | str):
-                choice = _choice_at(raw, here)
-                old = {"name": old} if isinstance(old, str) and choice else old
-                if choice and isinstance(old, Mapping) and isinstance(name := value.get("name"), str):
-                    old = _kept(old, name, choice)
-                value = merge(old, value, here) if isinstance(old, Mapping) else value
-            merged[key] = value
-        return merged
+    def kept(old: Any, new: Mapping[str, Any], path: Path) -> Any:
+        choice = _choice_at(raw, path)
+        old = {"name": old} if isinstance(old, str) and choice else old
+        name = new.get("name")
+        return _kept(old, name, choice) if choice and isinstance(old, Mapping) and isinstance(name, str) else old
 
-    return merge(raw, extra, ())
+    return _merged(raw, extra, kept)
+
+
+def _merged(
+    base: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    kept: Callable[[Any, Mapping[str, Any], Path], Any],
+    path: Path = (),
+) -> dict[str, Any]:
+    """``base`` with the values of ``extra``, which are merged into what is ``kept`` of groups."""
+    merged = dict(base)
+    for key, value in extra.items():
+        here = (*path, key)
+        if isinstance(value, Mapping) and isinstance(old := kept(merged.get(key), value, here), Mapping):
+            value = _merged(old, value, kept, here)
+        merged[key] = value
+    return merged
 
 
 def _parts(item: str) -> tuple[list[str], Any]:
@@ -107,10 +102,10 @@ def _parts(item: str) -> tuple[list[str], Any]:
         raise SettingsError(f"--set {item!r}: {text!r} is not a YAML value") from None
 
 
-def _kept(old: Mapping[str, Any], name: str, choice: _Chosen) -> dict[str, Any]:
-    """What of a group remains when ``name`` is chosen."""
-    same = old.get("name", choice.default) == name
-    return {key: value for key, value in old.items() if same or key == "name" or key in choice.common}
+def _kept(old: Mapping[str, Any], name: str, choice: Choice) -> dict[str, Any]:
+    """What of a group remains when ``name`` is chosen; ``with`` is a label's."""
+    kept = old.keys() if old.get("name", choice.default) == name else {"name", "with", *choice.common}
+    return {key: value for key, value in old.items() if key in kept}
 
 
 def _at(raw: Any, path: Sequence[str]) -> Any:
@@ -120,7 +115,7 @@ def _at(raw: Any, path: Sequence[str]) -> Any:
 
 
 def _put(raw: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Replace an existing group, without changing the mappings on the way, which may be shared."""
+    """Set a value below existing groups, without changing the mappings on the way, which may be shared."""
     for key in path[:-1]:
         raw[key] = raw = dict(raw[key])
     raw[path[-1]] = value
@@ -130,52 +125,20 @@ def _shown(value: Any) -> str:
     return shortened(yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip())
 
 
-def _choice_at(raw: Mapping[str, Any], path: Sequence[str]) -> _Chosen | None:
+def _choice_at(raw: Mapping[str, Any], path: Path) -> Choice | None:
     """The choice at a path of a settings file, None if there is no such group."""
-    if path[0] not in TABLES.values():
-        return _walk(Experiment, raw, path)
-    kind = {"algorithms": "algorithms", "initialisers": "initialisation"}[path[0]]
-    if len(path) < 2:
-        return None
-    label, entry = path[1], _at(raw, path[:2])
-    default = str(REFERENCES[label].entry["name"]) if label in REFERENCES else label
-    if len(path) == 2:
-        return _Chosen(default, plugins.common_settings(kind) | {"with"})
-    if path[2] == "with":
-        extra = _at(entry, ("with",))
-        return _walk(RunSettings, deep_merge(raw, extra) if isinstance(extra, Mapping) else raw, path[3:])
-    return _walk(_settings(kind, entry, default), entry, path[2:])
-
-
-def _walk(model: type[SettingsModel] | None, raw: Any, path: Sequence[str]) -> _Chosen | None:
-    """The choice at a path of a group of settings."""
-    if model is None or not path or path[0] not in model.model_fields:
-        return None
-    field, child, rest = model.model_fields[path[0]], _at(raw, path[:1]), path[1:]
-    named = next((item for item in field.metadata if isinstance(item, Choice)), None)
-    if named is not None:
-        if not rest:
-            return _Chosen(named.default, plugins.common_settings(named.kind))
-        return _walk(_settings(named.kind, child, named.default), child, rest)
-    if field.discriminator == "name":
-        default: str = field.get_default(call_default_factory=True).name
-        if not rest:
-            return _Chosen(default, frozenset())
-        chosen = _name(child, default)
-        options = {option.model_fields["name"].default: option for option in get_args(field.annotation)}
-        return _walk(options.get(chosen), child, rest)
-    group = field.annotation
-    return _walk(group if isinstance(group, type) and issubclass(group, SettingsModel) else None, child, rest)
-
-
-def _settings(kind: str, raw: Any, default: str) -> type[SettingsModel] | None:
-    """The settings class of the plug-in that a group names; None if there is no such plug-in."""
-    try:
-        return plugins.load(kind, _name(raw, default)).Settings
-    except SettingsError:
-        return None
-
-
-def _name(raw: Any, default: str) -> str:
-    found = raw.get("name", default) if isinstance(raw, Mapping) else raw
-    return found if isinstance(found, str) else default
+    model: type[SettingsModel] | None = Experiment
+    if path[0] in TABLES.values() and len(path) > 1:
+        kind = {"algorithms": "algorithms", "initialisers": "initialisation"}[path[0]]
+        label, entry = path[1], _at(raw, path[:2])
+        choice = Choice(kind, str(REFERENCES[label].entry["name"]) if label in REFERENCES else label)
+        if len(path) == 2:
+            return choice
+        if path[2] == "with":
+            extra = _at(entry, ("with",))
+            model, path = RunSettings, path[3:]
+            raw = deep_merge(raw, extra) if isinstance(extra, Mapping) else raw
+        else:
+            model, raw, path = choice.chosen(entry), entry, path[2:]
+    group = group_at(model, raw, path[:-1]) if model and path else None
+    return choice_of(group.model_fields.get(path[-1])) if group else None

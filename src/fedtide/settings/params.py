@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,16 +11,20 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.plugins import SettingsModel
 from fedtide.core.shipped import DEFAULTS
 from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
 from fedtide.settings.overrides import apply_overrides, merge_run
 from fedtide.settings.parse import parse
 from fedtide.settings.references import REFERENCES
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import RunSettings, Seed
 from fedtide.settings.yaml_files import read_mapping
 
 Place = tuple[int | str, ...]
 """The path of a setting."""
+
+_NAMED = {"algorithm": "label", "initialiser": "initialiser_label"}
+"""Settings with the labels of a run."""
 
 
 class Params:
@@ -45,15 +50,20 @@ class Params:
     ) -> None:
         self.raw = read_mapping(DEFAULTS) if raw is None else dict(raw)
         self.source, self.overrides = source, tuple(overrides)
-        experiment: Experiment = parse(Experiment, self._merged(self.raw), self._origin)
+        merged = self._merged(self.raw)
+        experiment: Experiment = parse(Experiment, merged, self._origin)
+        own = RunSettings.model_construct(
+            experiment.model_fields_set & set(RUN_KEYS), **{key: getattr(experiment, key) for key in RUN_KEYS}
+        )
+        self._validated = {_text(merged): own}  # what labels share with it is not validated again
         try:
             self.experiment = experiment.for_its_task()
         except SettingsError as error:
             raise SettingsError(f"{self._origin(('report', 'metric'), ('tune', 'metric'))}: {error}") from None
         compare = self.experiment.compare
-        for label in {*self.experiment.algorithms, *compare.algorithms}:
+        for label in dict.fromkeys([*self.experiment.algorithms, *compare.algorithms]):
             self.run(algorithm=label)
-        for label in {*self.experiment.initialisers, *compare.initialisers}:
+        for label in dict.fromkeys([*self.experiment.initialisers, *compare.initialisers]):
             self.run(initialiser=label)
         self.remarks = [
             f"{self.source}: its own algorithms.{label} is used, not the reference that `fedtide show algorithm {label}` shows"
@@ -93,70 +103,77 @@ class Params:
                     return f"--set {shortened(item)}"
         return self.source
 
-    def _entry(self, kind: str, label: str) -> dict[str, Any]:
-        """Raw settings of a label, ``name`` filled in."""
-        entry = dict((self.raw.get(kind) or {}).get(label) or {})
+    def _refuse_unknown(self, kind: str, label: str) -> None:
+        """Refuse a label that is neither a plug-in nor an entry that names one."""
         folder, references = ("algorithms", REFERENCES) if kind == "algorithms" else ("initialisation", {})
-        if "name" not in entry and label not in references and label not in plugins.names(folder):
-            named, known = self.raw.get(kind) or {}, [*plugins.names(folder), *references]
-            problem = f"{kind}.{label} needs a name" if label in named else f"unknown label {label!r} in {kind}"
-            source = self._origin((kind, label) if label in named else ("compare", kind))
-            raise SettingsError(f"{source}: {nearest(problem, label, {*known, *named} - {label})}")
-        return {"name": label, **entry}
+        table: Mapping[str, Any] = self.raw.get(kind) or {}
+        known = {*plugins.names(folder), *references}
+        if label not in known and "name" not in table.get(label, {}):
+            problem = f"{kind}.{label} needs a name" if label in table else f"unknown label {label!r} in {kind}"
+            source = self._origin((kind, label) if label in table else ("compare", kind))
+            raise SettingsError(f"{source}: {nearest(problem, label, {*known, *table} - {label})}")
 
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
         merged = dict(raw)
         for single, kind in TABLES.items():
-            chosen = merged.get(single, Experiment.model_fields[single].default)
+            default = Experiment.model_fields[single].default
+            chosen = merged.get(single, default)
             chosen = {"name": chosen} if isinstance(chosen, str) else chosen
-            if not isinstance(chosen, Mapping) or not isinstance(chosen.get("name"), str):
+            if not isinstance(chosen, Mapping) or not isinstance(label := chosen.get("name", default), str):
                 continue
-            label, table = chosen["name"], merged.get(kind)
+            if merged.get(_NAMED[single], "") == "":
+                merged[_NAMED[single]] = label
+            if "name" not in chosen:
+                continue
+            table = merged.get(kind)
             entry = table.get(label) if isinstance(table, Mapping) else None
             entry = dict(entry) if isinstance(entry, Mapping) else {}
-            extra = entry.pop("with", None) or {}
-            if isinstance(extra, Mapping) and (fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys()):
-                source = self._origin((kind, label, "with"))
-                raise SettingsError(f"{source}: {kind}.{label}.with cannot set {', '.join(sorted(fixed))}")
-            if isinstance(extra, Mapping) and (unknown := sorted(map(str, extra.keys() - RUN_KEYS))):
-                source = self._origin((kind, label, "with", unknown[0]), (kind, label, "with"))
-                problem = f"{kind}.{label}.with: {unknown[0]!r} is no setting of a run"
-                raise SettingsError(f"{source}: {nearest(problem, unknown[0], RUN_KEYS)}")
+            extra = self._with(kind, label, entry.pop("with", None) or {})
             if single == "algorithm" and label in REFERENCES and "name" not in entry:
                 reference = REFERENCES[label].entry_for(merged)
                 merged = merge_run(merged, reference.pop("with"))
                 entry = {**reference, **entry}
-            merged = merge_run(merged, extra) if isinstance(extra, Mapping) else merged
+            merged = merge_run(merged, extra)
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
-            named = "label" if single == "algorithm" else "initialiser_label"
-            merged[named] = label if raw.get(named, "") == "" else raw[named]
         return merged
+
+    def _with(self, kind: str, label: str, extra: Any) -> Mapping[str, Any]:
+        """What a label's entry has in ``with``, if it may have that."""
+        place, where = (kind, label, "with"), f"{kind}.{label}.with"
+        if not isinstance(extra, Mapping):
+            raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be an object")
+        if fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys():
+            raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
+        if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
+            source = self._origin((*place, unknown[0]), place)
+            raise SettingsError(
+                f"{source}: {nearest(f'{where}: {unknown[0]!r} is no setting of a run', unknown[0], RUN_KEYS)}"
+            )
+        return extra
 
     def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
         """Settings of one run; what is not given comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
-        raw, chosen = dict(self.raw), list[tuple[str, str]]()
-        if algorithm is not None:
-            chosen.append(("algorithms", algorithm))
-            self._entry("algorithms", algorithm)
-            raw |= {"algorithm": {"name": algorithm}, "label": algorithm}
-        if initialiser is not None:
-            chosen.append(("initialisers", initialiser))
-            self._entry("initialisers", initialiser)
-            raw |= {"initialiser": {"name": initialiser}, "initialiser_label": initialiser}
-        if seed is not None:
-            raw["seed"] = seed
+        raw, labels = dict(self.raw), dict[str, str]()
+        for single, label in (("algorithm", algorithm), ("initialiser", initialiser)):
+            if label is not None:
+                self._refuse_unknown(TABLES[single], label)
+                raw |= {single: {"name": label}, _NAMED[single]: label}
+                labels[single] = label
 
         def origin(place: Place) -> str:
-            tables = [(kind, label, "with", *place) for kind, label in chosen]
-            tables += [(kind, label, *place[1:]) for kind, label in chosen if f"{place[0]}s" == kind] if place else []
-            return ", ".join([self._origin(place, *tables), *(f"{kind}.{label}" for kind, label in chosen)])
+            entries = [(single, TABLES[single], label) for single, label in labels.items()]
+            tables = [(table, label, "with", *place) for _, table, label in entries]
+            tables += [(table, label, *place[1:]) for single, table, label in entries if place and place[0] == single]
+            return ", ".join([self._origin(place, *tables), *(f"{table}.{label}" for _, table, label in entries)])
 
         merged = self._merged(raw)
-        of_run = {key: value for key, value in merged.items() if key in RUN_KEYS}
-        settings: RunSettings = parse(RunSettings, of_run, origin)
-        labels = {"label": settings.algorithm.name, "initialiser_label": settings.initialiser.name}
-        return settings.model_copy(update={k: v for k, v in labels.items() if not getattr(settings, k)})
+        if (text := _text(merged)) not in self._validated:
+            self._validated[text] = parse(RunSettings, {key: merged[key] for key in RUN_KEYS if key in merged}, origin)
+        settings = self._validated[text]
+        if seed is not None:
+            settings = settings.model_copy(update={"seed": parse(_Seeded, {"seed": seed}, origin).seed})
+        return settings
 
     def grid(self) -> list[RunSettings]:
         """All runs of ``compare``: algorithms x initialisers x seeds."""
@@ -167,3 +184,12 @@ class Params:
             for initialiser in compare.initialisers
             for seed in compare.seeds
         ]
+
+
+class _Seeded(SettingsModel):
+    seed: Seed
+
+
+def _text(merged: Mapping[str, Any]) -> str:
+    """The settings of a run, as JSON."""
+    return json.dumps({key: merged[key] for key in RUN_KEYS if key in merged})

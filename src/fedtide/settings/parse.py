@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, one_line, shortened
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.choices import Choice
+from fedtide.settings.choices import group_at
 
 
 def parse(
@@ -52,24 +51,6 @@ def _unwritable(value: Any) -> tuple[int | str, ...]:
 
 def _unknown(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> str:
     """Message for the unknown key at a path, with the nearest known one."""
-    group, word = _group(model, raw, place[:-1]), str(place[-1])
+    group, word = group_at(model, raw, place[:-1]), str(place[-1])
     problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
     return problem if group is None else nearest(problem, word, group.model_fields)
-
-
-def _group(model: type[SettingsModel], raw: Any, place: tuple[int | str, ...]) -> type[SettingsModel] | None:
-    """The class of the group of settings at a path."""
-    for part in place:
-        found = model.model_fields.get(str(part))
-        raw = raw.get(part) if isinstance(raw, Mapping) else None
-        if found is None:
-            return None
-        choice = next((item for item in found.metadata if isinstance(item, Choice)), None)
-        if choice is not None:
-            name = raw.get("name", choice.default) if isinstance(raw, Mapping) else choice.default
-            model = plugins.load(choice.kind, name).Settings
-        elif isinstance(found.annotation, type) and issubclass(found.annotation, SettingsModel):
-            model = found.annotation
-        else:
-            return None
-    return model

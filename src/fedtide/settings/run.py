@@ -11,7 +11,7 @@ from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, AtMost, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
-from fedtide.settings.choices import AggregationChoice, AttackChoice, DownlinkChoice, UplinkChoice, choice, choice_field
+from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, DownlinkChoice, UplinkChoice, choice_field
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.clock import ClockChoice, Rounds
 from fedtide.settings.costs import CostSettings
@@ -20,17 +20,17 @@ from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, Initialis
 from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.scores import TaskName
 
-AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], *choice("algorithms", "fedavg")]
-DataChoice = Annotated[SerializeAsAny[DatasetSettings], *choice("data", "digits")]
-DetectorChoice = Annotated[SerializeAsAny[PluginSettings], *choice("detectors", "none")]
-DriftChoice = Annotated[SerializeAsAny[PluginSettings], *choice("drift", "none")]
-ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], *choice("exchange", "end")]
-InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], *choice("initialisation", "previous")]
-ModelChoice = Annotated[SerializeAsAny[PluginSettings], *choice("models", "mlp")]
-ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], *choice("objectives", "cross_entropy")]
-ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], *choice("participation", "all")]
-PartitionChoice = Annotated[SerializeAsAny[PluginSettings], *choice("partitions", "dirichlet_equal")]
-ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], *choice("scenarios", "static")]
+AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], Choice("algorithms", "fedavg")]
+DataChoice = Annotated[SerializeAsAny[DatasetSettings], Choice("data", "digits")]
+DetectorChoice = Annotated[SerializeAsAny[PluginSettings], Choice("detectors", "none")]
+DriftChoice = Annotated[SerializeAsAny[PluginSettings], Choice("drift", "none")]
+ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], Choice("exchange", "end")]
+InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], Choice("initialisation", "previous")]
+ModelChoice = Annotated[SerializeAsAny[PluginSettings], Choice("models", "mlp")]
+ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], Choice("objectives", "cross_entropy")]
+ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], Choice("participation", "all")]
+PartitionChoice = Annotated[SerializeAsAny[PluginSettings], Choice("partitions", "dirichlet_equal")]
+ScenarioChoice = Annotated[SerializeAsAny[PluginSettings], Choice("scenarios", "static")]
 
 
 def plain_name(value: str) -> str:

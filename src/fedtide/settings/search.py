@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.choices import one_of
+from fedtide.settings.choices import Choice
 
 
 class TpeSampler(SettingsModel):
@@ -96,6 +96,6 @@ Sampler = TpeSampler | GpSampler | CmaesSampler | RandomSampler | GridSampler
 Pruner = MedianPruner | HyperbandPruner | NoPruner
 Terminator = NoTerminator | StagnationTerminator | RegretTerminator
 
-SamplerChoice = Annotated[Sampler, *one_of(Sampler, "tpe")]
-PrunerChoice = Annotated[Pruner, *one_of(Pruner, "median")]
-TerminatorChoice = Annotated[Terminator, *one_of(Terminator, "none")]
+SamplerChoice = Annotated[Sampler, Choice(Sampler, "tpe")]
+PrunerChoice = Annotated[Pruner, Choice(Pruner, "median")]
+TerminatorChoice = Annotated[Terminator, Choice(Terminator, "none")]
