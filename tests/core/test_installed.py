@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.core import installed, plugins
+from fedtide.core import plugins, source
 from fedtide.core.errors import SettingsError
 from fedtide.runs.identity import modules
 from support import settings
@@ -49,7 +49,7 @@ def install(own: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         info = site / f"{package}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{installed.GROUP}]\nany = {value or f'{package}.parts'}\n")
+        (info / "entry_points.txt").write_text(f"[{source.GROUP}]\nany = {value or f'{package}.parts'}\n")
         sys.path.append(str(site))
         return file
 

@@ -55,7 +55,7 @@ def listing(kind: str) -> list[dict[str, str]]:
 
 def broken() -> list[str]:
     """Why plug-ins cannot be used, one line for each that cannot."""
-    found = (plugins.unusable(kind, name) for kind in plugins.KINDS for name in plugins.names(kind))
+    found = (plugins.broken(kind, name, imported=True) for kind in plugins.KINDS for name in plugins.names(kind))
     return [reason for reason in found if reason]
 
 

@@ -44,7 +44,7 @@ def contract(
     """Test whether a plug-in keeps what every plug-in promises, in a small run. Exit status 1 if it does not."""
     from fedtide.cli.describe import kind_of
 
-    kinds = plugins.KINDS if kind is None else (kind_of(kind),)
+    kinds = tuple(plugins.KINDS) if kind is None else (kind_of(kind),)
     found = [each for each in kinds if name in plugins.names(each)]
     if not found:
         if kind is not None:

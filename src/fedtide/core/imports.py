@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.faults import describe_fault
-from fedtide.core.installed import spec_of
-from fedtide.core.source import imported_names
+from fedtide.core.source import imported_names, spec_of
 
 Made = TypeVar("Made")
 

@@ -4,10 +4,9 @@ A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` de
 other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
 imported before it is asked for.
 
-Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too, and those of
-installed packages (:mod:`fedtide.core.installed`): a file ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A
-file that cannot be used, or a name that two files have, is an error where it is used, a mark in lists, and nothing anywhere
-else.
+Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too, and packages that
+installed distributions name in entry points: a file ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file
+that cannot be used, or a name that two files have, is an error where it is used, a mark in lists, and nothing anywhere else.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ import functools
 import importlib
 import inspect
 import os
-import pkgutil
+import re
 from abc import ABC
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, overload
 
@@ -30,41 +30,39 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import not_installed
 from fedtide.core.faults import PluginCrash, PluginError, describe_fault
-from fedtide.core.installed import installed_packages
-from fedtide.core.source import source_file, tree
+from fedtide.core.source import installed_packages, tree
 
-KINDS = (
-    "aggregation",
-    "algorithms",
-    "attack",
-    "data",
-    "detectors",
-    "drift",
-    "exchange",
-    "initialisation",
-    "models",
-    "objectives",
-    "participation",
-    "partitions",
-    "scenarios",
-    "selection",
-    "uplink",
-    "weighting",
-)
+KINDS: Mapping[str, str] = {
+    "aggregation": "Rule",
+    "algorithms": "Algorithm",
+    "attack": "Attack",
+    "data": "DatasetPlugin",
+    "detectors": "Detector",
+    "drift": "Drift",
+    "exchange": "Exchange",
+    "initialisation": "Initialiser",
+    "models": "Model",
+    "objectives": "Objective",
+    "participation": "Participation",
+    "partitions": "Partition",
+    "scenarios": "Scenario",
+    "selection": "Selection",
+    "uplink": "Link",
+    "weighting": "Weighting",
+}
+"""Kinds of plug-ins, each with the class in its ``base.py`` that its plug-ins inherit from."""
 
-
-class _Incidental:
-    """Marks a setting that changes no number of a run: labels, places, speed."""
+_PACKAGE = Path(__file__).parents[1]
 
 
-INCIDENTAL = _Incidental()
+class Mark(Enum):
+    """What is special about a setting, among the annotations of its field."""
+
+    INCIDENTAL = "changes no number of a run: labels, places, speed"
+    OMIT_DEFAULT = "is left out of the canonical form at its default, so that adding it changes no hash of settings"
 
 
-class _OmitDefault:
-    """Marks a setting whose default is left out of the canonical form, so that adding it changes no hash of settings."""
-
-
-OMIT_DEFAULT = _OmitDefault()
+INCIDENTAL, OMIT_DEFAULT = Mark.INCIDENTAL, Mark.OMIT_DEFAULT
 
 
 @functools.cache
@@ -158,79 +156,52 @@ def user_roots() -> list[Path]:
     return [_resolved(Path(root).absolute()) for root in named.split(os.pathsep) if root]
 
 
-@functools.lru_cache(maxsize=64)
-def _resolved(folder: Path) -> Path:
-    """Resolved once: every setting that names a plug-in asks for the folders."""
-    return folder.resolve()
+_resolved = functools.lru_cache(maxsize=64)(Path.resolve)  # every setting that names a plug-in asks for the folders
 
 
-def _other_folders(*kinds: str) -> tuple[Path, ...]:
+def _other_folders(*kinds: str) -> list[Path]:
     """Folders of plug-ins of some kinds that do not ship with fedtide: the user's and those of installed packages."""
-    return _inside(tuple(dict.fromkeys([*user_roots(), *installed_packages().values()])), kinds)
+    return [root / kind for root in (*user_roots(), *installed_packages().values()) for kind in kinds]
 
 
-@functools.lru_cache(maxsize=256)
-def _inside(roots: tuple[Path, ...], kinds: tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(root / kind for root in roots for kind in kinds)
-
-
-def _package(kind: str) -> Any:
+def folders(kind: str) -> list[Path]:
+    """The folders that plug-ins of a kind are in, fedtide's own first; its package finds modules in all of them from now on."""
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
-    package = importlib.import_module(f"fedtide.{kind}")
-    if others := _other_folders(kind):
-        package.__path__.extend(str(folder) for folder in others if str(folder) not in package.__path__)
-    return package
+    path = importlib.import_module(f"fedtide.{kind}").__path__
+    path[:] = dict.fromkeys([*path, *map(str, _other_folders(kind))])
+    return [Path(folder) for folder in path]
 
 
 def names(kind: str) -> list[str]:
     """Names of all plug-ins of a kind, sorted."""
-    return list(_places(kind))
+    files = {entry.name for folder in folders(kind) if folder.is_dir() for entry in os.scandir(folder)}
+    return sorted(name for file in files if file.endswith(".py") and _NAME.fullmatch(name := file.removesuffix(".py")))
 
 
-def _places(kind: str) -> dict[str, list[Path]]:
-    """The folders that have a plug-in of a name; more than one is a clash."""
-    own, *others = dict.fromkeys(_package(kind).__path__)  # its own folder changes with fedtide only
-    return _found(((own, 0), *((path, _changed(path)) for path in others)))
+_NAME = re.compile(r"(?!_|base$)[^./\\]+")
 
 
-@functools.lru_cache(maxsize=256)
-def _found(folders: tuple[tuple[str, int], ...]) -> dict[str, list[Path]]:
-    """Names in folders, each with the time of its last change: thousands of settings may be read that name plug-ins."""
-    found: dict[str, list[Path]] = {}
-    for path, _ in folders:
-        for module in pkgutil.iter_modules([path]):
-            if module.name != "base" and not module.name.startswith("_"):
-                found.setdefault(module.name, []).append(Path(path))
-    return dict(sorted(found.items()))
+def file_of(kind: str, name: str) -> Path:
+    """The file of the plug-in ``name`` of ``kind``; it is not imported.
 
-
-_folder = functools.lru_cache(maxsize=256)(Path)
-
-
-def _changed(folder: str) -> int:
-    try:
-        return _folder(folder).stat().st_mtime_ns
-    except OSError:  # a folder of the user's need not have all kinds
-        return 0
+    Raises:
+        SettingsError: there is no such plug-in.
+        PluginError: several files have this name, and not the same content.
+    """
+    files = [file for folder in folders(kind) if _NAME.fullmatch(name) and (file := folder / f"{name}.py").is_file()]
+    if not files:
+        raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, names(kind)))
+    # Copies are one plug-in: a saved model brings those that it needs.
+    if len(files) > 1 and len({file.read_bytes() for file in files}) > 1:
+        several = " and ".join(map(str, files))
+        raise PluginError(f"{kind} has two plug-ins named {name}: {several}; rename or remove one")
+    return files[0]
 
 
 def module_of(kind: str, name: str) -> str:
-    """The module of the plug-in ``name`` of ``kind``; it is not imported.
-
-    Raises:
-        SettingsError: there is no such plug-in; the message names the nearest one.
-        PluginError: several files have this name, and not the same content.
-    """
-    known = _places(kind)
-    if name not in known:
-        raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, known))
-    if len(known[name]) > 1:
-        files = [folder / f"{name}.py" for folder in known[name]]
-        # Copies are one plug-in: a saved model brings those that it needs.
-        if len({file.read_bytes() if file.is_file() else file for file in files}) > 1:
-            several = " and ".join(map(str, files))
-            raise PluginError(f"{kind} has two plug-ins named {name}: {several}; rename or remove one")
+    """The module of the plug-in ``name`` of ``kind``; raises as :func:`file_of`."""
+    file_of(kind, name)
     return f"fedtide.{kind}.{name}"
 
 
@@ -246,48 +217,48 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
         PluginError: its file cannot be imported, or does not define exactly one plug-in of its kind.
     """
     folder = kind if isinstance(kind, str) else kind.kind
-    return _only_plugin(_imported(folder, name), folder)
+    file = file_of(folder, name)
+    try:
+        module = importlib.import_module(f"fedtide.{folder}.{name}")
+    except (Exception, SystemExit) as error:
+        if file.parent == _PACKAGE / folder and (line := not_installed(error, f"{name} in {folder}")):
+            raise PluginError(line) from None
+        raise PluginError(describe_fault(error, folders(folder), file)) from error
+    return _only_plugin(module, folder)
 
 
 @functools.cache
-def _only_plugin(module: Any, folder: str) -> type[Plugin]:
+def _only_plugin(module: Any, kind: str) -> type[Plugin]:
     """The plug-in that a module defines."""
-    file: str = module.__file__
+    file, base = module.__file__, _base(kind)
     public = [
         value
         for key, value in vars(module).items()
         if inspect.isclass(value) and value.__module__ == module.__name__ and not key.startswith("_")
     ]
-    found: list[Any] = [cls for cls in public if issubclass(cls, Plugin) and cls.kind == folder]
+    found: list[Any] = [cls for cls in public if issubclass(cls, base)]
     if len(found) != 1:
         others = found or [cls for cls in public if not issubclass(cls, PluginSettings)]
         listed = ", ".join(f"{cls.__name__} in line {_line(cls)}" for cls in others)
         raise PluginError(
-            f"{file}: must define exactly one public plug-in class, a subclass of {_base(folder).__name__}; found "
+            f"{file}: must define exactly one public plug-in class, a subclass of {base.__name__}; found "
             f"{len(found)}{f' ({listed})' if listed else ''}"
         )
     chosen: type[Plugin] = found[0]
-    _refuse_incomplete(chosen, file)
+    problem = ""
+    if missing := sorted(chosen.__abstractmethods__):
+        problem = f"does not define {', '.join(missing)}"
+    if not (inspect.isclass(chosen.Settings) and issubclass(chosen.Settings, base.Settings)):
+        problem = f"needs a nested class Settings({base.Settings.__name__}), or none"
+    if problem:
+        raise PluginError(f"{file}:{_line(chosen)}: {chosen.__name__} {problem}")
     return chosen
-
-
-def _imported(kind: str, name: str) -> Any:
-    full = module_of(kind, name)
-    try:
-        return importlib.import_module(full)
-    except (Exception, SystemExit) as error:
-        folders = [Path(folder) for folder in _package(kind).__path__]
-        file = next((path for folder in folders if (path := folder / f"{name}.py").is_file()), folders[0] / name)
-        if file.parent not in _other_folders(kind) and (line := not_installed(error, f"{name} in {kind}")):
-            raise PluginError(line) from None
-        raise PluginError(describe_fault(error, folders, file)) from error
 
 
 def _base(kind: str) -> type[Plugin]:
     """The base class of a kind."""
-    values: Iterable[Any] = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
-    found: type[Plugin] = next(item for item in values if isinstance(item, type) and vars(item).get("kind") == kind)
-    return found
+    base: type[Plugin] = getattr(importlib.import_module(f"fedtide.{kind}.base"), KINDS[kind])
+    return base
 
 
 def common_settings(kind: str) -> frozenset[str]:
@@ -297,17 +268,6 @@ def common_settings(kind: str) -> frozenset[str]:
 
 def _line(cls: type) -> int:
     return inspect.getsourcelines(cls)[1]
-
-
-def _refuse_incomplete(cls: type[Plugin], file: str) -> None:
-    line: Iterable[Any] = cls.__mro__
-    base = next(item for item in line if vars(item).get("kind") == cls.kind)
-    missing = [name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)]
-    problem = f"does not define {', '.join(missing)}" if missing else ""
-    if not (inspect.isclass(cls.Settings) and issubclass(cls.Settings, base.Settings)):
-        problem = f"needs a nested class Settings({base.Settings.__name__}), or none"
-    if problem:
-        raise PluginError(f"{file}:{_line(cls)}: {cls.__name__} {problem}")
 
 
 def create(kind: type[P], settings: PluginSettings) -> P:
@@ -321,9 +281,9 @@ def docstrings(kind: str, name: str) -> list[str]:
     Raises:
         PluginError: the source cannot be read.
     """
-    file = source_file(module_of(kind, name))
+    file = file_of(kind, name)
     try:
-        classes = [node for node in tree(file).body if isinstance(node, ast.ClassDef)] if file else []
+        classes = [node for node in tree(file).body if isinstance(node, ast.ClassDef)]
     except (SyntaxError, ValueError, RecursionError) as error:
         raise PluginError(describe_fault(error, [], file)) from None
     public = [node for node in classes if not node.name.startswith("_") and not node.name.endswith("Settings")]
@@ -340,23 +300,16 @@ def summary(kind: str, name: str) -> str:
     return next(iter(docstrings(kind, name)), "").split("\n")[0]
 
 
-def broken(kind: str, name: str) -> str | None:
-    """Why a plug-in cannot be used, in one line; ``None`` if it can. Files in the user's folders are imported for it."""
+def broken(kind: str, name: str, *, imported: bool = False) -> str | None:
+    """Why a plug-in cannot be used, in one line; ``None`` if it can.
+
+    Files of others than fedtide are imported for it, with ``imported`` all, some of which need packages of an extra.
+    """
     try:
-        file = source_file(module_of(kind, name))
-        if file is None or file.parent in _other_folders(kind):
+        if imported or file_of(kind, name).parent != _PACKAGE / kind:
             load(kind, name)
         else:
             summary(kind, name)
-    except PluginError as error:
-        return str(error)
-    return None
-
-
-def unusable(kind: str, name: str) -> str | None:
-    """The same, also where packages of an extra are not installed; every file is imported for it."""
-    try:
-        load(kind, name)
     except PluginError as error:
         return str(error)
     return None

@@ -1,15 +1,58 @@
-"""Which source files a piece of the project depends on, and a hash of what they do."""
+"""Sources: of which modules they are, what they import, and a hash of what they do."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from fedtide.core.installed import installed_packages, spec_of
+from fedtide.core.errors import SettingsError, shortened
+
+GROUP = "fedtide.plugins"
+"""Entry points with the packages that bring plug-ins; their names are for people only."""
+
+
+def installed_packages() -> dict[str, Path]:
+    """Folders of the packages that bring plug-ins, by package, in alphabetical order; nothing is imported.
+
+    Raises:
+        SettingsError: an entry point names no package.
+    """
+    return _packages(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=8)
+def _packages(path: tuple[str, ...]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda point: (point.value, point.name)):
+        spec = spec_of(point.value)
+        if spec is None or not spec.submodule_search_locations:
+            brought = f" of the installed package {point.dist.name}" if point.dist else ""
+            raise SettingsError(
+                f"entry point {point.name} = {shortened(point.value)!r} in {GROUP}{brought}: no such package; reinstall or "
+                "remove what brings it"
+            )
+        found[point.value] = Path(next(iter(spec.submodule_search_locations))).resolve()
+    return found
+
+
+def spec_of(module: str) -> ModuleSpec | None:
+    """How a module would be imported, ``None`` if there is none; nothing is imported for it."""
+    top, *below = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for part in below:
+        places = spec.submodule_search_locations if spec else None
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", list(places)) if spec and places else None
+    return spec
 
 
 @functools.cache

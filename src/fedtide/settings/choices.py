@@ -82,7 +82,7 @@ class Choice:
         return core_schema.no_info_before_validator_function(self.validate, handler(source))
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        names = [name for name in self.names if not (self.kind and plugins.unusable(self.kind, name))]
+        names = [name for name in self.names if not (self.kind and plugins.broken(self.kind, name, imported=True))]
         options = []
         for name in names:
             schema = dict(handler.resolve_ref_schema(handler(self.settings(name).__pydantic_core_schema__)))

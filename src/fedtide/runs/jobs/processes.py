@@ -91,6 +91,6 @@ def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
     os.environ.update(environment)
     stop_with_parent()
     for kind in plugins.KINDS:  # makes plug-ins in the user's folders importable before jobs that use them arrive
-        plugins.names(kind)
+        plugins.folders(kind)
     torch.set_num_threads(threads)
     gc.freeze()  # skip imported objects in later garbage collections
