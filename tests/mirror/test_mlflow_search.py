@@ -18,7 +18,7 @@ from fedtide.tuning.study import tune
 
 
 def test_trials_are_gathered_below_their_search(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
-    search = {"space": {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}, "pruner": {"startup": 1}}
+    search = {"space": {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}, "pruner": {"n_startup_trials": 1}}
     params = Params({**raw, "tune": {"trials": 5, "workers": 1, **search}})
     name = tune(params, Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning").study
 

@@ -23,7 +23,7 @@ FILE = {
     "local": {"optimiser": {"name": "adam", "beta1": 0.5}},
     "algorithm": {"name": "fedprox", "mu": 0.2, "weighting": "uniform"},
     "initialiser": {"name": "dynamic", "similarity_scale": 3.0},
-    "tune": {"sampler": {"name": "tpe", "startup": 3}},
+    "tune": {"sampler": {"name": "tpe", "n_startup_trials": 3}},
 }
 OTHERS = {
     "scenario": ("static", "num_devices = 3"),
@@ -38,7 +38,7 @@ OTHERS = {
     "local.optimiser": ("sgd", "beta1 = 0.5"),
     "algorithm": ("scaffold", "mu = 0.2"),
     "initialiser": ("average", "similarity_scale = 3.0"),
-    "tune.sampler": ("random", "startup = 3"),
+    "tune.sampler": ("random", "n_startup_trials = 3"),
 }
 
 

@@ -18,9 +18,10 @@ from searches import killed, search
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
+from fedtide.tuning.chosen import PRUNERS, pruner
 from fedtide.tuning.samplers import Proposals
 from fedtide.tuning.space import Space
-from fedtide.tuning.stopping import promises_little, pruner
+from fedtide.tuning.stopping import promises_little
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
@@ -57,11 +58,11 @@ def test_the_default_is_the_sampler_of_before(params: Make) -> None:
 EACH = pytest.mark.parametrize(
     "sampler",
     [
-        {"name": "tpe", "startup": 2},
-        {"name": "gp", "startup": 2},
+        {"name": "tpe", "n_startup_trials": 2},
+        {"name": "gp", "n_startup_trials": 2},
         "random",
         {"name": "grid", "points": 2},
-        pytest.param({"name": "cmaes", "population": 2}, marks=CMAES),
+        pytest.param({"name": "cmaes", "popsize": 2}, marks=CMAES),
     ],
     ids=lambda value: value if isinstance(value, str) else value["name"],
 )
@@ -112,9 +113,9 @@ def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Mak
         return search(params({"trials": 1, **tune}), tmp_path).study
 
     usual, unpruned = name(), name(prune=False)
-    assert usual == name(sampler={"startup": 10}, pruner={"name": "median", "startup": 4})
+    assert usual == name(sampler={"n_startup_trials": 10}, pruner={"name": "median", "n_startup_trials": 4})
     assert unpruned == name(pruner="none")
-    others = [name(sampler="random"), name(sampler={"startup": 3}), name(pruner="hyperband"), unpruned]
+    others = [name(sampler="random"), name(sampler={"n_startup_trials": 3}), name(pruner="hyperband"), unpruned]
     assert len({usual, *others}) == 5
 
 
@@ -149,10 +150,9 @@ def test_a_missing_package_is_one_line(params: Make, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("tune", "message"),
     [
-        ({"sampler": "gpp"}, r"tune\.sampler: unknown name 'gpp'; did you mean 'gp'\?"),
-        ({"sampler": 3}, r"tune\.sampler: should be tpe, gp, cmaes, random, grid, or a mapping with one of them as its name"),
-        ({"pruner": "hyper"}, r"tune\.pruner: unknown name 'hyper'; did you mean 'hyperband'\?"),
-        ({"pruner": {"warmup": 2}}, r"warmup = 2.*less than or equal to 1"),
+        ({"sampler": "gpp"}, r"tune\.sampler\.name = 'gpp': should be 'tpe', 'gp', 'cmaes', 'random' or 'grid'$"),
+        ({"sampler": 3}, r"tune\.sampler = 3: should be an object"),
+        ({"pruner": "hyper"}, r"tune\.pruner\.name = 'hyper': should be 'median', .* or 'none'$"),
         ({"sampler": "cmaes", "cost": "kappa"}, "sampler = cmaes has one objective"),
         ({"terminator": "stagnation", "cost": "kappa"}, "terminator = stagnation has one objective"),
         ({"terminator": "regret"}, "terminator = regret needs two seeds or more"),
@@ -165,6 +165,29 @@ def test_what_does_not_fit_is_one_line(params: Make, tune: dict[str, Any], messa
 
 
 @pytest.mark.parametrize(
+    ("tune", "message"),
+    [
+        ({"sampler": {"startup": 3}}, r"^tune\.sampler = tpe has no argument 'startup'; did you mean 'n_startup_trials'\?"),
+        ({"sampler": {"seed": 3}}, r"^tune\.sampler = tpe has no argument 'seed'"),
+        ({"sampler": {"n_ei_candidates": "many"}}, r"^tune\.sampler = tpe: n_ei_candidates = 'many' should be int$"),
+        ({"sampler": {"name": "grid", "points": 1}}, r"^tune\.sampler = grid: points = 1 should lie between 2 and 1000$"),
+        ({"sampler": {"n_startup_trials": 0, "n_ei_candidates": 0}}, r"^tune\.sampler = tpe: "),
+        ({"pruner": {"n_warmup_steps": 0.5}}, r"^tune\.pruner = median: n_warmup_steps = 0\.5 should be int$"),
+        ({"pruner": "percentile"}, r"^tune\.pruner = percentile: .*missing .* 'percentile'$"),
+        ({"pruner": {"name": "percentile", "percentile": 101}}, r"^tune\.pruner = percentile: .*101"),
+        ({"pruner": {"name": "hyperband", "min_resource": 5}}, "min_resource = 5 is more than the 4 rounds of a run"),
+    ],
+)  # fmt: skip
+def test_what_optuna_does_not_take_is_one_line(
+    params: Make, tmp_path: Path, tune: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message) as refusal:
+        search(params(tune), tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
     ("space", "message"),
     [
         ({"local.nesterov": {"choices": [True, False]}}, "local.nesterov has choices, but it searches ranges only"),
@@ -174,7 +197,7 @@ def test_what_does_not_fit_is_one_line(params: Make, tune: dict[str, Any], messa
 def test_what_cmaes_cannot_search_is_one_line(
     params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: Any, message: str
 ) -> None:
-    monkeypatch.setattr("fedtide.tuning.samplers._PACKAGES", {})
+    monkeypatch.setattr("fedtide.core.extras.require", lambda *_: None)
     with pytest.raises(SettingsError, match=message):
         search(params({"sampler": "cmaes", "space": space}, **WARM), tmp_path)
 
@@ -182,14 +205,20 @@ def test_what_cmaes_cannot_search_is_one_line(
 def test_the_default_pruner_is_that_of_before(params: Make) -> None:
     chosen = params().experiment.tune.pruner
     for rounds in range(1, 2000):
-        made = pruner(chosen, rounds)
+        made = pruner(chosen, rounds)()
         assert (made._n_startup_trials, made._n_warmup_steps) == (4, rounds // 5)
+
+
+@pytest.mark.parametrize("name", [name for name in PRUNERS if name != "median"])
+def test_a_search_with_each_pruner(params: Make, tmp_path: Path, name: str) -> None:
+    needed = {"percentile": {"percentile": 25.0}, "threshold": {"lower": 0.0}}
+    assert search(params({"trials": 2, "pruner": {"name": name, **needed.get(name, {})}}), tmp_path).trials == 2
 
 
 @pytest.mark.slow
 def test_hyperband_gives_up_trials_after_powers_of_its_factor(params: Make, tmp_path: Path) -> None:
     space = {"local.lr": {"choices": [1e-9, 0.5]}}
-    tune = {"trials": 20, "pruner": {"name": "hyperband", "reduction": 2}, "sampler": "random", "space": space}
+    tune = {"trials": 20, "pruner": {"name": "hyperband", "reduction_factor": 2}, "sampler": "random", "space": space}
     search(params(tune), tmp_path)
     pruned = [row for row in table(tmp_path) if row["outcome"] == "pruned"]
     assert pruned

@@ -20,7 +20,7 @@ from fedtide.tuning.study import TuneResult
 pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 SEEDS = [1000, 7, 8]
-SEVERAL = {"seeds": SEEDS, "trials": 5, "pruner": {"startup": 2, "warmup": 0}}
+SEVERAL = {"seeds": SEEDS, "trials": 5, "pruner": {"n_startup_trials": 2, "n_warmup_steps": 0}}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ class Choice:
     """Annotation of a field: its value is validated with the settings class of the name that it has.
 
     Args:
-        options: a kind of plug-ins, or a union of settings classes whose ``name`` has a default.
+        options: a kind of plug-ins, or settings classes (one, or a union) whose ``name`` is a literal.
         default: the name that is meant where a mapping has none; None if it has to have one.
         optional: whether the value may be None, or the word ``none``.
     """

@@ -7,21 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import Choice
 from fedtide.settings.run import Seed
-from fedtide.settings.search import (
-    MedianPruner,
-    NoTerminator,
-    PrunerChoice,
-    RegretTerminator,
-    SamplerChoice,
-    TerminatorChoice,
-    TpeSampler,
-)
 
 Value = bool | int | float | str | None
 """A value of a tuned setting."""
@@ -70,6 +62,50 @@ def _either(value: Any) -> Any:
 Searched = Annotated[SearchRange | SearchChoices, BeforeValidator(_either)]
 
 
+class OptunaClass(SettingsModel):
+    """A class of Optuna by its name here, with Optuna's own arguments, which are checked when the search begins."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Sampler(OptunaClass):
+    """Proposes the settings of a trial."""
+
+    name: Literal["tpe", "gp", "cmaes", "random", "grid"] = "tpe"
+
+
+class Pruner(OptunaClass):
+    """Decides which trials are stopped early."""
+
+    name: Literal["median", "percentile", "halving", "hyperband", "threshold", "wilcoxon", "none"] = "median"
+
+
+class NoTerminator(SettingsModel):
+    """The search ends after `tune.trials`."""
+
+    name: Literal["none"] = "none"
+
+
+class StagnationTerminator(SettingsModel):
+    """Ends the search when the best value has not improved for a number of complete trials."""
+
+    name: Literal["stagnation"] = "stagnation"
+    trials: int = Field(30, ge=1, description="complete trials without a better value")
+
+
+class RegretTerminator(SettingsModel):
+    """Ends the search when a bound on what is still to be gained falls below the error of the best value."""
+
+    name: Literal["regret"] = "regret"
+    trials: int = Field(20, ge=2, description="complete trials before the bound is looked at")
+    error: float | None = Field(
+        None, gt=0, description="error of a value; null: from the spread of the best trial's seeds, two or more"
+    )
+
+
+Terminator = NoTerminator | StagnationTerminator | RegretTerminator
+
+
 TuneMetric = Literal[
     "validation_accuracy", "validation_loss", "validation_balanced_accuracy", "validation_macro_f1", "validation_auroc",
     "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
@@ -113,10 +149,20 @@ class TuneSettings(SettingsModel):
     cost: Literal["kappa"] | None = Field(
         None, description="kappa: minimise the mean communication cost of the rounds, too, and find the Pareto front"
     )
-    sampler: SamplerChoice = Field(TpeSampler(), description="proposes the settings of a trial")
+    sampler: Annotated[Sampler, Choice(Sampler, "tpe")] = Field(
+        Sampler(),
+        description="proposes the settings of a trial: tpe, gp, cmaes, random or grid; a name, or a mapping with `name` and "
+        "arguments of Optuna's sampler (grid: `points`, values of a range)",
+    )
     prune: bool = Field(True, description="stop poor trials early, as `pruner` decides; ignored with `cost`")
-    pruner: PrunerChoice = Field(MedianPruner(), description="decides by the first seed which trials are stopped early")
-    terminator: TerminatorChoice = Field(NoTerminator(), description="may end the search before `trials`")
+    pruner: Annotated[Pruner, Choice(Pruner, "median")] = Field(
+        Pruner(),
+        description="decides by the first seed which trials are stopped early: median, percentile, halving, hyperband, "
+        "threshold, wilcoxon or none; a name, or a mapping with `name` and arguments of Optuna's pruner (steps are rounds)",
+    )
+    terminator: Annotated[Terminator, Choice(Terminator, "none")] = Field(
+        NoTerminator(), description="may end the search before `trials`"
+    )
     space: dict[str, Searched] = Field(
         {}, description="dotted setting -> range or choices; empty: what algorithm and initialiser declare and local.lr"
     )

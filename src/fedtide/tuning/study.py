@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import signal
 import statistics
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,10 +34,11 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.settings.tuning import TuneSettings, Value
 from fedtide.tuning import results
+from fedtide.tuning.chosen import pruner, quietly
 from fedtide.tuning.journal import SUFFIX, open_journal
-from fedtide.tuning.samplers import Proposals, facts
+from fedtide.tuning.samplers import Proposals
 from fedtide.tuning.space import Space
-from fedtide.tuning.stopping import promises_little, pruner, report_seeds
+from fedtide.tuning.stopping import promises_little, report_seeds
 from fedtide.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
 from fedtide.tuning.until import Until
 from fedtide.worlds.files import timeline_for
@@ -119,25 +119,20 @@ def tune(
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
         key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
         watch.log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
+    stops = pruner(options.pruner, length)
+    chosen = {"sampler": {"name": options.sampler.name, **proposals.arguments}}
+    if options.prunes:
+        chosen["pruner"] = {"name": options.pruner.name, **stops.keywords}
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     sources = sorted({part for settings in space.extremes for part in code(settings)})
-    first = rounds[options.run_seeds[0]]
-    identity = [
-        run_key(until.cut(space.base), data),
-        sources,
-        varied,
-        options.metric,
-        first,
-        options.cost,
-        options.prunes,
-    ]
-    digest = short_hash([*identity, facts(options, rounds)])
+    measured = [options.metric, options.cost, options.seed, *rounds.items()]
+    digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
     name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
     sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
     where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
 
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
-    study = _Study(folder / name, space, until, options, proposals, length, rounds, partial(run_key, data=data))
+    study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
     jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
     with _held(folder, name):
         with jobs as run_jobs, Mirroring(where, watch.log) as mirroring:
@@ -168,7 +163,7 @@ class _Study:
 
     Attributes:
         path: its folder and name. space: what is varied. until: the last period. proposals: of trials.
-        length: rounds of a run. rounds: those that are scored, by seed of the runs. key: of a run with some settings.
+        pruner: makes Optuna's. rounds: of a run that are scored, by its seed. key: of a run with some settings.
     """
 
     path: Path
@@ -176,7 +171,7 @@ class _Study:
     until: Until
     options: TuneSettings
     proposals: Proposals
-    length: int
+    pruner: Callable[[], Any]
     rounds: Mapping[int, tuple[int, ...]]
     key: Callable[[RunSettings], str]
 
@@ -201,15 +196,14 @@ class _Search:
         self._mirroring = mirroring
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
-        self._study = optuna.create_study(
-            study_name=study.path.name,
-            storage=open_journal(study.path.with_suffix(SUFFIX)),
-            directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
-            pruner=pruner(options.pruner, study.length),
-            load_if_exists=True,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # names are experimental
+        with quietly():
+            self._study = optuna.create_study(
+                study_name=study.path.name,
+                storage=open_journal(study.path.with_suffix(SUFFIX)),
+                directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
+                pruner=study.pruner(),
+                load_if_exists=True,
+            )
             if self._study.metric_names is None:
                 self._study.set_metric_names(self._objectives)
         self._open: dict[str, Any] = {}
@@ -295,9 +289,11 @@ class _Search:
     def _ask(self, number: int) -> Any:
         """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
         self._study.sampler = self._what.proposals.sampler(number)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=RuntimeWarning, module="cmaes")  # a distance of zero
-            trial = self._study.ask(self._what.proposals.distributions)
+        try:
+            with quietly():
+                trial = self._study.ask(self._what.proposals.distributions)
+        except (AssertionError, TypeError, ValueError) as error:  # Optuna checks some arguments only here
+            raise SettingsError(f"tune.sampler = {self._options.sampler.name}: {error}") from None
         trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._study.study_name}-{number:04d}"))
         return trial
 
