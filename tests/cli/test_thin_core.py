@@ -57,7 +57,7 @@ WORKS = (RUN, ["list"], ["list", "models"], ["show", "algorithm", "scaffold"], [
 NEEDS = {
     "report": (["report"], ["watch"], ["partition"]),
     "reproduce": (["reproduce", "--list"],),
-    "tune": (["tune"], ["tune", "--dashboard"]),
+    "tune": (["tune"],),
     "mlflow": (["ui"], ["mirror"], [*RUN, "--set", "tracking.uri=http://127.0.0.1:9"]),
     "data": (["predict", "RUN", "rows.csv"], ["init", "--from", "rows.csv"], ["run", "--set", "data=table"],
              [*RUN, "--set", "evaluation.clients_every=1"]),

@@ -165,20 +165,10 @@ def tune(
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
     mlruns: Mlruns = None,
     cluster: ClusterOption = None,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Search nothing: open Optuna's dashboard of the newest search in --out.")
-    ] = False,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Loopback port of the dashboard.")] = 8080,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
-    if dashboard:
-        require("tune", "fedtide tune --dashboard")
-        from fedtide.tuning.dashboard import serve_dashboard
-
-        serve_dashboard(out, port, log)
-        return
     require("tune", "fedtide tune")
     from fedtide.runs.stages import workspace
     from fedtide.tuning.study import tune as search
