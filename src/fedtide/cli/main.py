@@ -33,7 +33,7 @@ from fedtide.cli.options import (
 from fedtide.cli.plot import plot
 from fedtide.cli.plugin import contract, new
 from fedtide.cli.predict import predict
-from fedtide.cli.reporter import log, output, print_report, progress, silent
+from fedtide.cli.reporter import log, print_report, print_table, progress, silent
 from fedtide.cli.reproduce import reproduce
 from fedtide.cli.tide import tide
 from fedtide.cli.ui import ui
@@ -228,18 +228,13 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the plug-ins of a kind, or the kinds."""
-    from rich.table import Table
-
     from fedtide.cli.describe import kinds, listing
 
     rows = kinds() if kind is None else listing(kind)
     if as_json:
         print(json.dumps(rows))
-        return
-    table = Table("name", "summary", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(row["name"], row["summary"])
-    output().print(table)
+    else:
+        print_table(("name", "summary"), ((row["name"], row["summary"]) for row in rows))
 
 
 @app.command()

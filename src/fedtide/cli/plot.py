@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
-from fedtide.cli.reporter import output
+from fedtide.cli.reporter import print_table
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 
@@ -24,8 +24,6 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="PDF, PNG or SVG file; default: NAME.pdf.")] = None,
 ) -> None:
     """Write one figure of the report of `compare`, or list the figures that its runs have data for."""
-    from rich.table import Table
-
     require("report", "fedtide plot")
     file = out or Path(f"{name}.pdf")
     if file.suffix not in _FORMATS:
@@ -39,10 +37,7 @@ def plot(
 
     drawings = figures(chosen, runs, worlds)
     if name is None:
-        table = Table("name", "figure", box=None, pad_edge=False)
-        for drawing in drawings:
-            table.add_row(drawing.name, drawing.title)
-        output().print(table)
+        print_table(("name", "figure"), ((drawing.name, drawing.title) for drawing in drawings))
         return
     form = file.suffix[1:]
     write_bytes(file, named_figure(name, drawings).files([form])[form])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,16 @@ def silent(line: str) -> None:
 def output(width: int = LOG_WIDTH) -> Console:
     """Standard output for tables: as wide as the terminal, or ``width`` columns in a file."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else width)
+
+
+def print_table(heads: Iterable[str], lines: Iterable[Iterable[str]], width: int = LOG_WIDTH) -> None:
+    """Print a table without lines or a box."""
+    from rich.table import Table
+
+    table = Table(*heads, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*line)
+    output(width).print(table)
 
 
 def print_report(summary: ReportSummary) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from fedtide.cli.exits import exit_with_all
 from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
-from fedtide.cli.reporter import log, output, progress
+from fedtide.cli.reporter import log, output, print_table, progress
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 
@@ -97,11 +96,8 @@ def _print(table: tuple[list[str], list[list[str]]], as_json: bool) -> None:
     heads, lines = table
     if as_json:
         print(json.dumps([dict(zip(heads, line, strict=True)) for line in lines]))
-        return
-    shown = Table(*heads, box=None, pad_edge=False)
-    for line in lines:
-        shown.add_row(*line)
-    output(WIDTH).print(shown)
+    else:
+        print_table(heads, lines, WIDTH)
 
 
 def _print_results(results: Results, files: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli.options import ClusterOption, Json, Quiet, with_cluster
-from fedtide.cli.reporter import log, output, progress
+from fedtide.cli.reporter import log, print_table, progress
 from fedtide.core.extras import require
 from fedtide.core.shipped import TIDE as FOLDER
 
@@ -92,8 +92,6 @@ def board(
 ) -> None:
     """Verify methods, and write the board with the published ones as a page, a picture and tables."""
     require("report", "fedtide tide board")
-    from rich.table import Table
-
     from fedtide.tide.board import board as board_of
     from fedtide.tide.entries import entries
     from fedtide.tide.page import HEADS, lines, write
@@ -103,8 +101,5 @@ def board(
     rows = entries(folder, worlds, None if alone else suite)
     found = board_of(rows, worlds)
     page = write(found, rows, out, worlds[0].suite)
-    table = Table(*HEADS, box=None, pad_edge=False)
-    for line in lines(found):
-        table.add_row(*line)
-    output().print(table)
+    print_table(HEADS, lines(found))
     print(f"\nboard: {page}")
