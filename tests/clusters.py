@@ -28,12 +28,12 @@ class Cluster:
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
         self.address = until(lambda: file.exists() and file.read_text() and json.loads(file.read_text())["address"])
 
-    def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker; without options it has one thread and no nanny."""
+    def add_worker(self) -> subprocess.Popen[bytes]:
+        """Start a worker with one thread and no nanny."""
         self._number += 1
         name = ["--name", f"w{self._number}", "--host", "127.0.0.1"]
-        chosen = options or ("--no-nanny", "--nthreads", "1", "--local-directory", str(self._folder))
-        self.workers.append(self._start("worker", self.address, *name, *chosen))
+        options = ("--no-nanny", "--nthreads", "1", "--local-directory", str(self._folder))
+        self.workers.append(self._start("worker", self.address, *name, *options))
         return self.workers[-1]
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:

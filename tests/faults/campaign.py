@@ -31,7 +31,6 @@ import memory  # noqa: E402
 import pairs  # noqa: E402
 import pipeline_kills  # noqa: E402
 import power  # noqa: E402
-import schedules  # noqa: E402
 from bench import Verdict  # noqa: E402
 from benches import Benches  # noqa: E402
 from subjects import ALL  # noqa: E402
@@ -39,7 +38,7 @@ from table import print_table  # noqa: E402
 
 FAULTS = {
     "kill": kills, "power": power, "dvc": pipeline_kills, "full": disks.Full, "readonly": disks.ReadOnly, "pair": pairs,
-    "clock": clocks, "memory": memory, "schedule": schedules,
+    "clock": clocks, "memory": memory,
 }  # fmt: skip
 """Each has ``cases(kills)``, pairs of a subject's name and a number, and ``execute(bench, number, seed, folder)``."""
 
@@ -111,7 +110,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=FAULTS, help="one kind of fault")
     parser.add_argument(
         "--subject",
-        choices=[*(subject.name for subject in ALL), pipeline_kills.SUBJECT, *schedules.WORLDS],
+        choices=[*(subject.name for subject in ALL), pipeline_kills.SUBJECT],
         help="one command",
     )
     parser.add_argument(

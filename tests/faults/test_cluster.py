@@ -69,28 +69,6 @@ def test_a_machine_is_lost_and_another_takes_its_runs_over(folder):
 
 
 @pytest.mark.slow
-def test_machines_without_a_shared_folder_send_records_and_states_home(folder):
-    """The second machine continues from what the first has sent. Workers see none of the command's folders in use."""
-    changes = {**GRID, "compare": {"algorithms": ["fedavg", "scaffold"], "seeds": [0]}}
-    changes["scenario"] = {**GRID["scenario"], "rounds_per_session": 300}
-    away = {"cluster": {"shared": False, "send_every": 0}}
-    runs, scratch = folder / "runs", folder / "scratch"
-    with cluster(folder / "dask", 0) as machines:
-        options = ("--no-nanny", "--nthreads", "1", "--local-directory", str(scratch))
-        machines.add_worker(*options)
-        command = started(folder, "compare", f"--cluster={machines.address}", *settings_of({**changes, **away}))
-        until(lambda: command.poll() is not None or list(runs.glob("*-s*/state/state-*.pt")))
-        kill_machine(machines.workers[0])
-        machines.add_worker(*options)
-        assert command.wait() == 0, output_of(folder)
-    output = output_of(folder)
-    assert sum("restarting" in line for line in output) == 1, output
-    assert any(": continuing from round " in line for line in output), output
-    assert_same(folder, changes)
-    assert not [path for path in (scratch / "fedtide").glob("*/[0-9]*/*-s*") if (path / "summary.json").exists()]
-
-
-@pytest.mark.slow
 def test_a_search_on_a_cluster_is_mirrored_by_the_command(folder):
     """A grid, so that the trials do not depend on the order in which they end."""
     changes = {

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fedtide.core.extras import require
 from fedtide.mirror.server import Server
@@ -39,8 +37,6 @@ class Workspace:
         runs: run directories. worlds: timelines of the partition stage, or None.
         mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
             the parent run in MLflow. options: what else goes there. loggers: Lightning loggers of every run.
-        visit: brings a run directory and its data from another machine, and sends records back: a context manager of settings,
-            folder and Lightning callbacks that gives settings and callbacks. None where ``runs`` is the place of the records.
     """
 
     runs: Path
@@ -50,7 +46,6 @@ class Workspace:
     comparison: str = ""
     options: MlflowOptions = RECORDS_ONLY
     loggers: tuple[Imported, ...] = ()
-    visit: Callable[..., AbstractContextManager[Any]] | None = None
 
     @classmethod
     def of_script(cls, runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Self:

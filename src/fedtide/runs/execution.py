@@ -148,10 +148,6 @@ def execute(
     with ExitStack() as open_:
         open_.enter_context(naming_plugins())  # here: an exception loses its traceback on the way out of a process
         decision = open_.enter_context(Decision(settings))
-        if workspace.visit is not None:
-            visit = workspace.visit(settings, workspace.runs / plain_name(name or expected or ""), watch.callbacks)
-            settings, callbacks = open_.enter_context(visit)
-            watch = replace(watch, callbacks=callbacks)
         data = load_data(settings)
         key = run_key(settings, data)
         if expected not in (None, key):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.core.plugins import SettingsModel
 
 LOCAL = "local"
 BATCH_SYSTEMS = {
@@ -37,19 +36,12 @@ ClusterName = Annotated[str, AfterValidator(_known)]
 """The address of a Dask scheduler, ``local``, or the name of a batch system; empty for no cluster."""
 
 
-class ClusterSettings(SettingsModel):
-    """The cluster of `compare.cluster`."""
-
-    shared: bool = Field(True, description="workers see this machine's folders; if not, records are sent")
-    send_every: float = Field(30, ge=0, description="seconds between saved states sent, where no folder is shared")
-
-
 @dataclass(frozen=True)
 class Hosts:
     """What executes runs.
 
     Attributes:
-        name: of the cluster, see :data:`ClusterName`; empty for processes of this machine. settings: of `cluster`.
+        name: of the cluster, see :data:`ClusterName`; empty for processes of this machine.
         runs_per_card: runs that share a graphics card; 0 for as many as it has room for, on a cluster one.
 
     Raises:
@@ -57,7 +49,6 @@ class Hosts:
     """
 
     name: str = ""
-    settings: ClusterSettings = field(default_factory=ClusterSettings)
     runs_per_card: int = 0
 
     def __post_init__(self) -> None:

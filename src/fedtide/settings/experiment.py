@@ -11,7 +11,7 @@ from fedtide.core.addresses import split_address
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.cluster import ClusterName, ClusterSettings, Hosts
+from fedtide.settings.cluster import ClusterName, Hosts
 from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
@@ -133,12 +133,11 @@ class Experiment(RunSettings):
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
     tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow and other trackers")
-    cluster: ClusterSettings = Field(ClusterSettings(), description="the cluster of `compare.cluster`")
 
     @property
     def hosts(self) -> Hosts:
         """What executes runs: the workers of `compare.cluster`, or processes of the command."""
-        return Hosts(self.compare.cluster, self.cluster, self.compare.runs_per_card)
+        return Hosts(self.compare.cluster, self.compare.runs_per_card)
 
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.

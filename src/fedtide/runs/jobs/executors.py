@@ -32,30 +32,14 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
         return
     from fedtide.runs.jobs.cluster.child import Program
     from fedtide.runs.jobs.cluster.connect import connected
-    from fedtide.runs.jobs.cluster.home import JobsFromHome
 
     with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
         from fedtide.runs.jobs.cluster.pool import run_on_cluster  # with Dask
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
-            shared = hosts.settings.shared
             environment = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
-            program = Program(
-                pickle.dumps(work),
-                environment if shared else {},
-                Path.cwd(),
-                runs.absolute(),
-                beacon if shared else None,
-                hosts.settings.send_every,
-                per_card,
-            )
-            if shared:
-                return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
-            held = JobsFromHome(jobs, runs)
-            try:
-                return run_on_cluster(held, cluster, pickle.dumps(program), count, log)
-            finally:
-                held.release()
+            program = Program(pickle.dumps(work), environment, Path.cwd(), beacon, per_card)
+            return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
 
         yield run
 

@@ -9,14 +9,12 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
 
 _FOREIGN = ("SLURM_NTASKS",)  # variables of a batch job that Lightning would take for its own: the job is the worker's
 _PATIENCE = 60.0  # seconds until a network file system shows a new file
@@ -28,26 +26,22 @@ class Program:
 
     Attributes:
         work: pickled function that does a job. environment: added to the worker's own, which wins.
-        folder: current one of the command. runs: its folder of run directories, absolute.
-        beacon: a file there, which the process sees if it shares the folder; None if it does not.
-        send_every: seconds between two saved states that it sends then.
+        folder: current one of the command. beacon: a file in its folder of runs, which the process sees if it shares that.
         per_card: such processes that share a graphics card; 0 to use none.
     """
 
     work: bytes
     environment: Mapping[str, str]
     folder: Path
-    runs: Path
-    beacon: Path | None
-    send_every: float
+    beacon: Path
     per_card: int
 
 
 def main() -> None:
-    """Entry point: the descriptor of the pipe, number of such processes, bytes of memory of each, folder for files."""
+    """Entry point: the descriptor of the pipe, number of such processes, bytes of memory of each."""
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):  # announce the end of a batch job
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
-    descriptor, count, memory = map(int, sys.argv[1:4])
+    descriptor, count, memory = map(int, sys.argv[1:])
     connection = Connection(descriptor)
     try:
         program: Program = pickle.loads(connection.recv_bytes())
@@ -56,7 +50,7 @@ def main() -> None:
     own = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     environment = {**program.environment, **own}
     os.environ.update(environment)  # before imports
-    problem = _enter(program.folder, program.beacon) if program.beacon else None
+    problem = _enter(program.folder, program.beacon)
 
     import torch
 
@@ -65,13 +59,7 @@ def main() -> None:
 
     work = pickle.loads(program.work) if problem is None else _refusing(problem)
     free = available_bytes(torch.device("cpu")) // count
-    with ExitStack() as holding:
-        if program.beacon is None:
-            from fedtide.runs.jobs.cluster.away import Away
-
-            work = Away(work, Path(sys.argv[4]), short_hash(str(program.runs)), program.send_every)
-            holding.callback(work.close)
-        serve(connection, work, environment, count, min(memory, free) if memory else free, program.per_card)
+    serve(connection, work, environment, count, min(memory, free) if memory else free, program.per_card)
     sys.stdout.flush()
     os._exit(0)  # as multiprocessing's processes do: some libraries report what is not freed at the end
 
@@ -83,7 +71,9 @@ def _enter(folder: Path, beacon: Path) -> str | None:
         time.sleep(1)
     if not beacon.exists():
         host = socket.gethostname()
-        return f"{host} does not see {beacon.parent}; share this folder with it, or set cluster.shared to false"
+        return (
+            f"{host} does not see {beacon.parent}; a cluster needs this folder on a file system that its machines share"
+        )
     os.chdir(folder)
     return None
 

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from distributed import Worker, get_worker
@@ -71,10 +70,10 @@ def answer(command: str, number: int, content: bytes, dask_worker: Worker) -> No
 class _Child:
     """A child process and the pipe to it; it ends with its worker, after saving what it does."""
 
-    def __init__(self, command: Command, count: int, memory: int, scratch: Path) -> None:
+    def __init__(self, command: Command, count: int, memory: int) -> None:
         self.command = command.name
         self.pipe, theirs = multiprocessing.Pipe()
-        arguments = map(str, (theirs.fileno(), count, memory, scratch))
+        arguments = map(str, (theirs.fileno(), count, memory))
         program = [sys.executable, "-P", "-m", "fedtide.runs.jobs.cluster.child", *arguments]
         # Not by multiprocessing: Dask's workers are often daemons, which must have no children.
         self._process = subprocess.Popen(program, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
@@ -194,8 +193,7 @@ class _Host:
         if child is None:
             count = self.worker.state.nthreads
             memory = int(self.worker.memory_manager.memory_limit or 0) // count
-            scratch = Path(self.worker.local_directory).parent / "fedtide"  # of all workers of this machine
-            child = self._children[thread] = _Child(command, count, memory, scratch)
+            child = self._children[thread] = _Child(command, count, memory)
         return child
 
     def _follow(self, command: str, number: int, call: _Call) -> tuple[str, Any]:
