@@ -34,7 +34,7 @@ flights: $(VENV)/.ready ## a real moving population: aircraft over the months of
 test: $(VENV)/.ready    ## the test suite, with the notebooks of examples/
 	python -m pytest -n auto
 
-faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, full disks, ...; half an hour, see --help
+faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, full disks, ...; most of an hour, see --help
 	python tests/faults/campaign.py
 
 lint: $(VENV)/.ready    ## style and types

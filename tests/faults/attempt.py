@@ -79,6 +79,7 @@ class Attempt:
         moments: when it gets which signal, in order; operations in the run directory count.
         largest: bytes that a file can have at most, as on a disk that is full; 0 for any.
         trace: folder for what it does; see :class:`injection.Injection`.
+        before: called in the process before the command.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Attempt:
         moments: tuple[Moment, ...] = (),
         largest: int = 0,
         trace: Path | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:
         self.run = folder / "runs" / name
         self._process = Process(
@@ -98,6 +100,7 @@ class Attempt:
             Injection(self.run, moments, trace),
             {"FEDTIDE_PLUGINS": "."},
             {resource.RLIMIT_FSIZE: largest} if largest else {},
+            before,
         )
 
     def end(self) -> int:

@@ -24,7 +24,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest does
 
-import clocks  # noqa: E402
 import disks  # noqa: E402
 import kills  # noqa: E402
 import memory  # noqa: E402
@@ -38,7 +37,7 @@ from table import print_table  # noqa: E402
 
 FAULTS = {
     "kill": kills, "power": power, "dvc": pipeline_kills, "full": disks.Full, "readonly": disks.ReadOnly, "pair": pairs,
-    "clock": clocks, "memory": memory,
+    "memory": memory,
 }  # fmt: skip
 """Each has ``cases(kills)``, pairs of a subject's name and a number, and ``execute(bench, number, seed, folder)``."""
 

@@ -1,5 +1,6 @@
-import json
-import re
+import errno
+import fcntl
+import os
 import signal
 import socket
 
@@ -35,28 +36,46 @@ def test_two_processes_never_work_on_the_same_run(folder):
     same_records(first.run, folder / "runs/whole")
 
 
-def test_a_paused_process_whose_run_was_taken_over_stops_before_its_next_write(folder):
+def without_locks():
+    """Stands in for a file system without locks: calls that take one are refused."""
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    fcntl.flock = flock
+
+
+def test_without_locks_two_processes_never_work_on_the_same_run_and_a_killed_one_resumes(folder):
     assert Attempt(folder, name="whole").end() == 0
-    paused = Attempt(folder, moments=(Moment(5, 0, signal.SIGSTOP),))
-    paused.wait_for(5)
-    owner = paused.run / ".lock.owner"
-    owner.write_text(json.dumps({"process": 7, "host": "elsewhere", "since": "noon"}))
-
-    def contents():
-        return {path: path.read_bytes() for path in paused.run.rglob("*") if path.is_file()}
-
-    before = contents()
-    paused.resume()
-    assert paused.end() == 1
-    assert re.fullmatch(
-        r"fedtide: runs/run: another process has taken over \(process 7 on elsewhere since noon\), since .*",
-        paused.lines[-1],
-    )
-    assert contents() == before
-    owner.unlink()
-    again = Attempt(folder)
+    first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP), Moment(8)), before=without_locks)
+    first.wait_for(3)
+    second = Attempt(folder, before=without_locks)
+    assert second.end() == 2
+    (line,) = second.lines
+    assert line.startswith(f"fedtide: runs/run: another process is working on this run (process {first.process} on ")
+    first.resume()
+    assert first.end() == -signal.SIGKILL
+    again = Attempt(folder, before=without_locks)
     assert again.end() == 0
+    assert again.lines[0] == "run: continuing from round 6"
     same_records(again.run, folder / "runs/whole")
+    assert not (again.run / ".lock.owner").exists()
+
+
+def test_without_locks_a_run_that_died_on_another_machine_waits_for_somebody_who_knows(folder):
+    killed = Attempt(folder, moments=(Moment(8),), before=without_locks)
+    assert killed.end() == -signal.SIGKILL
+    note = killed.run / ".lock.owner"
+    note.write_text("7\nelsewhere\n")
+    before = {path: path.read_bytes() for path in killed.run.rglob("*") if path.is_file()}
+    refused = Attempt(folder, before=without_locks)
+    assert refused.end() == 2
+    (line,) = refused.lines
+    assert line.startswith("fedtide: runs/run: another process is working on this run (process 7 on elsewhere since 2")
+    assert line.endswith("); the file system has no locks: if that process is dead, delete runs/run/.lock.owner")
+    assert {path: path.read_bytes() for path in killed.run.rglob("*") if path.is_file()} == before
+    note.unlink()
+    assert Attempt(folder, before=without_locks).end() == 0
 
 
 def test_a_run_never_continues_with_other_settings(folder):

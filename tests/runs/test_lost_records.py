@@ -290,7 +290,7 @@ def test_a_run_that_is_found_complete_is_swept_too(
     """Such as a picture for MLflow; what a living process is writing stays."""
     (pilot := complete.parent / PILOTS / "x").mkdir(parents=True)
     dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
-    dead_of_pilot = dead_part(pilot / ".lock.owner.aside")
+    dead_of_pilot = dead_part(pilot / "state-00000003.pt")
     alive.touch()
     execute(settings, complete.parent, name=complete.name)
     assert [dead.exists(), dead_of_pilot.exists(), alive.exists()] == [False, False, True]

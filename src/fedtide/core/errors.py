@@ -20,10 +20,6 @@ class SettingsError(ValueError):
     """Bad input: one line that names the key, the value and what is allowed. The command line exits with 2."""
 
 
-class TakenOver(OSError):
-    """Another process works in a folder that this one has held; it may not write there any more."""
-
-
 class Diverged(RuntimeError):
     """Training produced a non-finite or exploding loss or model; ``record`` is that of the round, if it was run."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fedtide.core import system
 from fedtide.core.errors import SettingsError
 
 _PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
@@ -34,41 +35,37 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
             yield part
             if durable:
                 sync(part)
-            fence(path)
-            try:
-                part.replace(path)
-            except FileNotFoundError:
-                fence(path)  # a new owner has removed it
-                raise
+            part.replace(path)
             if durable:
                 sync(path.parent)
         finally:
             part.unlink(missing_ok=True)
 
 
-def fence(path: Path) -> None:
-    """Raise :class:`fedtide.core.errors.TakenOver` if another process has taken over a folder of this one that holds ``path``.
-
-    To be called when the file that is written to is open, or exists under its temporary name: see :mod:`fedtide.core.locks`.
-    """
-    for lock, check in list(system.here.fences.items()):
-        if lock.parent in path.parents:
-            check()
-
-
 def part_suffix() -> str:
     """End of the names of temporary files of this process."""
-    return f".{_host()}-{system.here.process}.part"
+    return f".{_host()}-{os.getpid()}.part"
 
 
 def _host() -> str:
-    return re.sub(r"[^\w-]", "-", system.here.host)
+    return re.sub(r"[^\w-]", "-", socket.gethostname())
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is alive."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _is_dead(part: Path) -> bool:
     """Whether a temporary file is of a process of this machine that is dead."""
     found = _PART.search(part.name)
-    return found is not None and found[1] == _host() and not system.here.is_alive(int(found[2]))
+    return found is not None and found[1] == _host() and not is_alive(int(found[2]))
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:
@@ -116,13 +113,11 @@ def remove_all_parts(folder: Path) -> None:
     Those of other processes of this machine that are alive are kept all the same. Numbers of processes and names of machines
     are used again (in containers), so a file with this process's own number is as stale as one of another machine.
     """
-    here, parts = system.here, list(folder.rglob("*.part"))
-    fence(folder / "*.part")
-    for part in parts:
+    for part in folder.rglob("*.part"):
         if (found := _PART.search(part.name)) is None:
             continue
         host, process = found[1], int(found[2])
-        if host != _host() or process == here.process or not here.is_alive(process):
+        if host != _host() or process == os.getpid() or not is_alive(process):
             part.unlink(missing_ok=True)
 
 
@@ -136,7 +131,11 @@ def make_folder(path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    system.here.sync(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedtide.core.errors import SettingsError, TakenOver
-from fedtide.core.files import fence
+from fedtide.core.errors import SettingsError
 from fedtide.mirror.mlflow_run import MlflowRun, draw_timeline, outcome_of, status_of
 from fedtide.mirror.server import Server, is_silence
 from fedtide.mirror.store import Store, claimed, reason
@@ -71,10 +70,6 @@ class MlflowMirror:
     def close(self, run: MlflowRun) -> None:
         """:meth:`end`, but failures are raised."""
         self.abandon()
-        try:
-            fence(run.directory.error)
-        except TakenOver:  # the new owner logs the outcome
-            return
         if self.data is not None and outcome_of(run.directory) == "complete":
             draw_timeline(run.directory.path, self.data)
         run.end(self.options, self.data)

@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from fedtide.core.locks import is_held_elsewhere
+from fedtide.core.locks import Lock
 from fedtide.mirror.folder import Folder
 from fedtide.mirror.server import Server, Unreachable, is_silence
 
@@ -90,17 +88,14 @@ class Store:
 @contextmanager
 def claimed(directory: Path) -> Iterator[bool]:
     """Hold a run directory inside the block; whether it is held, since no other process works on it."""
-    lock = FileLock(str(directory / ".lock"), timeout=0)
+    lock = Lock(directory / ".lock")
     try:
-        lock.acquire()
-    except Timeout:
-        yield False
-        return
+        free = lock.acquire()
     except OSError:  # nobody can write there
         yield True
         return
     try:
-        yield not is_held_elsewhere(directory / ".lock")
+        yield free
     finally:
         lock.release()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from fedtide.core.files import fence, naming, sync, write_bytes
+from fedtide.core.files import naming, sync, write_bytes
 
 
 class Mark(TypedDict):
@@ -82,7 +82,6 @@ class GrowingFiles:
             write_bytes(path, content)
         else:
             with naming(path), path.open("ab") as stream:
-                fence(path)
                 stream.write(content)
         self._hashes[name].update(content)
         self._sizes[name] += len(content)

@@ -25,7 +25,6 @@ from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import (
-    fence,
     make_folder,
     read_text,
     remove_all_parts,
@@ -39,7 +38,6 @@ from fedtide.core.locks import held
 from fedtide.records import client_scores
 from fedtide.records.guarantees import PRIVACY
 from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
-from fedtide.records.repair import restored
 from fedtide.records.states import generations, sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
@@ -166,7 +164,6 @@ class RunDirectory:
                 yield self
             except SettingsError:
                 if new and not (self.path / "history.csv").is_file():
-                    fence(self.error)
                     shutil.rmtree(self.path)
                 raise
 
@@ -323,38 +320,16 @@ class RunDirectory:
         """What the records lack of what a saved state continues."""
         return wrong_beginning(self.path, marks)
 
-    def lost_for_good(self, marks: Marks) -> list[str]:
-        """As :meth:`lost`, without what :meth:`rewind` repairs: files into which another process has written, too."""
-        wrong = {name: problems for name, mark in marks.items() if (problems := self.lost({name: mark}))}
-        return [problem for name, each in wrong.items() if self._beginning(name, marks) is None for problem in each]
-
-    def _beginning(self, name: str, marks: Marks) -> bytes | None:
-        """What a file held when it was marked, if it was; ``None`` if that is lost."""
-        if (mark := marks.get(name)) is None:
-            return b""
-        if not self.lost({name: mark}):
-            return (self.path / name).read_bytes()[: mark["bytes"]]
-        path = self.path / name
-        return restored(name, path.read_bytes(), mark) if path.is_file() else None
-
-    def rewind(self, marks: Marks) -> list[str]:
-        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree.
-
-        Growing files are written anew: see :mod:`fedtide.core.locks`. Returns what was repaired.
-        """
-        repaired = [f"{problem}: lines of another process are cut away" for problem in self.lost(marks)]
-        if (summary := self.path / "summary.json").is_file():
-            fence(summary)
-            summary.unlink(missing_ok=True)
+    def rewind(self, marks: Marks) -> None:
+        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
+        (self.path / "summary.json").unlink(missing_ok=True)  # the run has not ended
         for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             path = self.path / name
             if path.is_file() and (name not in marks or not name.startswith(client_scores.FOLDER)):
-                beginning = self._beginning(name, marks) or b""
-                write_bytes(
-                    path, beginning + (self._kept_events(len(beginning)) if name == _EVENTS else b""), durable=True
-                )
+                size = marks[name]["bytes"] if name in marks else 0
+                kept = self._kept_events(size) if name == _EVENTS else b""
+                write_bytes(path, path.read_bytes()[:size] + kept, durable=True)
         self._growing = GrowingFiles(self.path)
-        return repaired
 
     def _kept_events(self, size: int) -> bytes:
         """What happened to the run later, without sessions and a torn last line."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import fence, sync
+from fedtide.core.files import sync
 from fedtide.core.sealed import peek_header, read_header
 from fedtide.records.marks import wrong_beginning
 
@@ -39,8 +39,7 @@ def files_of(path: Path) -> list[Path]:
 
 def sweep(folder: Path) -> None:
     """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
-    logs = list(folder.glob("rows-*.npys"))
-    fence(folder / "rows-*.npys")  # all of them were there when this process was the owner
+    logs = list(folder.glob("rows-*.npys"))  # before the states, one of which may come meanwhile
     named = {file for path in generations(folder) for file in files_of(path)}
     for path in logs:
         if path not in named:
@@ -50,7 +49,6 @@ def sweep(folder: Path) -> None:
 def remove_states(folder: Path) -> int:
     """Remove the saved states of a run that is complete; the bytes freed. Under the run's lock."""
     found = state_files(folder)
-    fence(folder / "state-*.pt")
     freed = 0
     for path in found:
         with suppress(FileNotFoundError):  # a process that finds the run complete sweeps it, too

@@ -19,7 +19,7 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
-from fedtide.core.files import fence, replacing, write_json
+from fedtide.core.files import replacing, write_json
 from fedtide.core.plugins import naming_plugins
 from fedtide.detectors.base import Detector
 from fedtide.federation.saving import checkpoint
@@ -321,19 +321,17 @@ def _recorded(settings: RunSettings) -> dict[str, Any]:
 def _resume(job: _Job) -> checkpoint.Saved | None:
     """The newest saved state that the records hold; later records are dropped."""
     directory, log = job.directory, job.watch.log
-    saved, skipped = checkpoint.load(directory.state, job.key, directory.lost_for_good)
+    saved, skipped = checkpoint.load(directory.state, job.key, directory.lost)
     lacking = wrong_size(directory.path, directory.marks())
     if lacking and saved is None:
         raise SettingsError(_NO_STATE.format(directory.path, ", ".join(lacking)))
     for path, problem in skipped.items():
         log(f"{problem}; continuing from an older state")
-        fence(path)
         path.unlink()
     for problem in lacking:
         log(f"{directory.path.name}: {problem}; restoring it from the saved state")
     checkpoint.sweep(directory.state)
-    for line in directory.rewind(saved.records if saved else {}):
-        log(f"{directory.path.name}: {line}")
+    directory.rewind(saved.records if saved else {})
     if saved:
         log(f"{directory.path.name}: continuing from round {saved.round}")
         directory.event("resumed", round=saved.round)

@@ -14,7 +14,7 @@ from typing import Any
 import lightning as L
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import fence, remove_all_parts, remove_dead_parts
+from fedtide.core.files import remove_all_parts, remove_dead_parts
 from fedtide.core.locks import Lock
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
@@ -59,7 +59,6 @@ class SharedPilot(L.Callback):
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._new and self._lock.is_locked and isinstance(error, SettingsError):  # bad settings leave nothing behind
             with contextlib.suppress(OSError):
-                fence(self.folder / "*")
                 shutil.rmtree(self.folder)
                 self.folder.parent.rmdir()
         self._lock.release()
@@ -78,9 +77,7 @@ class SharedPilot(L.Callback):
         shared = self._load()
         if shared is None:
             return saved
-        older = checkpoint.generations(self.directory.state)
-        fence(self.directory.state / "state-*.pt")
-        for path in older:
+        for path in checkpoint.generations(self.directory.state):
             path.unlink()  # of fewer rounds, with other records
         self.directory.adopt(shared.values.pop("tables"), shared.values.pop("sessions"))
         marks = self.directory.mark_records()
@@ -114,7 +111,7 @@ class SharedPilot(L.Callback):
                 remove_all_parts(self.folder)
                 return True
             if not waited:
-                self.log(f"{self.directory.path.name}: waiting for another run to train the pilot")
+                self.log(f"{self.directory.path.name}: waiting for another run to train the pilot{self._lock.owner()}")
             waited = True
         return False
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 
 from fedtide.core import plugins
 from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
+from fedtide.core.locks import held
 from fedtide.core.source import closure, fingerprint
 from fedtide.data.base import DatasetPlugin
 from fedtide.settings.run import RunSettings
@@ -53,7 +53,7 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
     dataset = _cached(plugin, path)
     if dataset is None:
         make_folder(path.parent)
-        with FileLock(path.with_suffix(".lock")):
+        with held(path.with_suffix(".lock"), f"{path}: another process is preparing this dataset", timeout=-1):
             dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
     return dataset
 

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import fence
 from fedtide.core.sealed import read_content, sealing
 from fedtide.federation.saving.rows import RowLog, StoredRows, live_rows, row_bytes
 from fedtide.records.marks import Marks
@@ -70,9 +69,7 @@ class Generations:
         values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
         with sealing(folder / state_name(saved.round), header) as stream:
             torch.save(values, stream)  # streamed in pieces
-        older = generations(folder)[self._keep :]
-        fence(folder / "state-*.pt")
-        for old in older:
+        for old in generations(folder)[self._keep :]:
             old.unlink(missing_ok=True)
         sweep(folder)
 
