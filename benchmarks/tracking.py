@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,9 @@ def server(folder: Path) -> Iterator[tuple[Server, Callable[[], None]]]:
     try:
         where = Server.at(f"http://127.0.0.1:{port}")
         while True:
-            try:
-                where.call()
+            with suppress(OSError), urllib.request.urlopen(f"{where.address}/health"):
                 break
-            except OSError:
-                time.sleep(0.5)
+            time.sleep(0.5)
         yield where, kill
     finally:
         kill()

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
+from fedtide.mirror.store import Store
 from fedtide.mirror.workspace import Workspace
+from fedtide.runs import execution, mirroring
 from fedtide.runs.compare import compare
 from fedtide.settings.params import Params
-from small_runs import execute
 from waiting import until
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -57,24 +58,18 @@ def test_after_the_last_run_nothing_was_interrupted(folder):
     assert ([summary["state"] for summary in summaries], stopped) == (["complete"], None)
 
 
-class Late:
-    """A tracker that is interrupted at its end."""
+def test_the_upload_of_a_complete_run_is_not_interrupted(folder, monkeypatch):
+    upload = mirroring.upload
 
-    def begin(self, directory):
-        pass
-
-    def log_round(self, row):
-        pass
-
-    def end(self):
+    def late(*arguments):
         signal.raise_signal(signal.SIGINT)
-        self.ended = True
+        upload(*arguments)
 
-
-def test_the_mirror_of_a_complete_run_is_not_interrupted(folder):
-    tracker = Late()
-    summary = execute(Params.read(folder / "params.yaml").run(), folder / "runs", tracker=tracker)
-    assert (summary["state"], tracker.ended) == ("complete", True)
+    monkeypatch.setattr(mirroring, "upload", late)
+    settings = Params.read(folder / "params.yaml").run()
+    summary = execution.execute(settings, Workspace(folder / "runs", None, folder / "mlruns", "fedtide"))
+    (run,) = Store(folder / "mlruns", "fedtide").runs("")
+    assert (summary["state"], run.info.status) == ("complete", "FINISHED")
 
 
 SERVED = """

@@ -90,7 +90,6 @@ def test_several_labels_from_a_table_and_their_mirror(fedtide, folder, diabetes)
     store = Store(folder / "mlruns", "fedtide")
     (run,) = store.runs("tags.run_key != ''")
     assert run.data.metrics["test_mean_ap"] == summary["final_mean_ap"]
-    assert "mean_ap.png" in {item.path for item in store.client.list_artifacts(run.info.run_id)}
 
 
 @pytest.mark.parametrize(

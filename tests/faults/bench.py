@@ -111,7 +111,7 @@ class Bench:
         return status
 
     def finish(self, folder: Path, verdict: Verdict, may_refuse: bool = False) -> None:
-        """Call the command again, undisturbed, and compare."""
+        """Call the command again, undisturbed, and then ``fedtide mirror``, which MLflow may need; and compare."""
         process = self.start(folder, "finish")
         status = self.listen(process, folder, verdict)
         if status == 2 and may_refuse and one_line(process.lines):
@@ -121,6 +121,10 @@ class Bench:
             verdict.false.append(f"exit status {status} of the same command: {process.lines[-1:]}")
             return
         verdict.resumed = True
+        if self.subject.mlflow:
+            process = self.start(folder, "mirror", arguments=("mirror",))
+            if self.listen(process, folder, verdict) != 0:
+                verdict.false.append(f"fedtide mirror: {process.lines[-1:]}")
         self.compare(folder, verdict)
         self.check(folder, verdict)
 
@@ -142,7 +146,7 @@ class Bench:
         maker = self._template / "make_store.py"
         maker.write_text(
             "from pathlib import Path\nfrom fedtide.mirror import folder\n"
-            "Path('mlruns').mkdir()\nfolder._create(Path('mlruns/mlflow.db').absolute(), 'file:///nowhere')\n"
+            "Path('mlruns').mkdir()\nfolder.create(Path('mlruns/mlflow.db').absolute())\n"
         )
         process = Process(self._template, ["make_store.py"], self.root / "store.output")
         if process.wait() != 0:

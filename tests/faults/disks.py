@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import Bench, Verdict
-from injection import rows_of
 
 _MARK = "FAULTS_NAMESPACE"
 _PAGE = 4096
@@ -75,7 +74,7 @@ class Full:
             if status != 0 and "No space left on device" not in "".join(process.lines):
                 verdict.false.append(f"exit status {status}, not for the disk: {process.lines[-1:]}")
             _mount("-o", "remount,size=1g", str(folder))
-            _mirror_and_finish(bench, folder, verdict, process.lines)
+            bench.finish(folder, verdict)
         return verdict
 
 
@@ -109,18 +108,9 @@ class ReadOnly:
             if status != 0 and not any(reason in "".join(process.lines) for reason in _REASONS):
                 verdict.false.append(f"no reason is given: {process.lines[-3:]}")
             _mount("-o", "remount,rw,bind", str(place))
-            _mirror_and_finish(bench, folder, verdict, process.lines)
+            bench.finish(folder, verdict)
             _unmount(place)
         return verdict
-
-
-def _mirror_and_finish(bench: Bench, folder: Path, verdict: Verdict, lines: list[str]) -> None:
-    """Finish; if MLflow's store was out of reach, ``fedtide mirror`` first, as the command said."""
-    if any("fedtide mirror" in line for line in lines) and any(rows_of(run) for run in folder.glob("runs/*")):
-        process = bench.start(folder, "mirror", arguments=("mirror",))
-        if bench.listen(process, folder, verdict) != 0:
-            verdict.false.append(f"fedtide mirror: {process.lines[-1:]}")
-    bench.finish(folder, verdict)
 
 
 @contextmanager

@@ -191,17 +191,6 @@ def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, m
     assert models(Store(mlruns, EXPERIMENT)) == []
 
 
-def test_system_metrics_on_request(
-    settings: Make, tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.01")
-    options = MlflowOptions(system_metrics=True)
-    execute(settings(), Workspace(tmp_path, None, mlruns, EXPERIMENT, "", options))
-    (run,) = Store(mlruns, EXPERIMENT).runs("tags.run_key != ''")
-    assert (run.info.status, run.data.tags["outcome"]) == ("FINISHED", "complete")
-    assert {name for name in run.data.metrics if name.startswith("system/cpu")}
-
-
 @pytest.mark.parametrize(
     ("task", "labels", "outputs"), [("regression", torch.zeros(4), 1), ("multilabel", torch.ones(4, 3), 3)]
 )

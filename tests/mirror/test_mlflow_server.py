@@ -1,4 +1,4 @@
-"""Runs on a real MLflow server: mirrored in the background, never stopped by an outage, complete in the end."""
+"""Runs on a real MLflow server: with the rounds as they come, never stopped by an outage, complete in the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 from servers import MlflowServer, free_port, silent_server
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror import background
 from fedtide.mirror.mlflow import mirror
 from fedtide.mirror.server import Server
 from fedtide.mirror.store import Store
@@ -93,7 +92,7 @@ def assert_complete(where: Server, experiment: str, directory: Path) -> Any:
     for column in ("session", "train_loss", "test_accuracy"):
         assert values(store, run, column) == recorded(directory, column)
     names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
-    assert {"settings.json", "history.csv", "model.pt", "accuracy.png"} <= names
+    assert {"settings.json", "history.csv", "model.pt"} <= names
     return run
 
 
@@ -102,7 +101,7 @@ def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.Tem
     """A server, by an address with credentials, and the directory of a run that was mirrored to it with its model."""
     runs = tmp_path_factory.mktemp("sent")
     where = Server.at(server.uri.replace("//", "//me:hunter-7Qx@"))
-    options = MlflowOptions(model=True, register="digits", system_metrics=False)
+    options = MlflowOptions(model=True, register="digits")
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in ("USERNAME", "PASSWORD"):
@@ -159,43 +158,22 @@ def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
 
 
 @pytest.mark.parametrize("answers", [False, None], ids=["accepts and never answers", "is not there"])
-def test_a_run_does_not_need_its_server(settings: Make, tmp_path: Path, answers: bool | None) -> None:
+def test_a_run_does_not_need_its_server(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool | None
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     lines: list[str] = []
     with silent_server() as silent:
         uri = f"http://127.0.0.1:{free_port()}" if answers is None else silent
         where = Workspace(tmp_path, None, Server.at(uri), EXPERIMENT)
         summary = execute(settings(), where, watch=Watch(lines.append))
     assert (summary["state"], summary["rounds"]) == ("complete", 4)
-    (line,) = (line for line in lines if line.startswith("MLflow"))
-    assert line.startswith(f"MLflow: {uri} does not answer")
-    assert line.endswith("; training continues, `fedtide mirror` fills the gap later")
-
-
-def test_a_server_that_comes_back_gets_the_whole_run_at_its_end(
-    settings: Make,
-    server: MlflowServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """Nothing answers at first, then a server does."""
-    monkeypatch.setattr(background, "_LEAST", 60.0)
-    silent = Server.at(f"http://127.0.0.1:{free_port()}")
-    lines: list[str] = []
-
-    class Returning(background.BackgroundMirror):
-        def begin(self, directory: Any) -> None:
-            super().begin(directory)
-            with self._changed:
-                assert self._changed.wait_for(lambda: self._state == "silent", 60)
-            self._server = Server.at(server.uri)
-
-    tracker = Returning(silent, background.MlflowMirror(Server.at(server.uri), "returning"), lines.append)
-    summary = execute(settings(), Workspace(tmp_path), watch=Watch(tracker=tracker))
-    assert_complete(Server.at(server.uri), "returning", tmp_path / summary["run_key"])
-    assert len(lines) == 2
-    assert lines[1] == "MLflow: the server answers again, the run is complete there"
-    assert capfd.readouterr().out == ""  # MLflow's words would be among a command's results
+    remarks = [line for line in lines if line.startswith("MLflow")]
+    why = "[Errno 111] Connection refused" if answers is None else "timed out"
+    assert remarks == [
+        f"MLflow: {uri}: {why}; training continues without it",
+        f"MLflow: {uri}: {why}; `fedtide mirror` uploads the run later",
+    ]
 
 
 @pytest.mark.slow
@@ -212,9 +190,10 @@ def test_a_server_killed_in_the_middle_is_completed_by_mirror(
             watch=Watch(lines.append, callbacks=[Once(2, server.kill)]),
         )
         assert (summary["state"], summary["rounds"]) == ("complete", 4)
-        assert len([line for line in lines if line.startswith("MLflow")]) == 1
+        remarks = [line for line in lines if line.startswith("MLflow")]
+        assert remarks[-1] == f"MLflow: {where}: [Errno 111] Connection refused; `fedtide mirror` uploads the run later"
         directory = runs / summary["run_key"]
-        with pytest.raises(SettingsError, match="does not answer"):
+        with pytest.raises(SettingsError, match=f"{where} cannot be used: .*refused"):
             mirror([directory], where, EXPERIMENT)
         server.start()
         mirror([directory], where, EXPERIMENT)
@@ -247,7 +226,7 @@ def test_the_command_line_with_a_server_that_is_killed(raw: dict[str, Any], empt
 
         called = fedtide("run", "--set", "objective.name=killing")
         assert called.returncode == 0, called.stderr
-        assert "does not answer" in called.stderr
+        assert "Connection refused; `fedtide mirror` uploads the run later" in called.stderr
         assert "pw" not in called.stderr + called.stdout
         server.kill()
         server.start()
@@ -257,7 +236,7 @@ def test_the_command_line_with_a_server_that_is_killed(raw: dict[str, Any], empt
         assert_complete(Server.at(server.uri), "fedtide", directory)
         called = fedtide("ui")
         assert called.returncode == 0
-        assert called.stdout.startswith(f"{server.uri}/#/experiments/")
+        assert called.stdout == f"{server.uri}\n"
     finally:
         server.kill()
 
@@ -277,17 +256,3 @@ class Killing(CrossEntropy):
         with suppress(ProcessLookupError):
             os.killpg({process}, signal.SIGKILL)
 '''
-
-
-def test_runs_of_other_machines_are_left_alone(sent: tuple[Server, Path]) -> None:
-    """Their directories are not here, and that does not mean that they were killed."""
-    from fedtide.mirror.mlflow import correct
-
-    store = Store(sent[0], "machines")
-    made = {}
-    for machine in ("elsewhere", sent[0].tags["machine"]):
-        tags = {"machine": machine, "directory": "/not/here", "run_key": "x"}
-        made[machine] = store.client.create_run(store.experiment, tags=tags).info.run_id
-    correct(store, pytest.fail)
-    states = {machine: store.client.get_run(run).info.status for machine, run in made.items()}
-    assert states == {"elsewhere": "RUNNING", sent[0].tags["machine"]: "KILLED"}

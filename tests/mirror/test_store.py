@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from fedtide.core.errors import SettingsError
 from fedtide.mirror import folder as module
 from fedtide.mirror.folder import ui_command
 from fedtide.mirror.store import Store, git_commit
+from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.execution import execute
+from fedtide.runs.progress import Watch
+from fedtide.settings.run import RunSettings
+
+Make = Callable[..., RunSettings]
 
 
 def test_artifacts_lie_below_the_folder_and_writers_do_not_block_readers(mlruns: Path) -> None:
@@ -24,17 +31,14 @@ def test_artifacts_lie_below_the_folder_and_writers_do_not_block_readers(mlruns:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_killed_creation_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    def killed(self: SqlAlchemyStore, uri: str, artifacts: str) -> None:
-        Path(uri.removeprefix("sqlite:///")).write_text("half")
+def test_a_creation_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Path, part: Path) -> None:
+        part.write_text("half")
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(SqlAlchemyStore, "__init__", killed)
-        with pytest.raises(KeyboardInterrupt):
-            Store(tmp_path, "tests")
+    monkeypatch.setattr(module.shutil, "copyfile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path, "tests")
     assert not (tmp_path / "mlflow.db").exists()
 
 
@@ -79,12 +83,24 @@ def test_the_commit_is_marked_when_files_differ_from_it(tmp_path: Path, monkeypa
     assert commit() == f"{head}-dirty"
 
 
-def _open(folder: Path) -> str:
-    return Store(folder, "tests").experiment
+def _run(settings: RunSettings, folder: Path) -> list[str]:
+    lines: list[str] = []
+    where = Workspace(folder / "runs", None, folder / "mlruns", "tests", "together", MlflowOptions(model=True))
+    execute(settings, where, watch=Watch(lines.append))
+    return [line for line in lines if "MLflow" in line]
 
 
 @pytest.mark.slow
-def test_processes_that_open_a_new_store_at_once_find_one_experiment(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        found = pool.map(_open, [tmp_path / "mlruns"] * 3, chunksize=1)
-    assert len(set(found)) == 1
+def test_runs_that_open_a_new_store_at_once_are_all_there(settings: Make, tmp_path: Path) -> None:
+    """Each in a process of its own: rounds, models, one experiment and one parent."""
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        told = pool.starmap(_run, [(settings(seed=seed), tmp_path) for seed in range(4)], chunksize=1)
+    assert told == [[]] * 4
+    store = Store(tmp_path / "mlruns", "tests")
+    (parent,) = store.runs("tags.comparison != ''")
+    runs = store.runs(f"tags.mlflow.parentRunId = '{parent.info.run_id}'")
+    assert sorted(run.data.tags["seed"] for run in runs) == ["0", "1", "2", "3"]
+    for run in runs:
+        assert (run.info.status, len(run.outputs.model_outputs)) == ("FINISHED", 1)
+        rounds = [item.step for item in store.client.get_metric_history(run.info.run_id, "session")]
+        assert rounds == [1, 2, 3, 4]

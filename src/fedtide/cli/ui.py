@@ -29,21 +29,17 @@ def ui(
     """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
     require("mlflow", "fedtide ui")
     from fedtide.mirror.folder import ui_command
-    from fedtide.mirror.mlflow import correct_all
     from fedtide.mirror.server import Server
-    from fedtide.mirror.view import view
     from fedtide.runs.stages import mlflow_place
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
-    tracking = chosen.experiment.tracking
-    where = mlflow_place(tracking, mlruns_folder(mlruns))
+    where = mlflow_place(chosen.experiment.tracking, mlruns_folder(mlruns))
     if isinstance(where, Server):
-        print(view(where, tracking.experiment, where.address, log))
+        print(where.address)
         return
     command, environment = ui_command(where, port=port)
-    correct_all(where, log)
-    log(f"{view(where, tracking.experiment, f'http://127.0.0.1:{port}', log)}  (Ctrl-C to stop)")
+    log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
     raise typer.Exit(serve(command, environment))
 
 

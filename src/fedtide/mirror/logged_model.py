@@ -14,7 +14,6 @@ from fedtide.adapters.encoding import Encoding
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.source import source_file
-from fedtide.mirror.folder import Folder
 from fedtide.mirror.served import DESCRIPTION, PLUGINS
 from fedtide.mirror.store import Store
 from fedtide.models.base import Model
@@ -28,15 +27,12 @@ _EXAMPLES = 2
 _PACKAGES = ("fedtide", "mlflow", "numpy", "torch")
 
 
-def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str | None) -> str:
-    """Log the final model of a complete run, and perhaps a version of a registered model.
+def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str | None) -> None:
+    """Log the final model of a complete run as its output, and perhaps a version of a registered model.
 
     Args:
         run: its id in MLflow. folder: its run directory. data: the dataset, not yet moved to a device.
         register: name of the registered model, created if missing, or None.
-
-    Returns:
-        The id of the logged model; ``models:/<id>`` is its address.
 
     Raises:
         SettingsError: its settings are not those of a model here, since another version recorded them; nothing is logged.
@@ -52,10 +48,10 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
         save(folder, data, Path(made) / "model", model)
         store.client.log_model_artifacts(model.model_id, str(Path(made) / "model"))
     store.client.finalize_logged_model(model.model_id, "READY")
-    store.client.log_outputs(run, [LoggedModelOutput(model.model_id, int(facts["rounds"]))])
     if register is not None:
         _register(store, register, model, run)
-    return str(model.model_id)
+    # Last: the run's output tells that all of this was done.
+    store.client.log_outputs(run, [LoggedModelOutput(model.model_id, int(facts["rounds"]))])
 
 
 def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
@@ -171,6 +167,5 @@ def _register(store: Store, name: str, model: Any, run: str) -> None:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     # In a folder, MLflow would look for models:/ in the store that is set globally.
-    here = isinstance(store.place, Folder)
-    source = model.artifact_location if here else f"models:/{model.model_id}"
+    source = f"models:/{model.model_id}" if store.folder is None else model.artifact_location
     store.client.create_model_version(name, source, run, model_id=model.model_id)

@@ -3,77 +3,52 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_bytes
-from fedtide.mirror.inputs import dataset_inputs
 from fedtide.mirror.logged_model import log_model
 from fedtide.mirror.store import Store, git_commit
-from fedtide.mirror.workspace import RECORDS_ONLY, MlflowOptions
+from fedtide.mirror.workspace import MlflowOptions
 from fedtide.records.guarantees import PRIVACY
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
-from fedtide.settings.scores import Score, main_score
-from fedtide.world.concepts import seen_classes
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Timeline
 
+_DIGEST = 36  # characters of a dataset's digest, MLflow's limit
 _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
-_FILES = (
-    "settings.json",
-    "history.csv",
-    "per_class.csv",
-    "session_scores.csv",
-    "timeline.png",
-    ENCODING,
-    PRIVACY,
-    MODEL,
-)
-_MODEL = "model_id"  # tag: the final model in MLflow
-_DATA = "data"  # tag: hash of the dataset that all is of
-
-_PICTURES: dict[tuple[str, str], bytes] = {}  # pictures by what they show: digests of the timeline and of the labels
+_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", ENCODING, PRIVACY, MODEL)
+_STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
 
 class MlflowRun:
-    """The MLflow run of a run directory: given, found by run key and name, or created.
+    """The MLflow run of a run directory, found by run key and name; :meth:`begin` creates it.
 
-    When rows were appended to its table, rounds, means and the final model are logged again: MLflow shows the latest values.
+    Raises:
+        SettingsError: another version has written the manifest.
     """
 
-    def __init__(self, store: Store, directory: RunDirectory, run: Any = None) -> None:
+    def __init__(self, store: Store, directory: RunDirectory) -> None:
         self.directory, self._client, self._store = directory, store.client, store
         self._facts = read_json(directory.path / "manifest.json") or {}
-        if run is None:
-            name, key = directory.path.name, self._facts.get("run_key")
-            run = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
-        self._run: Any = run
+        needed = ("label", "initialiser", "algorithm", "scenario", "dataset", "seed", "run_key")
+        if missing := [key for key in needed if key not in self._facts]:
+            raise SettingsError(f"its manifest.json has no {missing[0]}, so another version wrote it")
+        name, key = directory.path.name, self._facts["run_key"]
+        self._run: Any = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
         self._rounds: set[int] = set()
-        self._outdated = run is not None and run.data.tags.get(_DATA, self._facts.get("data")) != self._facts.get(
-            "data"
-        )
-        if run is not None and not self._outdated:
+        if self._run is not None:
             self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
 
     @property
     def _id(self) -> str:
         return str(self._run.info.run_id)
 
-    @property
-    def name(self) -> str:
-        """Id of the run in MLflow."""
-        return self._id
-
-    def is_complete(self, options: MlflowOptions = RECORDS_ONLY) -> bool:
+    def is_complete(self, options: MlflowOptions) -> bool:
         """Whether MLflow has every round, the outcome, and the model if it is wanted."""
         return (
             self._run is not None
@@ -85,21 +60,20 @@ class MlflowRun:
 
     def lacks_model(self, options: MlflowOptions) -> bool:
         """Whether the model is wanted, there is one, and MLflow does not have it."""
-        known = self._run is not None and _MODEL in self._run.data.tags and not self._outdated
+        known = self._run is not None and self._run.outputs is not None and self._run.outputs.model_outputs
         return options.model and not known and outcome_of(self.directory) == "complete"
 
-    def open(self, parent: str, data: Dataset | None = None) -> None:
-        """Mark the run as running and log its settings, tags and dataset; create it below ``parent`` if it is new.
+    def begin(self, parent: str, data: Dataset | None = None) -> None:
+        """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new.
 
-        ``data``: the dataset, if it is loaded.
+        ``data``: the dataset, if it is loaded, for its numbers of samples.
         """
         from mlflow.entities import Param, RunTag
 
-        tags, new = self._tags(), self._run is None
+        rows, tags = self.directory.history(), self._tags()  # first: they may be damaged
         if self._run is None:
             if parent:
                 tags["mlflow.parentRunId"] = self._store.parent(parent)
-            tags[_DATA] = self._facts.get("data", "")
             self._run = self._client.create_run(self._store.experiment, run_name=self.directory.path.name, tags=tags)
         else:
             self._client.update_run(self._id, status="RUNNING")
@@ -108,23 +82,8 @@ class MlflowRun:
         params = [Param(key, value) for key, value in _flat(settings)]
         for start in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
-        if new or self._outdated:
-            self._client.log_inputs(self._id, dataset_inputs(self._facts, settings, data))
-
-    def write(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
-        """Log all of a run that is not in progress.
-
-        Raises:
-            SettingsError: its records are damaged, or no longer say what its model is; of the latter all else is logged.
-        """
-        history = self.directory.history()
-        self.open(parent, data)
-        self.add(history)
-        try:
-            self.end(options, data)
-        except SettingsError as error:
-            self.conclude()
-            raise SettingsError(f"without its model: {error}") from None
+        self._client.log_inputs(self._id, _inputs(self._facts, settings, data))
+        self.add(rows)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Log the missing rounds in as few calls as possible, each round within one call."""
@@ -136,7 +95,7 @@ class MlflowRun:
             step = int(row["round"])
             if step in self._rounds:
                 continue
-            metrics = [Metric(key, value, now, step) for key, value in _ordered(row)]
+            metrics = [Metric(key, value, now, step) for key, value in finite(row)]
             if len(block) + len(metrics) > _MAX_METRICS:
                 self._client.log_batch(self._id, metrics=block)
                 block = []
@@ -145,56 +104,47 @@ class MlflowRun:
         if block:
             self._client.log_batch(self._id, metrics=block)
 
-    def end(self, options: MlflowOptions = RECORDS_ONLY, data: Dataset | None = None) -> None:
-        """Log files, figures, the outcome, and the model if it is wanted and ``data``, the run's dataset, is at hand."""
+    def upload(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
+        """Bring a run that is not in progress up to its records: all of :meth:`begin`, then files, model and outcome.
+
+        A repetition adds what is missing. The model is left out unless ``data``, the run's dataset, is at hand.
+
+        Raises:
+            SettingsError: the records are damaged, or no longer say what the model is; of the latter all else is logged.
+        """
+        self.begin(parent, data)
         for path in (self.directory.path / name for name in _FILES):
             if path.is_file():
                 self._client.log_artifact(self._id, str(path))
-        with tempfile.TemporaryDirectory() as folder:
-            main = main_score(self._facts.get("task", "classification"))
-            picture = Path(folder) / f"{main.name}.png"
-            if _draw_score(self.directory.history(), main, picture):
-                self._client.log_artifact(self._id, str(picture))
-        if data is not None and self.lacks_model(options):
-            model = log_model(self._store, self._id, self.directory.path, data, options.register)
-            self._client.set_tag(self._id, _MODEL, model)
         self._log_means()
-        self._client.set_tag(
-            self._id, _DATA, self._facts.get("data", "")
-        )  # last: what comes before may not be complete
-        self.conclude()
+        outcome = outcome_of(self.directory)
+        try:
+            if data is not None and self.lacks_model(options):
+                log_model(self._store, self._id, self.directory.path, data, options.register)
+        except SettingsError as error:
+            raise SettingsError(f"without its model: {error}") from None
+        finally:
+            self._client.set_tag(self._id, "outcome", outcome)
+            self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
 
     def _log_means(self) -> None:
         """Log the means over the next periods and over the drifts, which only a complete run has."""
         from mlflow.entities import Metric
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
-        means = dict(finite({key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}))
-        metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in means.items()]
-        known = set() if self._outdated else self._client.get_run(self._id).data.metrics.keys()
-        if metrics and not means.keys() <= known:
+        known = self._client.get_run(self._id).data.metrics
+        means = {key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}
+        missing = [(key, value) for key, value in finite(means) if key not in known]
+        metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in missing]
+        if metrics:
             self._client.log_batch(self._id, metrics=metrics)
 
-    def conclude(self) -> None:
-        outcome = outcome_of(self.directory)
-        self._client.set_tag(self._id, "outcome", outcome)
-        self._client.set_terminated(self._id, status_of(outcome))
-
     def _tags(self) -> dict[str, str]:
-        facts, needed = self._facts, ("label", "initialiser", "algorithm", "scenario", "dataset", "seed", "run_key")
-        if missing := [key for key in needed if key not in facts]:
-            raise SettingsError(f"its manifest.json has no {missing[0]}, so another version wrote it")
+        facts, commit = self._facts, git_commit()
         tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
         tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
         tags |= {"mlflow.user": getpass.getuser(), "mlflow.source.name": "fedtide", "mlflow.source.type": "LOCAL"}
-        commit = git_commit()
-        return {**tags, **self._store.place.tags, **({"git_commit": commit} if commit else {})}
-
-
-def status_of(outcome: str) -> str:
-    """MLflow's status of a run that is not in progress."""
-    statuses = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
-    return statuses.get(outcome, "KILLED")
+        return {**tags, **({"git_commit": commit} if commit else {})}
 
 
 def outcome_of(directory: RunDirectory) -> str:
@@ -213,11 +163,6 @@ def outcome_of(directory: RunDirectory) -> str:
     return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
 
 
-def _ordered(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The finite numbers of a round's record by column. MLflow compares runs by the first."""
-    yield from sorted(finite(row), key=lambda item: item[0] == _EVERY_ROUND)
-
-
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as dotted keys and values short enough for MLflow."""
     for key, value in values.items():
@@ -227,40 +172,18 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
 
 
-def draw_timeline(folder: Path, data: Dataset) -> None:
-    """The picture of a run's timeline; runs of one process often share theirs, so it is drawn once."""
-    from fedtide.world.picture import draw
+def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any], data: Dataset | None) -> list[Any]:
+    """The training and the test samples as MLflow's inputs, with their number and shape if they are loaded."""
+    from mlflow.entities import Dataset as Entity
+    from mlflow.entities import DatasetInput, InputTag
 
-    path, timeline = folder / "timeline.png", Timeline.load(folder / "timeline.npz")
-    if path.is_file():
-        return
-    labels = seen_classes(data, timeline.concepts)
-    shown = timeline.digest, hashlib.sha256(labels.tobytes()).hexdigest()
-    known = _PICTURES.get(shown)
-    if known is None:
-        draw(timeline, labels, path)
-        _PICTURES[shown] = path.read_bytes()
-    else:
-        write_bytes(path, known)
-
-
-def _draw_score(history: Sequence[Mapping[str, str]], score: Score, path: Path) -> bool:
-    """Draw the accuracies, or another score, over the rounds as a PNG; False if there are none."""
-    from matplotlib.figure import Figure
-
-    columns = [column for column in (history[0] if history else ()) if column.endswith(f"_{score.name}")]
-    curves = {column: [(int(row["round"]), float(row[column])) for row in history if row[column]] for column in columns}
-    curves = {column: points for column, points in curves.items() if points}
-    if not curves:
-        return False
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for column, points in curves.items():
-        axes.plot(*zip(*points, strict=True), label=column.replace(score.name, score.words).replace("_", " "))
-    axes.set(xlabel="round", ylabel=score.words)
-    if score.share:
-        axes.set_ylim(0, 1)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path)
-    return True
+    source = json.dumps({"tags": {"fedtide": json.dumps(settings.get("data", {}), sort_keys=True)}})
+    found = []
+    for split, context in (("train", "training"), ("test", "testing")):
+        profile = None
+        if data is not None:
+            shape = list(getattr(data, f"{split}_inputs").shape)
+            profile = json.dumps({"samples": shape[0], "features_shape": shape, "outputs": data.outputs})
+        entity = Entity(f"{facts['dataset']} {split}", str(facts["data"])[:_DIGEST], "code", source, None, profile)
+        found.append(DatasetInput(entity, [InputTag("mlflow.data.context", context)]))
+    return found

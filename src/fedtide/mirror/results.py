@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fedtide.mirror.folder import has_parent
+from fedtide.mirror.folder import DATABASE
 from fedtide.mirror.store import Store, reason
 from fedtide.mirror.workspace import Workspace
 
@@ -38,16 +38,16 @@ def record(
         for path, folder in files.items():
             store.client.log_artifact(run, str(path), folder or None)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-        log(f"MLflow: {reason(error)}; {what}")
+        log(f"MLflow: {workspace.mlruns}: {reason(error)}; {what}")
 
 
 def record_report(workspace: Workspace, folder: Path, description: str, log: Callable[[str], None]) -> None:
     """Log the files of a report, and a description in Markdown, to the parent of its comparison.
 
-    A comparison that MLflow's folder does not know stays unknown; reports in folders below this one's are not part of it.
+    Nothing is done where MLflow's folder has no store yet; reports in folders below this one's are not part of it.
     """
     where = workspace.mlruns
-    if where is None or (isinstance(where, Path) and not has_parent(where, workspace.comparison)):
+    if where is None or (isinstance(where, Path) and not (where / DATABASE).is_file()):
         return
     files = {path: str(Path("report") / path.relative_to(folder).parent) for path in report_files(folder)}
     record(workspace, {_NOTE: description}, {}, files, log, "the report is complete")

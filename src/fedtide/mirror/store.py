@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import logging
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedtide.core.locks import Lock
-from fedtide.mirror.folder import Folder
-from fedtide.mirror.server import Server, Unreachable, is_silence
+from filelock import FileLock
 
-EXPERIMENT_TAGS = {
-    "mlflow.experimentKind": "custom_model_development",  # opens on its runs, not on traces of language models
-    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report.",
-    "mlflow.experiment.primaryMetric.name": "test_accuracy",
-    "mlflow.experiment.primaryMetric.greaterIsBetter": "True",
+from fedtide.core.hashing import short_hash
+from fedtide.core.locks import Lock
+from fedtide.mirror.folder import artifacts, open_store
+from fedtide.mirror.server import Server
+
+_EXPERIMENT_TAGS = {
+    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report."
 }
-"""Tags of an experiment for MLflow's UI."""
 
 
 class Store:
     """One experiment in the store of a folder or of a server, created if missing; MLflow's default always exists.
+
+    Several processes may open, and write to, one store at once.
 
     Raises:
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable, damaged or out of reach.
@@ -36,16 +39,28 @@ class Store:
         from mlflow import MlflowClient
 
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
-        self.place = where if isinstance(where, Server) else Folder(where.resolve())
-        with self.place.locked():
-            self.uri = self.place.open()
+        self.folder = None if isinstance(where, Server) else where.resolve()
+        if isinstance(where, Server):
+            where.configure()
+            name = f"fedtide-{short_hash([getpass.getuser(), where.address])}.lock"
+            self._lock = Path(tempfile.gettempdir()) / name
+        else:
+            where.mkdir(parents=True, exist_ok=True)
+            self._lock = where.resolve() / ".lock"
+        with self._locked():
+            self.uri = where.address if isinstance(where, Server) else open_store(where.resolve())
             self.client: Any = MlflowClient(tracking_uri=self.uri)
             self.experiment: str = self._experiment(experiment)
 
+    def _locked(self) -> FileLock:
+        """Keeps other processes of this machine and user from creating anything in the store."""
+        return FileLock(self._lock, timeout=60)
+
     def _experiment(self, name: str) -> str:
         if (found := self.client.get_experiment_by_name(name)) is None:
+            place = None if self.folder is None else artifacts(self.folder)  # a server decides itself
             try:
-                return str(self.client.create_experiment(name, self.place.artifacts, EXPERIMENT_TAGS))
+                return str(self.client.create_experiment(name, place, _EXPERIMENT_TAGS))
             except Exception:
                 found = self.client.get_experiment_by_name(name)
                 if found is None:  # not that a process on another machine was first
@@ -54,35 +69,23 @@ class Store:
 
     def runs(self, condition: str) -> list[Any]:
         """Runs that match a filter in MLflow's search syntax, newest first."""
-        return self._search([self.experiment], condition)
-
-    def parent(self, name: str) -> str:
-        """Id of the parent run of a comparison or search, created by the first process that asks for it."""
-        with self.place.locked():
-            if found := self.runs(f"tags.comparison = '{name}'"):
-                return str(found[-1].info.run_id)
-            run = self.client.create_run(self.experiment, run_name=name, tags={"comparison": name})
-            self.client.set_terminated(run.info.run_id)
-            return str(run.info.run_id)
-
-    def unfinished(self) -> list[Any]:
-        """Runs that MLflow does not show as finished: in progress, stopped, failed.
-
-        In a folder those of all experiments, on a server only this machine's in this one.
-        """
-        if self.place.tags:
-            own = "".join(f" and tags.{key} = '{value}'" for key, value in self.place.tags.items())
-            return self.runs(f"attributes.status != 'FINISHED'{own}")
-        experiments = [found.experiment_id for found in self.client.search_experiments()]
-        return self._search(experiments, "attributes.status != 'FINISHED'")
-
-    def _search(self, experiments: list[str], condition: str) -> list[Any]:
         found, token = [], None
         while token != "":
-            page = self.client.search_runs(experiments, condition, page_token=token)
+            page = self.client.search_runs([self.experiment], condition, page_token=token)
             found += list(page)
             token = page.token or ""
         return found
+
+    def parent(self, name: str) -> str:
+        """Id of the parent run of a comparison or search, created by the first process that asks for it."""
+        with self._locked():
+            if found := self.runs(f"tags.comparison = '{name}'"):
+                run = found[-1]
+            else:
+                run = self.client.create_run(self.experiment, run_name=name, tags={"comparison": name})
+            if run.info.status == "RUNNING":  # a parent is never in progress
+                self.client.set_terminated(run.info.run_id)
+        return str(run.info.run_id)
 
 
 @contextmanager
@@ -109,11 +112,9 @@ def is_held(directory: Path) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """First line of the root cause (MLflow wraps SQLAlchemy, which wraps SQLite), or that a server does not answer."""
-    if is_silence(error) and not isinstance(error, Unreachable):
-        return "the server does not answer any more"
-    while error.__cause__ is not None:
-        error = error.__cause__
+    """First line of the root cause: MLflow wraps SQLAlchemy, which wraps SQLite, or a library for HTTP."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -14,16 +14,15 @@ from fedtide.settings.imported import Imported
 
 @dataclass(frozen=True)
 class MlflowOptions:
-    """What a run sends to MLflow besides its records: its final model, a name to register that under, the machine's load."""
+    """What a run sends to MLflow besides its records: its final model, and a name to register that under."""
 
     model: bool = False
     register: str | None = None
-    system_metrics: bool = False
 
     @classmethod
     def of(cls, tracking: TrackingSettings) -> Self:
         """Those of the settings."""
-        return cls(tracking.model, tracking.register, tracking.system_metrics)
+        return cls(tracking.model, tracking.register)
 
 
 RECORDS_ONLY = MlflowOptions()

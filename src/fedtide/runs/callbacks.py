@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -16,19 +16,6 @@ from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
 from fedtide.runs.jobs.signals import StopSignals
 from fedtide.settings.scores import main_score
-
-
-class Tracker(Protocol):
-    """Mirrors a run's records while it runs, always under the lock of its directory."""
-
-    def begin(self, directory: RunDirectory) -> None:
-        """Called before the first round of this process; the directory holds the rounds done so far."""
-
-    def log_round(self, row: dict[str, Any]) -> None:
-        """Called when a round is recorded."""
-
-    def end(self) -> None:
-        """Called at the end, however the run has ended; the directory says how."""
 
 
 class Recorder(L.Callback):
@@ -42,10 +29,9 @@ class Recorder(L.Callback):
         directory: RunDirectory,
         key: str,
         every: int,
-        tracker: Tracker | None = None,
         more: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        self.directory, self.key, self.every, self.tracker, self.more = directory, key, every, tracker, more
+        self.directory, self.key, self.every, self.more = directory, key, every, more
         self._states = checkpoint.Generations(directory.state)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -61,8 +47,6 @@ class Recorder(L.Callback):
         if module.diverged is None and (last or trainer.should_stop or done % self.every == 0):
             records = self.directory.mark_records()  # on the disk before the state that counts on them
             self._states.save(checkpoint.Saved(self.key, done, records, module.state.tensors() | self.more()))
-        if self.tracker is not None:
-            self.tracker.log_round(record.row)
 
 
 class GracefulStop(StopSignals, L.Callback):

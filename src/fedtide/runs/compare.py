@@ -12,6 +12,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.detectors.base import Detector
 from fedtide.engine.workers import available_cores
 from fedtide.federation.assembly.compatibility import refuse_other_optimiser
+from fedtide.mirror.mlflow import upload_elsewhere
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
@@ -23,7 +24,6 @@ from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.jobs.launch import refuse_several_processes
-from fedtide.runs.mirroring import Mirroring, correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.settings.cluster import HERE, Hosts
 from fedtide.settings.run import RunSettings
@@ -92,13 +92,8 @@ def compare(
         workers = min(workers or available_cores(), len(grid), places)
     comparison = _Comparison(grid, workspace, watch, ended, away=hosts.away, score=score)
     refuse_bad_imports(comparison.collect(alone=not hosts.away and workers == 1), workspace)
-    with (
-        executor(hosts, workers, per_card, workspace.runs, watch.log) as run_jobs,
-        Mirroring(workspace, watch.log) as mirroring,
-    ):
-        comparison.mirroring = mirroring if hosts.away else None
+    with executor(hosts, workers, per_card, workspace.runs, watch.log) as run_jobs:
         stopped = run_jobs(_work, comparison, workers)
-    correct_mirror(workspace, watch.log)
     return comparison.summaries, stopped if comparison.unfinished else None
 
 
@@ -130,7 +125,6 @@ class _Comparison:
     ) -> None:
         self._grid, self._workspace, self._ended, self._away, self._score = grid, workspace, ended, away, score
         self._log, self._display = watch.log, watch.display
-        self.mirroring: Mirroring | None = None
         self._waiting: list[_Job] = []
         self._found: dict[int, Summary] = {}
         self._refused: dict[int, str] = {}
@@ -184,8 +178,8 @@ class _Comparison:
 
     def finish(self, job: _Job, end: _Result | Failure) -> None:
         self._display.end(title(job.settings))
-        if self.mirroring is not None:
-            self.mirroring.add(job.settings, job.key)
+        if self._away:
+            upload_elsewhere(self._workspace, job.settings, job.key, self._log)
         self._finish(job, end)
         self._display.count(len(self._found), len(self._grid))
 

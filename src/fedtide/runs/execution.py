@@ -9,7 +9,7 @@ import gc
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,6 @@ from fedtide.runs.failures import failure_kept
 from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
-from fedtide.runs.mirroring import correct_mirror
 from fedtide.runs.progress import UNWATCHED, Watch, title
 from fedtide.runs.shown import shown
 from fedtide.runs.summaries import scores, totals
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from fedtide.federation.module import FederatedModule
     from fedtide.federation.types import Parts
     from fedtide.records.frames import Records
+    from fedtide.runs.mirroring import MlflowRounds
     from fedtide.runs.own_callbacks import OwnCallbacks
 
 INTERRUPTED = "interrupted; the same call continues from what is saved"
@@ -161,7 +161,6 @@ def execute(
             return _follow(job) if decision.wait() else {"state": "follower"}
         if (done := _ended(job)) is not None:
             free_unless_kept(directory, settings, watch.log)
-            correct_mirror(workspace, watch.log)
             return done
         watch.display.begin(title(settings), [directory.path])
         try:
@@ -202,10 +201,6 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
     from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
     from fedtide.runs.trainer import quiet_lightning, trainer
 
-    if job.workspace.mlruns is not None:
-        from fedtide.mirror.background import tracker
-
-        job = replace(job, watch=replace(job.watch, tracker=tracker(job.workspace, job.data, job.watch.log)))
     timeline, own = _world_and_callbacks(job)
     settings, directory, watch, manifest = job.settings, job.directory, job.watch, _manifest(job, timeline)
     with directory.locked(_recorded(settings), manifest, wait), ExitStack() as open_:
@@ -213,8 +208,9 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
             _drop_states(job, done)
             return done
         stop = open_.enter_context(GracefulStop())
-        if watch.tracker is not None:
-            open_.callback(watch.tracker.end)  # under the lock: no other process mirrors the run meanwhile
+        mirrored = _mirrored(job)
+        for each in mirrored:
+            open_.callback(each.end)  # under the lock: no other process uploads the run meanwhile
         open_.enter_context(failure_kept(directory))
         saved = _resume(job)
         timeline.save(directory.path / "timeline.npz", world_identity(settings, job.data))
@@ -229,10 +225,10 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
             directory.event("interrupted", round=rounds)
             return manifest | {"state": "interrupted", "rounds": rounds, "signal": int(stop.received)}
         module = FederatedModule(settings, timeline, job.data, values, partial(_announce, job, own), directory.path)
-        recorder = Recorder(directory, job.key, settings.checkpoint.every, watch.tracker, own.states)
+        recorder = Recorder(directory, job.key, settings.checkpoint.every, own.states)
         logged = RoundLog(job.workspace.loggers, directory, watch.log)
         line = [Progress(watch.update)] if watch.update else []
-        called = [stop, *([own] if own else []), recorder, logged, *line, *watch.callbacks, pilot]
+        called = [stop, *([own] if own else []), recorder, logged, *mirrored, *line, *watch.callbacks, pilot]
         with quiet_lightning(), stop.sigterm_noted():
             if rounds < timeline.rounds:
                 decision.announce(True)
@@ -245,6 +241,15 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
     for remark in _alarms(job, timeline) if summary["state"] == "complete" else ():
         watch.log(remark)
     return summary
+
+
+def _mirrored(job: _Job) -> list[MlflowRounds]:
+    """The callback that mirrors the run, if it has a place in MLflow."""
+    if job.workspace.mlruns is None:
+        return []
+    from fedtide.runs.mirroring import MlflowRounds
+
+    return [MlflowRounds(job.workspace, job.directory, job.data, job.watch.log)]
 
 
 def _drop_states(job: _Job, summary: Summary) -> None:
@@ -279,7 +284,7 @@ def _follow(job: _Job) -> Summary:
 
 
 def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, process: str) -> None:
-    """Record versions and guarantees, log what is known of the run before its first round, and start to mirror it."""
+    """Record versions and guarantees, and log what is known of the run before its first round."""
     from fedtide.federation.assembly.preview import advice, memory_plan
 
     made = plugins.create(Model, job.settings.model), plugins.create(Detector, job.settings.detector)
@@ -292,8 +297,6 @@ def _announce(job: _Job, own: OwnCallbacks, parts: Parts, wanted: Footprint, pro
         job.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, wanted), process):
         job.watch.log(line)
-    if job.watch.tracker is not None:
-        job.watch.tracker.begin(job.directory)
 
 
 def _manifest(job: _Job, timeline: Timeline) -> Summary:

@@ -1,61 +1,69 @@
-"""The mirror of runs that a cluster executes: the command that hands them out updates it when they end."""
+"""A run in MLflow: its rounds while it trains, all of its records at the end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any
 
-from fedtide.mirror.folder import has_open_runs
-from fedtide.mirror.store import claimed
+import lightning as L
+
+from fedtide.mirror.mlflow import open_run, upload
+from fedtide.mirror.mlflow_run import MlflowRun
+from fedtide.mirror.store import reason
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.settings.run import RunSettings
-from fedtide.worlds.prepared import load_data
+from fedtide.world.dataset import Dataset
+
+_SECONDS = 2.0  # between two calls: rounds may last milliseconds
 
 
-class Mirroring:
-    """Mirrors run directories into MLflow, one after another in a thread, since that can take longer than a short run.
+class MlflowRounds(L.Callback):
+    """Sends rounds to MLflow, all that are new in one call, and the records when the run has ended.
 
-    Nothing is done if the workspace has no place in MLflow.
+    After its first failure, which is logged in one line, no round is sent; the end tries again, from the records.
+
+    Args:
+        workspace: has a place in MLflow. data: the run's dataset. log: gets a line for each failure.
     """
 
-    def __init__(self, workspace: Workspace, log: Callable[[str], None]) -> None:
-        self._workspace, self._log = workspace, log
-        self._thread = ThreadPoolExecutor(1, "mirror")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, workspace: Workspace, directory: RunDirectory, data: Dataset, log: Callable[[str], None]
     ) -> None:
-        self._thread.shutdown(cancel_futures=kind is not None)
+        self._workspace, self._directory, self._data, self._log = workspace, directory, data, log
+        self._run: MlflowRun | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._sent = 0.0
 
-    def add(self, settings: RunSettings, name: str) -> None:
-        if self._workspace.mlruns is not None:
-            self._thread.submit(self._mirror, settings, self._workspace.runs / name)
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Show the run as running, with the rounds that earlier processes have recorded."""
+        self._try(self._begin)
 
-    def _mirror(self, settings: RunSettings, path: Path) -> None:
-        if not (path / "manifest.json").is_file():  # it failed before it began
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Send the rounds that have been recorded, some at a time."""
+        if self._run is None or pl_module.record is None:
             return
-        from fedtide.mirror.mlflow import MlflowMirror
+        self._rows.append(pl_module.record.row)
+        if time.monotonic() - self._sent > _SECONDS:
+            self._try(self._send)
 
-        where = self._workspace
-        assert where.mlruns is not None
-        data = load_data(settings)
-        mirror = MlflowMirror(where.mlruns, where.experiment, where.comparison, self._log, data, where.options)
-        with claimed(path) as free:
-            if free:  # otherwise its worker still saves it
-                mirror.begin(RunDirectory(path))
-                mirror.end()
+    def end(self) -> None:
+        """Upload the records, however the run has ended; called while no other process can work on it."""
+        upload(self._workspace, self._directory, self._data, self._log, self._run)
 
+    def _begin(self) -> None:
+        run = open_run(self._workspace, self._directory)
+        run.begin(self._workspace.comparison, self._data)
+        self._run, self._sent = run, time.monotonic()
 
-def correct_mirror(workspace: Workspace, log: Callable[[str], None]) -> None:
-    """Tell MLflow how runs have ended whose process was killed before it could."""
-    if isinstance(workspace.mlruns, Path) and has_open_runs(workspace.mlruns):
-        from fedtide.mirror.mlflow import correct_all
+    def _send(self) -> None:
+        if self._run is not None:
+            self._run.add(self._rows)
+            self._rows, self._sent = [], time.monotonic()
 
-        correct_all(workspace.mlruns, log)
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
+            self._log(f"MLflow: {self._workspace.mlruns}: {reason(error)}; training continues without it")
+            self._run = None

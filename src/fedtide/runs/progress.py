@@ -16,8 +16,6 @@ from fedtide.settings.scores import RECORDED, Score, main_score
 if TYPE_CHECKING:
     import lightning as L
 
-    from fedtide.runs.callbacks import Tracker
-
 _TAIL = 1 << 14  # bytes at the end of a history that are read: its last rows
 _COLUMNS = {f"{split}_{score.name}": score for score in map(main_score, RECORDED) for split in ("test", "validation")}
 """Columns and their scores; the first column with values is shown."""
@@ -44,14 +42,12 @@ class Watch:
         log: gets log lines. display: shows the runs in progress.
         update: gets a line of progress per round of a single run; None for no lines.
         callbacks: further Lightning callbacks of a run; a true attribute ``pruned`` marks the run as pruned.
-        tracker: mirrors a run's records meanwhile; None for what the workspace says.
     """
 
     log: Callable[[str], None] = lambda line: None
     display: Display = field(default_factory=Display)
     update: Callable[[str], None] | None = None
     callbacks: Sequence[L.Callback] = ()
-    tracker: Tracker | None = None
 
 
 UNWATCHED = Watch()

@@ -101,7 +101,6 @@ with warnings.catch_warnings():
         register: str | None = Field(
             None, min_length=1, description="name under which that model is registered, a new version for every run"
         )
-        system_metrics: bool = Field(False, description="log the load of CPU, memory, disk, network and GPU as well")
         loggers: tuple[Imported, ...] = Field(
             (),
             description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, "

@@ -17,6 +17,7 @@ from fedtide.core.files import remove_dead_parts
 from fedtide.core.hashing import short_hash
 from fedtide.core.locks import held
 from fedtide.engine.workers import available_cores
+from fedtide.mirror.mlflow import upload_elsewhere
 from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports
@@ -26,7 +27,6 @@ from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
 from fedtide.runs.jobs.launch import refuse_several_processes
-from fedtide.runs.mirroring import Mirroring
 from fedtide.runs.progress import UNWATCHED, Watch
 from fedtide.settings.params import Params
 from fedtide.settings.parse import parse
@@ -135,8 +135,8 @@ def tune(
     study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
     jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
     with _held(folder, name):
-        with jobs as run_jobs, Mirroring(where, watch.log) as mirroring:
-            search = _Search(study, where, watch, places, mirroring if hosts.away else None)
+        with jobs as run_jobs:
+            search = _Search(study, where, watch, places, hosts.away)
             if hosts.away or search.workers > 1:
                 search.stopped = run_jobs(run_trial, search, options.workers if hosts.away else search.workers)
             else:
@@ -183,17 +183,15 @@ class _Search:
         stopped: the signal that stopped it, or ``None``. workers: processes at once, as many as there are ``places``, or less.
     """
 
-    def __init__(
-        self, study: _Study, workspace: Workspace, watch: Watch, places: int, mirroring: Mirroring | None
-    ) -> None:
-        """``mirroring`` mirrors the runs where a cluster executes them; None where they do it themselves."""
+    def __init__(self, study: _Study, workspace: Workspace, watch: Watch, places: int, away: bool) -> None:
+        """``away``: a cluster executes the runs, which are uploaded to MLflow here."""
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._what, self._options, options = study, study.options, study.options
         self._states = optuna.trial.TrialState
         self._workspace, self._log, self._display = workspace, watch.log, watch.display
-        self._mirroring = mirroring
+        self._away = away
         self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
         up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
         with quietly():
@@ -270,14 +268,14 @@ class _Search:
                 continue
             self._open[name], self._answers[name] = trial, {}
             self._display.begin(_title(trial), [directory.path for directory in self._directories(name)])
-            where = self._workspace if self._mirroring is None else dataclasses.replace(self._workspace, mlruns=None)
+            where = dataclasses.replace(self._workspace, mlruns=None) if self._away else self._workspace
             return Task(name, runs, where, self._options.metric)
         return None
 
     def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
         settings = self._what.until.cut(self._what.space.settings(values, seed))
         key = self._what.key(settings)
-        if self.workers > 1 or self._mirroring is not None:  # they share the cores; results do not depend on it
+        if self.workers > 1 or self._away:  # they share the cores; results do not depend on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
         return SeedRun(name, settings.model_dump(mode="json"), self._what.rounds[seed], key)
 
@@ -319,9 +317,9 @@ class _Search:
     def finish(self, job: Task, end: Outcome | Failure) -> None:
         trial = self._open.pop(job.name)
         self._display.end(_title(trial))
-        if self._mirroring is not None:
+        if self._away:
             for member in job.runs:
-                self._mirroring.add(parse(RunSettings, member.settings), member.name)
+                upload_elsewhere(self._workspace, parse(RunSettings, member.settings), member.name, self._log)
         self._settle(trial, end)
         self._count()
 

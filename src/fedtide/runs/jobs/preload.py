@@ -13,7 +13,6 @@ from fedtide.runs import callbacks, execution, identity, loggers, own_callbacks,
 with contextlib.suppress(ImportError):  # a machine without tracking
     from mlflow.store.tracking import sqlalchemy_store  # noqa: F401
 
-    import fedtide.mirror.background
-    import fedtide.world.picture  # noqa: F401
+    import fedtide.runs.mirroring  # noqa: F401
 
 identity.read_sources()
