@@ -17,9 +17,7 @@ from fedtide.core.sealed import peek_header
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.mirror.check import check_run
 
-_UNCOMPARED = frozenset(
-    {"mlruns", ".dvc", ".git", ".gitignore", "timeline.png", "params.yaml", "experiments", "pipeline", "src"}
-)
+_UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
 _UNCOMPARED_KEYS = frozenset({"seconds", "files", "hash", "records"})
 _PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot

@@ -157,7 +157,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     root = Path(raw["data"]["root"])
     for place, written in ((tmp_path / "elsewhere", 0), (root, 1), (root, 1)):
         lines: list[str] = []
-        mirror([directory], mlruns, EXPERIMENT, lines.append, "", MODEL, lambda run, root=place: stored_data(run, root))
+        mirror([directory], mlruns, EXPERIMENT, lines.append, MODEL, lambda run, root=place: stored_data(run, root))
         assert len(models(store)) in (written, 1)
     assert lines == ["MLflow: 0 runs written, 1 up to date"]
     (model,) = models(store)

@@ -37,7 +37,7 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
 
     def again() -> int:
         lines.clear()
-        return mirror(folders, mlruns, EXPERIMENT, lines.append, "", MODEL, lambda run: stored_data(run, root))
+        return mirror(folders, mlruns, EXPERIMENT, lines.append, MODEL, lambda run: stored_data(run, root))
 
     assert again() == 3
     problems = [

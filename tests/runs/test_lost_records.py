@@ -287,7 +287,7 @@ def test_temporary_files_of_dead_processes_are_removed(stopped: Path, settings: 
 def test_a_run_that_is_found_complete_is_swept_too(
     complete: Path, settings: RunSettings, dead_part: Callable[[Path], Path]
 ) -> None:
-    """Such as a picture for MLflow; what a living process is writing stays."""
+    """Of what a killed process was writing; what a living process is writing stays."""
     (pilot := complete.parent / PILOTS / "x").mkdir(parents=True)
     dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
     dead_of_pilot = dead_part(pilot / "state-00000003.pt")

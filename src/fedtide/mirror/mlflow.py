@@ -55,7 +55,6 @@ def mirror(
     where: Path | Server,
     experiment: str,
     log: Callable[[str], None] = lambda _: None,
-    parent: str = "",
     options: MlflowOptions = RECORDS_ONLY,
     data: Callable[[RunDirectory], Dataset | None] = lambda _: None,
 ) -> int:
@@ -65,7 +64,6 @@ def mirror(
         run_dirs: the directories; those in use by a process, or without a run, are skipped.
         where: folder of the store, or a server. experiment: MLflow's. options: whether it should have the models, too.
         log: gets one line at the end, and one per directory that is skipped or left out.
-        parent: name of the comparison for new runs; empty for none.
         data: the dataset of a run, or None if it is not at hand; asked only for a model.
 
     Returns:
@@ -90,7 +88,7 @@ def mirror(
                     if run.is_complete(options):
                         complete += 1
                     else:
-                        run.upload(parent, options, data(run.directory) if run.lacks_model(options) else None)
+                        run.upload("", options, data(run.directory) if run.lacks_model(options) else None)
                         written += 1
                 except SettingsError as error:  # of this run: the store raises none
                     log(f"{path.name}: left out, {error}")

@@ -26,7 +26,7 @@ _EXPERIMENT_TAGS = {
 
 
 class Store:
-    """One experiment in the store of a folder or of a server, created if missing; MLflow's default always exists.
+    """One experiment in the store of a folder or of a server, created if missing.
 
     Several processes may open, and write to, one store at once.
 
@@ -34,7 +34,7 @@ class Store:
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable, damaged or out of reach.
     """
 
-    def __init__(self, where: Path | Server, experiment: str = "Default") -> None:
+    def __init__(self, where: Path | Server, experiment: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
