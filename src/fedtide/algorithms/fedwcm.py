@@ -14,8 +14,8 @@ from torch import Tensor
 from fedtide.algorithms._momentum import ClientMomentum, MomentumSettings
 from fedtide.algorithms.base import Problem, Round
 from fedtide.core.errors import SettingsError
-from fedtide.privacy.base import NUMBER
 from fedtide.privacy.factory import Protocol, histograms
+from fedtide.privacy.histograms import NUMBER
 from fedtide.settings.choices import WeightingChoice, choice_field
 
 

@@ -14,6 +14,7 @@ from fedtide.core import plugins
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.models.base import Model
+from fedtide.settings.choices import kind_of
 from fedtide.settings.overrides import override
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -22,18 +23,10 @@ from fedtide.world.timeline import Timeline
 from fedtide.worlds.build import build_timeline
 from fedtide.worlds.prepared import load
 
-_KEYS = {
-    "algorithms": "algorithm",
-    "detectors": "detector",
-    "initialisation": "initialiser",
-    "models": "model",
-    "objectives": "objective",
-    "partitions": "partition",
-    "scenarios": "scenario",
-    "selection": "exchange.selection",
-    "weighting": "algorithm.weighting",
-}
-"""Settings that choose a plug-in of a kind; the others have the kind's name."""
+_NESTED = {"selection": "exchange.selection", "weighting": "algorithm.weighting"}
+_FIELDS = {kind: key for key, field in reversed(RunSettings.model_fields.items()) if (kind := kind_of(field))}
+_KEYS = {**_FIELDS, **_NESTED}
+"""The settings that choose a plug-in of each kind."""
 
 _ROUNDS = 8
 """Most rounds of a trial; scenarios may have more."""
@@ -65,7 +58,7 @@ class Trial:
         own, others = dict[str, Any](), list[str]()
         for item in self.overrides:
             group, _, key = item.partition("=")[0].strip().rpartition(".")
-            if group == _KEYS.get(self.kind, self.kind):
+            if group == _KEYS[self.kind]:
                 override(own, f"{key}={item.partition('=')[2]}")
             else:
                 others.append(item)
@@ -97,10 +90,9 @@ class Trial:
             raw["algorithm"] = {"name": "fedavg", "weighting": own}
         elif self.kind == "selection":
             raw["exchange"] = {"name": "intervals", "intervals": "1-4", "selection": own}
-        elif self.kind == "uplink":
-            raw["uplink"] = [own]
         else:
-            raw[_KEYS.get(self.kind, self.kind)] = own
+            key = _KEYS[self.kind]
+            raw[key] = [own] if RunSettings.model_fields[key].default == () else own
         if data is not None and self.kind == "data":
             raw["model"] = "embedding_bag" if data.kind == "text" else "logistic"
             raw |= {"objective": _OBJECTIVES[data.task]} if data.task in _OBJECTIVES else {}

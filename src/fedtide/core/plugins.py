@@ -18,7 +18,7 @@ import inspect
 import os
 import re
 from abc import ABC
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -32,27 +32,10 @@ from fedtide.core.extras import not_installed
 from fedtide.core.faults import PluginCrash, PluginError, describe_fault
 from fedtide.core.source import installed_packages, tree
 
-KINDS: Mapping[str, str] = {
-    "aggregation": "Rule",
-    "algorithms": "Algorithm",
-    "attack": "Attack",
-    "data": "DatasetPlugin",
-    "detectors": "Detector",
-    "drift": "Drift",
-    "exchange": "Exchange",
-    "initialisation": "Initialiser",
-    "models": "Model",
-    "objectives": "Objective",
-    "participation": "Participation",
-    "partitions": "Partition",
-    "scenarios": "Scenario",
-    "selection": "Selection",
-    "uplink": "Link",
-    "weighting": "Weighting",
-}
-"""Kinds of plug-ins, each with the class in its ``base.py`` that its plug-ins inherit from."""
-
 _PACKAGE = Path(__file__).parents[1]
+
+KINDS = tuple(sorted(file.parent.name for file in _PACKAGE.glob("*/base.py")))
+"""Kinds of plug-ins: the packages with a ``base.py``."""
 
 
 class Mark(Enum):
@@ -255,10 +238,12 @@ def _only_plugin(module: Any, kind: str) -> type[Plugin]:
     return chosen
 
 
+@functools.cache
 def _base(kind: str) -> type[Plugin]:
-    """The base class of a kind."""
-    base: type[Plugin] = getattr(importlib.import_module(f"fedtide.{kind}.base"), KINDS[kind])
-    return base
+    """The base class of a kind: the one in its ``base.py`` that declares it."""
+    defined = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
+    classes = (cls for cls in defined if inspect.isclass(cls) and issubclass(cls, Plugin))
+    return next(cls for cls in classes if vars(cls).get("kind") == kind)
 
 
 def common_settings(kind: str) -> frozenset[str]:

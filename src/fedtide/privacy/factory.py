@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fedtide.privacy import he, masked, plain
-from fedtide.privacy.base import Histograms
+from fedtide.privacy.histograms import Histograms
 
 Protocol = Literal["plain", "masked", "he"]
 

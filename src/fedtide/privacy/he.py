@@ -8,7 +8,7 @@ from fedtide.core import extras
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms
+from fedtide.privacy.histograms import NUMBER, Histograms
 
 DEGREE = 4096
 PLAIN_MODULUS = 1_032_193

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms
+from fedtide.privacy.histograms import NUMBER, Histograms
 
 Words = NDArray[np.uint32]
 KEY = 32

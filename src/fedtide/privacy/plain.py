@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
-from fedtide.privacy.base import NUMBER, Histograms
+from fedtide.privacy.histograms import NUMBER, Histograms
 
 
 class Plain(Histograms):

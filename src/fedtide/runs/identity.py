@@ -10,31 +10,17 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.imports import own_files
 from fedtide.core.source import closure, fingerprint, fingerprint_files
 from fedtide.models.base import Model
+from fedtide.settings.choices import plugins_in
 from fedtide.settings.run import RunSettings
 from fedtide.world.contents import content_hashes
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.files import scenarios, world_identity
+from fedtide.worlds.files import world_identity
 
 _ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
 
-_PACKAGES = frozenset(
-    {
-        *(
-            "aggregation",
-            "algorithms",
-            "attack",
-            "detectors",
-            "exchange",
-            "initialisation",
-            "models",
-            "objectives",
-            "participation",
-            "partitions",
-        ),
-        *("scenarios", "selection", "uplink", "weighting"),
-        *("accounting", "costs", "engine", "federation", "privacy", "programs", "world", "worlds"),
-    }
-)
+_PACKAGES = frozenset(plugins.KINDS) - {"data"} | {
+    *("accounting", "costs", "engine", "federation", "privacy", "programs", "world", "worlds")
+}
 """Packages that can change a number of a run. Settings enter the key by value, data by content."""
 
 _TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stability"})
@@ -56,26 +42,8 @@ def read_sources() -> None:
 
 def modules(settings: RunSettings) -> list[str]:
     """Modules whose source a run depends on: world, engine, federation, and only the plug-ins it uses."""
-    chosen = {
-        "aggregation": settings.aggregation.name,
-        "algorithms": settings.algorithm.name,
-        "detectors": settings.detector.name,
-        "attack": settings.attack.name,
-        "drift": settings.drift.name,
-        "exchange": settings.exchange.name,
-        "initialisation": settings.initialiser.name,
-        "models": settings.model.name,
-        "objectives": settings.objective.name,
-        "participation": settings.participation.name,
-        "partitions": settings.partition.name,
-        "weighting": settings.algorithm.weighting.name,
-    }
-    if (selection := getattr(settings.exchange, "selection", None)) is not None:
-        chosen["selection"] = selection.name
-    links = [*settings.uplink, *([] if settings.downlink is None else [settings.downlink])]
-    several = {"scenarios": scenarios(settings), "uplink": [link.name for link in links]}
-    named = [*chosen.items(), *((kind, name) for kind, names in several.items() for name in names)]
-    return closure([*_ROOTS, *(plugins.module_of(kind, name) for kind, name in named)], _can_change_numbers)
+    named = [plugins.module_of(kind, name) for kind, name in plugins_in(settings) if kind != "data"]
+    return closure([*_ROOTS, *named], _can_change_numbers)
 
 
 def code(settings: RunSettings) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny
@@ -102,6 +102,24 @@ def choice_field(default: str, description: str) -> Any:
 def choice_of(field: FieldInfo | None) -> Choice | None:
     """The choice that a field is; None if it is another field."""
     return next((item for item in field.metadata if isinstance(item, Choice)), None) if field else None
+
+
+def kind_of(field: FieldInfo) -> str | None:
+    """The kind of the plug-in, or of the plug-ins in a list, that a field chooses; None if it is another field."""
+    inner = [item for part in get_args(field.annotation) for item in getattr(part, "__metadata__", ())]
+    found = next((item for item in (*field.metadata, *inner) if isinstance(item, Choice)), None)
+    return found.kind or None if found else None
+
+
+def plugins_in(settings: SettingsModel) -> Iterator[tuple[str, str]]:
+    """Kind and name of every plug-in that settings choose, at any depth."""
+    for name, field in type(settings).model_fields.items():
+        value, kind = getattr(settings, name), kind_of(field)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, SettingsModel):
+                if kind is not None and isinstance(item, PluginSettings):
+                    yield kind, item.name
+                yield from plugins_in(item)
 
 
 def group_at(model: type[SettingsModel], raw: Any, path: Sequence[int | str]) -> type[SettingsModel] | None:
