@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-import support
 from support import assert_close, closest, federation, images, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -114,12 +113,3 @@ def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
         state, _ = run_rounds(fed, 1)
         found.append(next(value for name, value in state.initialiser.items() if name.endswith("G")))
     assert torch.equal(*found)
-
-
-def test_activations_of_one_batch_are_planned_for() -> None:
-    def planned(**local: Any) -> int:
-        chosen = settings(local={"amount": 1, **local}, model={"name": "mlp", "widths": [300]})
-        found = support.planned(chosen, steady([40] * 2, 1), vectors(80))
-        return next(part.size for part in found.device if part.what.startswith("local steps"))
-
-    assert planned(batch_size=10) < planned(batch_size=10, accumulate=4) < 0.7 * planned(batch_size=40)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedtide.core.errors import SettingsError
-from fedtide.engine.memory import available_bytes, plan_chunk, require
+from fedtide.engine.memory import available_bytes, plan_chunk
 from fedtide.engine.workers import Workers, WorkerState, available_cores
 from fedtide.federation.federation import Federation
 from support import federation, settings, steady, vectors
@@ -101,14 +100,6 @@ def test_references_have_modules_of_their_own(fed: Federation) -> None:
     assert not first.network.training
     first.w.fill_(1.0)
     assert not bool((second.w == 1.0).any() or (worker.module.w == 1.0).any())
-
-
-def test_what_cannot_fit_is_refused_in_one_line() -> None:
-    cpu = torch.device("cpu")
-    require(1, cpu, "one byte")
-    with pytest.raises(SettingsError, match=r"everything needs .* GB on cpu") as caught:
-        require(2 * available_bytes(cpu) + 10**15, cpu, "everything")
-    assert "\n" not in str(caught.value)
 
 
 def test_what_the_file_cache_would_give_back_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-import support
 from federation.test_ranks import SIZES, compare
 from fedtide.algorithms.base import Round
 from fedtide.core.errors import SettingsError
 from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.compatibility import refuse_early_stop
-from fedtide.federation.assembly.footprint import Part
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
@@ -176,15 +174,3 @@ def test_a_clock_that_plans_when_work_is_done_refuses_it() -> None:
     fed = made(SOME)
     with pytest.raises(SettingsError, match=r"^clock: events plans when a client is done"):
         refuse_early_stop(chosen, fed.parts.algorithm)
-
-
-def test_passes_for_the_loss_are_part_of_the_planned_memory() -> None:
-    def evaluation(gamma: float | None) -> Part:
-        algorithm = {"name": "flash", "early_stop": gamma}
-        chosen = settings(algorithm=algorithm, local={"amount": 2}, engine={"workers": 4})
-        found = support.planned(chosen, steady([10] * 6, 2), vectors())
-        return next(part for part in found.device if part.what.startswith("evaluation"))
-
-    usual, passes = evaluation(None), evaluation(SOME)
-    assert passes.what.startswith("evaluation, 4 times ")
-    assert passes.size == 4 * usual.size

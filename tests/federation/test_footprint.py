@@ -17,7 +17,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
 from fedtide.engine.memory import available_bytes, share_memory
-from fedtide.federation.assembly.footprint import Footprint
+from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state
@@ -248,23 +248,28 @@ def test_the_gradients_that_a_local_step_keeps_are_counted() -> None:
         assert (few - plain, many - plain) == (workers * 4 * 2 * size, workers * 4 * 9 * size)
 
 
-def gradients(**values: Any) -> int:
-    """Bytes of full gradients and curvature in a run's footprint; 0 without such a part."""
-    return sum(part.size for part in planned(**values).device if "gradients" in part.what)
+def test_full_gradients_are_counted() -> None:
+    """A vector for each of six participants."""
+    chosen = ("scaffold", {"name": "scaffold", "option": "I"})
+    plain, full = (planned(algorithm=algorithm).device[1].size for algorithm in chosen)
+    assert full - plain == 6 * 18 * 4
 
 
-def test_full_gradients_and_curvature_are_counted() -> None:
-    """Six clients of ten samples: what each keeps for its passes grows with the samples of a pass, up to its own."""
-    exact = {"name": "cfl_regularization", "curvature": "exact"}
-    assert gradients() == gradients(algorithm="scaffold") == 0
-    for algorithm in ("mimelite", {"name": "scaffold", "option": "I"}):
-        found = [
-            gradients(algorithm=algorithm, engine={"workers": 3}, evaluation={"batch_size": batch})
-            for batch in (5, 10, 99)
-        ]
-        assert 0 < found[0] < found[1] == found[2]
-        assert gradients(algorithm=algorithm, engine={"workers": 6}, evaluation={"batch_size": 5}) == 2 * found[0]
-        assert gradients(algorithm=exact, engine={"workers": 3}) > 2 * found[2]
-    huge = planned(algorithm=exact, model={"name": "mlp", "widths": [10**7]}, engine={"workers": 6})
-    with pytest.raises(SettingsError, match="the run needs"):
-        huge.refuse_excess(CPU, MemoryStore("host", CPU, None))
+def test_a_run_that_finds_too_little_memory_on_its_way_says_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: Any) -> None:
+        torch.empty(1 << 60)
+
+    monkeypatch.setattr("fedtide.federation.federation.Federation.run_round", greedy)
+    module = FederatedModule(settings(), steady([10] * 6, 2), vectors())
+    module.build()
+    with pytest.raises(
+        MemoryError, match=r"^round 1 ran out of memory: lower local\.batch_size, .*allocate memory"
+    ) as caught:
+        module.training_step(0, 0)
+    module.on_fit_end()
+    assert "\n" not in str(caught.value)
+
+
+def test_other_errors_of_a_round_stay_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), naming_exhaustion("round 1"):
+        raise RuntimeError("shapes")

@@ -120,7 +120,6 @@ class Algorithm(Plugin):
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         gradients: vectors [d] per participant that it takes from ``full_gradient``, ``taylor`` and ``fisher_diagonal`` or makes
             of them, for the memory that a run is planned with.
-        curvature: whether it calls ``taylor`` or ``fisher_diagonal``.
         sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
             and add them up only by ``r.average``, ``r.mean``, ``r.weighted_mean``, ``r.mean_update`` and ``r.total``. Processes
             that share a round then exchange sums instead of local models, where nothing else needs these.
@@ -165,7 +164,6 @@ class Algorithm(Plugin):
     buffer: int = 1
     synthetic_per_shard: int = 0
     gradients: int = 0
-    curvature: ClassVar[bool] = False
     sums_only: ClassVar[bool] = False
     robust: bool = False
     private: bool = False

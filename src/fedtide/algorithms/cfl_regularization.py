@@ -73,7 +73,6 @@ class CflRegularization(Continual):
     down: Sequence[str] = ("w", "c", "H")
     up: Sequence[str] = ("W", "g", "h")
     gradients = 6  # g, h, the pairs, and what they are made with
-    curvature = True
 
     def bind(self, problem: Problem) -> None:
         """B on the regularised parameters, which are the last d' ones."""

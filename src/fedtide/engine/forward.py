@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedtide.engine.flat import Layout
-from fedtide.engine.size import activations
 from fedtide.engine.task import Task
 from fedtide.programs.program import trace_plain
 from fedtide.programs.traces import shapes, shared, structure
+from fedtide.world.dataset import Dataset
 
 _LARGEST = 1 << 25
 """Most bytes of a layer's outputs at once on a CPU: images whose maps leave the caches take half as long again (measured)."""
+
+_PER_INPUT = 64  # numbers of the largest output per number of input, where it cannot be found out
 
 
 class Forward:
@@ -31,8 +34,9 @@ class Forward:
         self._task = task
         self._network = copy.deepcopy(task.network).to(task.device, task.dtype).eval()
         self._layout = Layout(self._network)
-        widest = task.dtype.itemsize * max(activations(self._network, task.data))
-        self._at_once = max(1, _LARGEST // widest) if task.device.type == "cpu" else None
+        self._at_once = None
+        if task.device.type == "cpu":
+            self._at_once = max(1, _LARGEST // (task.dtype.itemsize * _widest(self._network, task.data)))
         self._programs: dict[Any, Callable[..., Tensor]] = {}
         # Described now: while a thread traces, the network holds its tensors.
         self._described = structure(self._network, task.autocast)
@@ -65,3 +69,23 @@ class Forward:
 
         with torch.inference_mode(False), torch.no_grad():
             return trace_plain(logits, [value.clone() for value in arguments])
+
+
+def _widest(network: nn.Module, data: Dataset) -> int:
+    """Numbers of the input or of the largest output of a layer, for one sample in evaluation mode."""
+    found = [math.prod(data.input_shape)]
+
+    def note(_module: nn.Module, _inputs: object, output: object) -> None:
+        if isinstance(output, Tensor):
+            found.append(output.numel())
+
+    hooks = [part.register_forward_hook(note) for part in network.modules() if not list(part.children())]
+    dtype = torch.int64 if data.kind == "text" else next(network.parameters()).dtype
+    try:
+        with torch.no_grad():
+            network(torch.zeros(1, *data.input_shape, dtype=dtype))
+    except Exception:  # the run itself says what is wrong
+        found = [found[0] * _PER_INPUT]
+    for hook in hooks:
+        hook.remove()
+    return max(found)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from fedtide.core.errors import SettingsError
 from fedtide.engine.limits import free_under_limits
 from fedtide.engine.task import Task
 
@@ -44,28 +43,16 @@ def _free_on_host() -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def require(wanted: int, device: torch.device, what: str) -> None:
-    """Refuse ``wanted`` bytes if the device has fewer free."""
-    free = available_bytes(device)
-    if wanted > free:
-        raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {device}, but {free / 1e9:.1f} GB are free")
-
-
 def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
     """Clients advanced together: as many as fit the caches of a CPU, or a quarter of the free memory of another device.
 
     ``size``: parameters d of a client. ``batch``: samples. On a CPU the cohort is divided evenly among the ``lanes``, which
     advance in parallel.
     """
-    sample, number = math.prod(task.data.input_shape), task.dtype.itemsize
-    return chunk_size(size, clients, batch, sample, number, task.device, lanes)
-
-
-def chunk_size(size: int, clients: int, batch: int, sample: int, number: int, device: torch.device, lanes: int) -> int:
-    """The same for samples of ``sample`` numbers with ``number`` bytes each on a device."""
-    if device.type == "cpu":
+    sample = math.prod(task.data.input_shape)
+    if task.device.type == "cpu":
         most = max(1, _CACHE // (size + batch * sample))
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # a multiple of the input
-    return max(1, available_bytes(device) // 4 // (number * (4 * size + activations)))
+    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))

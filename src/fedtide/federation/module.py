@@ -12,7 +12,7 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.engine.process import prepare_process
 from fedtide.federation.assembly.choose import choose
-from fedtide.federation.assembly.footprint import Footprint, footprint
+from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
 from fedtide.federation.federation import Federation
 from fedtide.federation.parts import assemble
 from fedtide.federation.ranks import process_group
@@ -33,7 +33,7 @@ class FederatedModule(L.LightningModule):
 
     Args:
         saved: state to resume from, or None.
-        announce: called with the assembled parts, the memory that they will take and a line about the process, before
+        announce: called with the assembled parts, the memory that they will take at least and a line about the process, before
             anything large is allocated.
         scratch: folder of memories kept on disk.
 
@@ -95,7 +95,7 @@ class FederatedModule(L.LightningModule):
         return [0]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        with torch.no_grad():
+        with torch.no_grad(), naming_exhaustion(f"round {self.state.round + 1}"):
             try:
                 self.record = self.federation.run_round(self.state)
             except Diverged as error:

@@ -1,59 +1,41 @@
-"""The memory that a run will take, by part, before anything large is allocated."""
+"""The memory that a run takes at least, by part, from sizes that are known before anything large is allocated.
+
+Counted are vectors of models, rows of clients, batches and data. What the operations of a network need on their way is not:
+a run that finds too little memory for that ends with a line that names the settings to lower.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 
-from fedtide.accounting.cohorts import cohorts
-from fedtide.core.errors import SettingsError
-from fedtide.engine.executors.factory import executor_name
+from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.flat import Layout
-from fedtide.engine.memory import available_bytes, chunk_size
+from fedtide.engine.memory import available_bytes
 from fedtide.engine.optimisers import optimiser
-from fedtide.engine.passes.curvature import FLOATS
 from fedtide.engine.plan import step_count
-from fedtide.engine.size import Size, measure
-from fedtide.engine.task import TINY
+from fedtide.engine.size import measure
 from fedtide.engine.workers import available_cores
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
-from fedtide.federation.features.synthetic import capacity
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.types import Chosen
+from fedtide.federation.types import Chosen, Memory, Part
 from fedtide.initialisation.base import Initialiser
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.timeline import Timeline
 
-_ROWS, _ROWS_PER_MEMORY = 2.5, 7
-"""Vectors of a participant that are alive at once: of its model, with the last round's until they are collected; and for each
-of its memories, as read, as added to the gradient, and in the algebra of ``finish`` (peaks of nine algorithms, measured)."""
-
 _BLOCK = 4096  # bytes that the disk gives at a time
-_FIRST, _SECOND, _SAMPLES = 2, 5, 3
-"""Numbers per activation that a full gradient keeps for its backward pass, and a Hessian-vector product for two of them; copies
-of per-sample gradients (measured)."""
-
-_LAYERS = 1.5  # input and output of the widest layer, with the working memory of its operation (measured)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Bytes of one part of a run's memory, and what makes it smaller."""
-
-    what: str
-    size: int
-    remedy: str
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """The memory that a run takes in addition to its loaded data.
+    """The memory that a run takes at least, in addition to its loaded data.
 
     ``device`` is on the training device, the host of a run on a CPU; ``host`` beside it; ``kept`` for the clients' memories.
     """
@@ -85,6 +67,20 @@ class Footprint:
                 )
 
 
+@contextmanager
+def naming_exhaustion(what: str) -> Iterator[None]:
+    """Memory that runs out is a MemoryError that says in what, and which settings to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        raise MemoryError(
+            f"{what} ran out of memory: lower local.batch_size, evaluation.batch_size or engine.workers (with executor "
+            f"stacked, engine.chunk), or choose a smaller model ({shortened(str(error))})"
+        ) from error
+
+
 def gigabytes(size: int) -> str:
     """A number of bytes, rounded."""
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.1f} MB"
@@ -92,102 +88,103 @@ def gigabytes(size: int) -> str:
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
     """The memory of a run on loaded data."""
-    settings, algorithm, initialiser = chosen.settings, chosen.algorithm, chosen.initialiser
-    local, engine, number = settings.local, settings.engine, dtype.itemsize
-    size = measure(chosen.model, data)
-    workers = 1 if device.type != "cpu" else engine.workers or available_cores()
-    executor = executor_name(size.network, device, engine, chosen.model.family)
+    settings, algorithm, size = chosen.settings, chosen.algorithm, measure(chosen.model, data)
+    number, sample = dtype.itemsize, math.prod(data.input_shape)
     vector = number * (size.parameters + size.buffers)
-    cohort = _cohort(chosen, timeline)
+    cohort, present = _cohort(chosen, timeline), _present(timeline)
     steps, width = _work(settings, timeline)
-    batch, sample = min(width, local.batch_size), math.prod(data.input_shape)
-    at_once = min(cohort, workers)
-    if executor == "stacked":
-        lanes = workers if size.parameters <= TINY else 1
-        chunk = engine.chunk or chunk_size(size.parameters, cohort, width, sample, number, device, lanes)
-        at_once = min(cohort, chunk * workers)
+    workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
+    at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
     layout = Layout(size.network)
     kept = chosen.client_rows(layout)
-    rows_kept = timeline.num_clients * number * sum(kept.values())
-    if settings.federation.memory == "disk" and LATEST not in kept:  # a row takes space once it is written
-        seen = min(timeline.num_clients, cohort * timeline.rounds)
-        rows_kept = min(rows_kept, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
-    separate = (
-        [numbers for name, numbers in kept.items() if name not in (LATEST, LAST_SERVED)] if initialiser.trains else []
-    )
-    rows = _ROWS + _ROWS_PER_MEMORY * sum(kept[name] for name in algorithm.client) / layout.size
-    rows += 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
-    rows += len(optimiser(local).vectors)
-    if chosen.links:  # what arrives besides what was trained, and what links keep
-        rows += 1 + sum(link.width(name, layout.size) for link in chosen.links for name in link.memory) / layout.size
-    rows += bool(algorithm.server) + algorithm.gradients
-    rows += (settings.aggregation.name != "mean") + (chosen.attackers is not None)  # updates, and what is sent instead
-    response = getattr(settings.detector, "response", "none")
-    models = 2 * workers + 6 + len(algorithm.server) + (response == "reset_model")
-    models += 4 if timeline.sessions > 1 or response == "start_session" else 0
-    models += 3 * (settings.downlink is not None)  # the clients' copy, what it lacks and what is sent of it
-    if type(initialiser).keep is not Initialiser.keep:
-        models += 2 * timeline.sessions
-    if isinstance(settings.clock, Events):
-        models += min(settings.clock.concurrency, _present(timeline))  # each job under way starts from another one
-        rows += 1  # and so may each of those that an update is made of
-    plan = Part(
+    takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
+    once = _kept_once(chosen, timeline, present) + sum(memory.once for memory in takes)
+    each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
+    gradients = 1 + (algorithm.gradients_per_step if algorithm.has_direction else 0)
+    copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
+    added = sum(memory.samples for memory in takes) + copies
+    batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
         "lower local.amount, or let fewer clients take part",
     )
-    before = sum(link.vectors(partial(cohorts, chosen.participation, timeline, settings.seed)) for link in chosen.links)
-    noise = Part(
-        f"noise of earlier rounds, {before} vectors of {size.parameters:,} numbers each",
-        2 * 8 * before * size.parameters,  # float64, and anew in every round
-        "give uplink.noise fewer bands or decays, or choose a smaller model",
-    )
-    moved = device.type != "cpu"
-    each = 2 + (algorithm.gradients_per_step if algorithm.has_direction else 0)  # a step keeps its gradients apart
-    copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
-    added = capacity(timeline, algorithm.synthetic_per_shard) + copies
-    copied = (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size()
-    return Footprint(
-        device=[
-            Part(
-                f"{models} copies of the model with {size.parameters:,} parameters",
-                models * (vector + number * size.constants),
-                _smaller("engine.workers"),
-            ),
-            Part(
-                f"a cohort of {cohort} clients with about {rows:g} vectors of {size.parameters:,} numbers each",
-                int(cohort * rows * vector),
-                "let fewer clients take part, or choose a smaller model",
-            ),
-            Part(
-                f"local steps of {at_once} clients at once on {batch} samples",
-                at_once * number * (each * size.parameters + 2 * batch * size.activations + (width - batch) * sample),
-                _smaller("local.batch_size", "engine.chunk" if executor == "stacked" else "engine.workers"),
-            ),
-            _evaluation(chosen, timeline, data, size, workers, number),
-            *([_gradients(chosen, timeline, size, min(cohort, workers), number)] if algorithm.gradients else []),
-            *([plan] if moved else []),
-            *([noise] if before else []),
-            Part(
-                "the data",
-                resident_bytes(data, device, dtype, added),
-                "choose a smaller dataset, or run it where there is more memory",
-            ),
-        ],
-        host=[
-            plan,
-            *([Part(f"the data with {copies} poisoned samples", copied, "lower attack.poisoned")] if copies else []),
-        ],
-        kept=Part(
-            f"federation.memory: {', '.join(kept)} of {timeline.num_clients} clients",
-            rows_kept + timeline.num_clients * number * sum(separate),
-            "set federation.memory: disk" if settings.federation.memory != "disk" else "free some of it",
+    device_parts = [
+        Part(
+            f"{once + workers} copies of the model with {size.parameters:,} parameters",
+            (once + workers) * (vector + number * size.constants),
+            "lower engine.workers, or choose a smaller model",
         ),
+        Part(
+            f"a cohort of {cohort} clients with {each:g} vectors of {size.parameters:,} numbers each",
+            int(cohort * each * vector),
+            "let fewer clients take part, or choose a smaller model",
+        ),
+        Part(
+            f"local steps of {at_once} clients at once on {width} samples",
+            at_once * number * (gradients * size.parameters + width * sample),
+            "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
+        ),
+        Part(
+            "the data",
+            resident_bytes(data, device, dtype, added) + number * sample * _gathered(chosen, timeline),
+            "choose a smaller dataset, or run it where there is more memory",
+        ),
+    ]
+    poisoned = Part(
+        f"the data with {copies} poisoned samples",
+        (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size(),
+        "lower attack.poisoned",
+    )
+    return Footprint(
+        device=[*device_parts, *_others(takes), *([batches] if device.type != "cpu" else [])],
+        host=[batches, *([poisoned] if copies else [])],
+        kept=_kept(chosen, timeline, kept, cohort, number),
     )
 
 
-def _smaller(*keys: str) -> str:
-    return f"lower {' or '.join(keys)}, or choose a smaller model"
+def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
+    """Vectors that a run keeps once: its first model, the current and the next one, and those of what it has chosen."""
+    clock = chosen.settings.clock
+    stores = type(chosen.initialiser).keep is not Initialiser.keep
+    return (
+        3
+        + len(chosen.algorithm.server)
+        + 2 * stores * timeline.sessions
+        + (min(clock.concurrency, present) if isinstance(clock, Events) else 0)  # where each job under way started
+    )
+
+
+def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
+    """Vectors of each participant: its model, what is kept for it, and those of algorithm, optimizer and clock."""
+    algorithm, evaluated = chosen.algorithm, {LATEST, LAST_SERVED}
+    return (
+        1
+        + sum(width for name, width in kept.items() if name not in evaluated) / size
+        + 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
+        + algorithm.gradients
+        + len(optimiser(chosen.settings.local).vectors)
+        + isinstance(chosen.settings.clock, Events)  # a start of its own
+    )
+
+
+def _others(takes: list[Memory]) -> list[Part]:
+    return [part for memory in takes for part in memory.others]
+
+
+def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int, number: int) -> Part:
+    """The clients' memories, and those of an initialiser that trains, which are kept apart."""
+    clients, on_disk = timeline.num_clients, chosen.settings.federation.memory == "disk"
+    size = clients * number * sum(kept.values())
+    if on_disk and LATEST not in kept:  # a row takes space once it is written
+        seen = min(clients, cohort * timeline.rounds)
+        size = min(size, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
+    if chosen.initialiser.trains:
+        size += clients * number * sum(kept[name] for name in kept.keys() - {LATEST, LAST_SERVED})
+    return Part(
+        f"federation.memory: {', '.join(kept)} of {clients} clients",
+        size,
+        "free some of it" if on_disk else "set federation.memory: disk",
+    )
 
 
 def _present(timeline: Timeline) -> int:
@@ -210,43 +207,15 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     local = settings.local
     held = np.array([len(shard) for shard in timeline.shards])
     largest = int(held.max(initial=0))
-    means = [
-        float(held[item.shards].mean()) for item in timeline.assignments[:1000]
-    ]  # where there are more, it is constant
-    steps = max(step_count(largest, mean, local) for mean in means)
+    few = timeline.assignments[:1000]  # where there are more, their means are equal
+    steps = max(step_count(largest, float(held[item.shards].mean()), local) for item in few)
     width = local.step_samples if local.straddle else min(local.step_samples, largest)
     return max(steps, settings.evaluation.personalise), width
 
 
-def _gradients(chosen: Chosen, timeline: Timeline, size: Size, at_once: int, number: int) -> Part:
-    """Backward passes over all samples of some clients at once, which keep a batch's activations."""
-    evaluation, curvature = chosen.settings.evaluation, chosen.algorithm.curvature
-    largest = max(map(len, timeline.shards), default=0)
-    batch = min(evaluation.batch_size, largest)
-    numbers = 2 * size.parameters + _FIRST * batch * size.activations
-    if curvature:
-        of_samples = _SAMPLES * min(FLOATS, largest * size.parameters)
-        numbers = 4 * size.parameters + max(_SECOND * batch * size.activations, numbers, of_samples)
-    what = "gradients and curvature" if curvature else "full gradients"
-    return Part(
-        f"{what} of {at_once} clients at once on {batch} samples",
-        at_once * number * numbers,
-        _smaller("evaluation.batch_size", "engine.workers"),
-    )
-
-
-def _evaluation(chosen: Chosen, timeline: Timeline, data: Dataset, size: Size, workers: int, number: int) -> Part:
-    """Batches in evaluation mode, and the samples that are gathered for it."""
-    evaluation, sample = chosen.settings.evaluation, math.prod(data.input_shape)
-    batch = min(evaluation.batch_size, max(data.size("test"), len(timeline.validation)))
-    batches = min(workers, -(-max(data.size("test"), 1) // evaluation.batch_size))
-    if chosen.algorithm.early_stop is not None:  # every worker with a client of its own
-        held = min(evaluation.batch_size, max(map(len, timeline.shards), default=0))
-        batch, batches = max(batch, held), max(batches, min(workers, _cohort(chosen, timeline)))
-    gathered = len(timeline.validation) if "validation" in evaluation.splits else 0
-    if evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1):
-        gathered = max(gathered, sum(map(len, timeline.shards_at(0))))
-    if chosen.attackers is not None and chosen.attackers.attack.repaints:  # before and after they are changed
-        gathered = max(gathered, 2 * batches * batch)
-    wanted = number * (int(_LAYERS * batches * batch * (size.widest + sample)) + gathered * sample)
-    return Part(f"evaluation, {batches} times {batch} samples at once", wanted, _smaller("evaluation.batch_size"))
+def _gathered(chosen: Chosen, timeline: Timeline) -> int:
+    """Most samples that are gathered to be evaluated on, besides the test samples."""
+    evaluation = chosen.settings.evaluation
+    validation = len(timeline.validation) if "validation" in evaluation.splits else 0
+    everybody = evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1)
+    return max(validation, sum(map(len, timeline.shards_at(0))) if everybody else 0)

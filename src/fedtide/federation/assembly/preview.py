@@ -31,7 +31,7 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
         who = f"about {cohort} of {present} clients per round"
     return (
         f"{parts.layout.size:,} parameters; {who}; "
-        f"{gigabytes(wanted.run)} for the run, {gigabytes(wanted.kept.size)} of client memories on {parts.memory}; "
+        f"at least {gigabytes(wanted.run)} for the run, {gigabytes(wanted.kept.size)} of client memories on {parts.memory}; "
         f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fedtide.engine.flat import Layout
 from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.types import Chosen, Feature, RoundContext
+from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -28,6 +29,9 @@ class Attacking(Feature):
                 "its own; use exchange: end"
             )
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(each=1)  # what is sent instead
 
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t

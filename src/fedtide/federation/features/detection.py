@@ -12,9 +12,10 @@ from torch import Tensor
 from fedtide.core.randomness import key64
 from fedtide.detectors.base import Detector, Stream
 from fedtide.engine import contract
+from fedtide.engine.flat import Layout
 from fedtide.federation.memories import forget_all
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -49,6 +50,9 @@ class Detection(Feature):
 
     def bind(self, parts: Parts) -> None:
         self._planned, self._begun = parts.timeline, []
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(once=self._settings.response == "reset_model")
 
     def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
         kept = [(saved or {}).get(name) for name in ("losses", "responses")]

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm
 from fedtide.core.errors import SettingsError
+from fedtide.engine.flat import Layout
 from fedtide.federation.payload import BYTES
-from fedtide.federation.types import Channel, Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Channel, Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.uplink.base import Compression
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -70,6 +71,9 @@ class Downlink(Feature, Channel):
         if trains_elsewhere and not algorithm.starts_from_w:
             return f"algorithm {name} lets clients train from another model than the one that is sent; {others}"
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(once=3)  # the copy, what it lacks and what is sent of it
 
     def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._fresh(parts, parts.w0)

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from fedtide.aggregation.base import Rule, shares
-from fedtide.engine.flat import weighted_sum
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.engine.flat import Layout, weighted_sum
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -39,6 +39,9 @@ class AggregationRule(Feature):
         if settings.clock.name == "events" and algorithm.buffer < 3:
             return f"{what} needs three results per update or more; set algorithm.buffer"
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(each=1)  # updates
 
     def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
         return self.rule.begin(parts.w0)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext
+from fedtide.engine.flat import Layout
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -40,6 +41,9 @@ class SyntheticSamples(Feature):
         if self.per_shard and data.kind == "text":
             return f"algorithm {chosen.settings.algorithm.name} makes synthetic samples, but data {data.name} is text"
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(samples=capacity(timeline, self.per_shard))
 
     def bind(self, parts: Parts) -> None:
         self._data, self._own = parts.data, parts.data.size("train") - capacity(parts.timeline, self.per_shard)

@@ -16,7 +16,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
 from fedtide.federation.assembly.leaks import what_leaks
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Chosen, Feature, Memory, Part, Parts, RoundContext, RunState
 from fedtide.uplink.base import Link, Sending, memory_name
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -54,6 +54,16 @@ class Uplink(Feature):
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
         size = shared_size(chosen.algorithm, layout)
         return {memory_name(link, name): link.width(name, size) for link in self.links for name in link.memory}
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        known = partial(cohorts, chosen.participation, timeline, chosen.settings.seed)
+        before = sum(link.vectors(known) for link in self.links)
+        noise = Part(
+            f"noise of earlier rounds, {before} vectors of {layout.size:,} numbers each",
+            2 * 8 * before * layout.size,  # float64, and anew in every round
+            "give uplink.noise fewer bands or decays, or choose a smaller model",
+        )
+        return Memory(each=1, others=(noise,) if before else ())  # what arrives besides what was trained
 
     def bits(self, numbers: int) -> int | None:
         found = None

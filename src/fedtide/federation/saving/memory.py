@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.files import part_suffix
-from fedtide.engine.memory import require
 
 
 class MemoryStore:
@@ -52,8 +51,6 @@ class MemoryStore:
         return {name: self.rows(len(rows), rows.shape[1], rows.dtype).copy_(rows) for name, rows in saved.items()}
 
     def require(self, wanted: int, what: str) -> None:
-        """Refuse ``wanted`` bytes of memories if fewer are free."""
-        if not self.on_disk:
-            require(wanted, self.device, what)
-        elif wanted > (free := shutil.disk_usage(self.folder).free):
+        """Refuse ``wanted`` bytes of memories on disk if fewer are free."""
+        if wanted > (free := shutil.disk_usage(self.folder).free):
             raise SettingsError(f"{what} needs {wanted / 1e9:.1f} GB on {self}, but {free / 1e9:.1f} GB are free")
