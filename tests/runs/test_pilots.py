@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 import torch
 from filelock import FileLock
 
-from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.records.run_directory import TABLES, RunDirectory
+from fedtide.records.run_directory import TABLES
 from fedtide.runs import pilots
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.worlds.prepared import load_data
 from small_runs import execute
-from waiting import until
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}
 
@@ -138,7 +136,7 @@ def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path:
 
 
 @pytest.mark.parametrize("stopped", [2, 6])
-def test_a_stopped_run_releases_the_pilot_and_continues(
+def test_a_stopped_run_continues_to_its_pilot_or_from_it(
     chosen: Any, tmp_path: Path, rounds_run: list[int], stopped: int, dead_part: Callable[[Path], Path]
 ) -> None:
     import lightning as L
@@ -161,67 +159,11 @@ def test_a_stopped_run_releases_the_pilot_and_continues(
     assert records(only_run(tmp_path / "shared", "average")) == records(only_run(tmp_path / "alone", "average"))
 
 
-def test_a_second_run_waits_for_the_first(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
+def test_runs_do_not_wait_for_one_that_shares_the_pilot(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     settings = chosen("previous")
-    from fedtide.worlds.prepared import load_data
-
     folder = tmp_path / "pilots" / pilots.pilot_key(settings, load_data(settings))
     folder.mkdir(parents=True)
-    remarks: list[str] = []
-    thread = threading.Thread(target=lambda: execute(settings, tmp_path, log=remarks.append))
     with FileLock(str(folder / ".lock")):
-        thread.start()
-        until(lambda: any("waiting for another run to train the pilot" in line for line in remarks))
-        assert not rounds_run
-    thread.join()
+        execute(settings, tmp_path)
     assert rounds_run == list(range(1, 9))
-
-
-def test_a_wait_can_be_ended(tmp_path: Path) -> None:
-    directory, asked = RunDirectory(tmp_path / "run"), iter([False, True])
-    with FileLock(str(tmp_path / ".lock")), pilots.SharedPilot(tmp_path, 3, directory, "key", print) as pilot:
-        assert pilot.adopt(None, lambda: next(asked)) is None
-    assert not (tmp_path / "run").exists()
-
-
-def refused_and_waiting(folder: Path) -> tuple[pilots.SharedPilot, pilots.SharedPilot]:
-    """Two runs of one pilot, the first of which has it."""
-    first, second = (
-        pilots.SharedPilot(folder / "pilots/pilot", 3, RunDirectory(folder / name), name, print) for name in "ab"
-    )
-    assert first.adopt(None) is None
-    return first, second
-
-
-def refuse(run: pilots.SharedPilot) -> None:
-    run.__exit__(SettingsError, SettingsError("bad"), None)
-
-
-def test_a_run_that_waits_goes_on_when_the_one_that_trains_is_refused(tmp_path: Path) -> None:
-    """It has removed its folder."""
-    first, second = refused_and_waiting(tmp_path)
-    tries = iter(range(9))
-
-    def stopped() -> bool:
-        if next(tries) == 1:
-            refuse(first)
-        return False
-
-    with second:
-        assert second.adopt(None, stopped) is None
-        assert (tmp_path / "pilots/pilot/.lock.owner").is_file()
-
-
-def test_a_run_that_is_refused_leaves_the_pilot_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = refused_and_waiting(tmp_path)
-    release = pilots.Lock.release
-
-    def then_next(lock: pilots.Lock) -> None:
-        release(lock)
-        if lock is first._lock:
-            second.adopt(None)
-
-    monkeypatch.setattr(pilots.Lock, "release", then_next)
-    with second:
-        refuse(first)
-        assert (tmp_path / "pilots/pilot/.lock.owner").is_file()
+    assert not list(folder.glob("state-*.pt"))

@@ -55,7 +55,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a feature takes beside its rows: vectors [d] ``once`` and for ``each`` participant, training samples that it adds."""
+    """What a feature takes beside its rows: vectors [d], ``once`` and for ``each`` participant, and added training samples."""
 
     once: int = 0
     each: int = 0

@@ -219,7 +219,7 @@ def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
         alone = directory.path.name != job.key or bool(own)  # own callbacks see every round
         shared = job.workspace.runs / PILOTS / pilot_key(settings, job.data)
         pilot = SharedPilot(shared, 0 if alone else pilot_rounds(timeline), directory, job.key, watch.log)
-        saved = open_.enter_context(pilot).adopt(saved, lambda: stop.received is not None)
+        saved = pilot.adopt(saved)
         values, rounds = own.continued(saved)
         if stop.received is not None:  # before a round of this process
             directory.event("interrupted", round=rounds)

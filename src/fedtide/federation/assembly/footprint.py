@@ -23,7 +23,7 @@ from fedtide.engine.size import measure
 from fedtide.engine.workers import available_cores
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.types import Chosen, Memory, Part
+from fedtide.federation.types import Chosen, Part
 from fedtide.initialisation.base import Initialiser
 from fedtide.settings.clock import Events
 from fedtide.settings.run import RunSettings
@@ -98,6 +98,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     layout = Layout(size.network)
     kept = chosen.client_rows(layout)
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
+    others = [part for memory in takes for part in memory.others]
     once = _kept_once(chosen, timeline, present) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
     gradients = 1 + (algorithm.gradients_per_step if algorithm.has_direction else 0)
@@ -136,7 +137,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         "lower attack.poisoned",
     )
     return Footprint(
-        device=[*device_parts, *_others(takes), *([batches] if device.type != "cpu" else [])],
+        device=[*device_parts, *others, *([batches] if device.type != "cpu" else [])],
         host=[batches, *([poisoned] if copies else [])],
         kept=_kept(chosen, timeline, kept, cohort, number),
     )
@@ -156,19 +157,16 @@ def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
 
 def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
     """Vectors of each participant: its model, what is kept for it, and those of algorithm, optimizer and clock."""
-    algorithm, evaluated = chosen.algorithm, {LATEST, LAST_SERVED}
+    algorithm, used = chosen.algorithm, optimiser(chosen.settings.local)
+    own = kept.keys() - {LATEST, LAST_SERVED} - used.widths(size).keys()
     return (
         1
-        + sum(width for name, width in kept.items() if name not in evaluated) / size
+        + sum(kept[name] for name in own) / size
         + 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
         + algorithm.gradients
-        + len(optimiser(chosen.settings.local).vectors)
+        + len(used.vectors)
         + isinstance(chosen.settings.clock, Events)  # a start of its own
     )
-
-
-def _others(takes: list[Memory]) -> list[Part]:
-    return [part for memory in takes for part in memory.others]
 
 
 def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int, number: int) -> Part:
