@@ -86,7 +86,7 @@ def clock(algorithm: str) -> dict[str, Any]:
 def needs(algorithm: str) -> dict[str, Any]:
     """The same, and a model with more than its last layer where the algorithm trains that apart."""
     plugin: Any = plugins.load("algorithms", algorithm)
-    return clock(algorithm) | ({"model": {"name": "mlp", "widths": [4]}} if plugin.needs_body else {})
+    return clock(algorithm) | ({"model": {"name": "mlp", "widths": [4]}} if "body" in plugin.needs else {})
 
 
 def settings(**values: Any) -> RunSettings:
@@ -234,8 +234,11 @@ def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:
 
 def traffic(algorithm: Algorithm, size: int = 1000, buffers: int = 0) -> Payload:
     """What one exchange costs with a model of ``size`` parameters and ten classes."""
-    algorithm.bind(problem(Layout(torch.nn.Linear(size - 1, 1))))
-    return payload(algorithm, [], size, buffers)
+    network = torch.nn.Linear(size - 1, 1)
+    network.register_buffer("statistics", torch.zeros(buffers))
+    layout = Layout(network)
+    algorithm.bind(problem(layout))
+    return payload(algorithm, [], layout, {})
 
 
 def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> Cohort:

@@ -209,7 +209,7 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> 
     fed = federation(settings(model={"name": "mlp", "widths": [8, 4]}), evolving(), vectors())
     algorithm.bind(problem(fed.parts.layout, classes=3))
     d, top = 5 * 8 + 8 + 8 * 4 + 4 + 4 * 3 + 3, 8 * 4 + 4 + 4 * 3 + 3
-    sent = payload(algorithm, [], fed.parts.layout.size, 0)
+    sent = payload(algorithm, [], fed.parts.layout, {})
     assert (sent.down, sent.up) == (4 * (d + 2 * top), 4 * (d + 2 * top))
 
 

@@ -53,7 +53,7 @@ def world(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> World:
             chosen["file"] = str(files[scenario])
         momentum = 0.5
         if isinstance(values.get("algorithm"), str):
-            momentum *= plugins.load(Algorithm, values["algorithm"]).takes_momentum
+            momentum *= plugins.load(Algorithm, values["algorithm"]).optimizer != "plain_sgd"
             values = {**needs(values["algorithm"]), **values, "algorithm": light(values["algorithm"])}
         base = {
             "partition": "iid",

@@ -77,7 +77,7 @@ class Seen:
 
         def charged(*round_: Any) -> int:
             exchanges = charge(*round_)
-            self.payloads.append((exchanges, self.fed.parts.payload))
+            self.payloads.append((exchanges, self.fed.parts.payload_in(round_[0])))
             return exchanges
 
         self.fed.clock.charge = charged  # type: ignore[method-assign]

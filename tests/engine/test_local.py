@@ -197,7 +197,6 @@ def test_what_is_added_comes_on_top_of_a_direction(executor: str, monkeypatch: p
     prox = {"name": "fedprox", "mu": 0.3}
     plain, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
     cls = plugins.load("algorithms", "fedprox")
-    monkeypatch.setattr(cls, "has_direction", True)
     monkeypatch.setattr(cls, "direction", lambda self, grad, W, r: grad(W))
     ours, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
     assert largest_gap(ours, plain) < 1e-14
@@ -211,7 +210,6 @@ def test_a_direction_may_be_any_tensor_but_not_change_the_parameters(
     common = {"local": {"amount": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 2}}
     cls = plugins.load("algorithms", "fedavg")
     monkeypatch.setattr(cls, "client", ("last",))
-    monkeypatch.setattr(cls, "has_direction", True)
 
     def kept(self: Any, grad: Any, W: Any, r: Any) -> Any:
         first, second = grad(W), grad(W + 1)

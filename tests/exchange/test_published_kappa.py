@@ -114,7 +114,7 @@ def models(method: str, classes: int) -> float:
     cls: Any = plugins.load("algorithms", method.lower())
     algorithm, layout = cls(cls.Settings(**{"name": method.lower(), **chosen})), Layout(network)
     algorithm.bind(problem(layout, classes=classes))
-    return payload(algorithm, [], layout.size, layout.buffer_size).models
+    return payload(algorithm, [], layout, {}).models
 
 
 @pytest.mark.parametrize("table", ["table04", "table20", "table21", "table22"])

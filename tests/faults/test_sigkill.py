@@ -33,7 +33,7 @@ def kill_and_compare(folder, algorithm, moments):
         settings["evaluation.models"] = ["cloud", "participants"]
     if "clock" in settings or known.phases is not Algorithm.phases:
         settings["local.momentum_scope"] = "round"
-    if not known.takes_momentum:
+    if known.optimizer == "plain_sgd":
         settings["local.momentum"] = 0.0
     chosen = [item for key, value in settings.items() for item in ("--set", f"{key}={json.dumps(value)}")]
     assert Attempt(folder, *chosen, name="whole").end() == 0

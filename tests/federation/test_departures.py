@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.algorithms.base import server_vectors
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
@@ -64,7 +65,7 @@ def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algori
         assert not state.seen[absent].any()
         for name in fed.parts.algorithm.client:
             assert not state.memory[name][absent].any(), name
-        for vector in fed.parts.algorithm.server_vectors():
+        for vector in server_vectors(fed.parts.algorithm):
             if vector.mean_of is not None:
                 weights = n / n.sum() if vector.by_size else torch.full_like(n, 1 / len(n))
                 expected = weights @ state.memory[vector.mean_of][list(here)]

@@ -248,13 +248,6 @@ def test_the_gradients_that_a_local_step_keeps_are_counted() -> None:
         assert (few - plain, many - plain) == (workers * 4 * 2 * size, workers * 4 * 9 * size)
 
 
-def test_full_gradients_are_counted() -> None:
-    """A vector for each of six participants."""
-    chosen = ("scaffold", {"name": "scaffold", "option": "I"})
-    plain, full = (planned(algorithm=algorithm).device[1].size for algorithm in chosen)
-    assert full - plain == 6 * 18 * 4
-
-
 def test_a_run_that_finds_too_little_memory_on_its_way_says_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(*_: Any) -> None:
         torch.empty(1 << 60)

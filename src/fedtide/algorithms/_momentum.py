@@ -41,8 +41,8 @@ class ClientMomentum(Algorithm):
 
     server = ("Delta",)
     down: Sequence[str] = ("w", "Delta")
-    needs_sgd = True
-    sums_only = True
+    optimizer = "sgd"
+    admits: Sequence[str] = ("sums",)
 
     @abstractmethod
     def alpha(self, r: Round) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Problem, Round, RunPreview, Served, ServedTo
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Extra, Problem, Round, RunPreview, Served, ServedTo
 from fedtide.engine.flat import Layout
 
 
@@ -40,14 +40,14 @@ class OwnPart(Algorithm):
 
     settings: OwnPartSettings
 
-    needs_body = True
-    personal: ClassVar[bool] = True
+    needs = ("body",)
+    models = ("cloud", "personal")
     client = ("own",)
     own_buffers = False
 
     def __init__(self, settings: OwnPartSettings) -> None:
         super().__init__(settings)
-        self.robust = settings.newcomers == "mean"  # else a rule would see parts that are not sent
+        self.admits = ("rules",) if settings.newcomers == "mean" else ()  # a rule would see parts that are not sent
 
     def part(self, layout: Layout) -> Tensor:
         """P, bool [d]."""
@@ -57,11 +57,14 @@ class OwnPart(Algorithm):
         super().bind(problem)
         self.P = self.part(problem.layout)
 
-    def width(self, name: str, layout: Layout) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         return int(self.part(layout).sum()) + (layout.buffer_size if self.own_buffers else 0)
 
     def shared(self, layout: Layout) -> Tensor | None:
-        return None if self.settings.newcomers == "mean" else ~self.part(layout)
+        if self.settings.newcomers == "mean":
+            return None
+        buffers = torch.full((layout.buffer_size,), not self.own_buffers, device=self.part(layout).device)
+        return torch.cat([~self.part(layout), buffers])
 
     def composed(self, w: Tensor, b: Tensor, own: Tensor, known: Tensor) -> tuple[Tensor, Tensor | None]:
         """Clients' models [n, d], and their buffers [n, q] if they are their own.

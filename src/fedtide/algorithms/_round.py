@@ -193,7 +193,7 @@ class Round:
         label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
         services: full gradients, passes over the clients' data, class counts of all clients.
         randomness: source of every draw of an algorithm, under a purpose and keys of its own.
-        sums: adds terms of the participants to zeros, in client order; see :meth:`Algorithm.sums_only`.
+        sums: adds terms of the participants to zeros, in client order; see ``sums`` in :class:`Algorithm`.
         rule: stands behind the means, or None for weighted ones.
     """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from fedtide.algorithms.base import Algorithm, Problem, Round
@@ -14,7 +12,7 @@ from fedtide.engine.local import clip
 class WholeModels(Algorithm):
     """Clients that keep a model [d] of their own; running statistics of networks are those of the global model."""
 
-    personal: ClassVar[bool] = True
+    models = ("cloud", "personal")
 
     def bind(self, problem: Problem) -> None:
         """Refuse networks with running statistics: those of the global model are of another one than a client's."""

@@ -39,7 +39,7 @@ class AdaptiveFedAvg(Averaging):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
 
     server = ("mu",)
 

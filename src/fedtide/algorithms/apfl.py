@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from fedtide.algorithms._whole_models import WholeModels, stepped
-from fedtide.algorithms.base import AlgorithmSettings, Gradient, GradientAt, Round, Served, ServedTo, Tunable
+from fedtide.algorithms.base import AlgorithmSettings, Extra, Gradient, GradientAt, Round, Served, ServedTo, Tunable
 from fedtide.engine.flat import Layout
 
 
@@ -68,17 +68,15 @@ class Apfl(WholeModels):
 
     settings: Settings
 
-    needs_sgd = True
-    takes_momentum = False
-    robust = True
-    gradients_per_step = 2
+    admits = ("rules",)
+    optimizer = "plain_sgd"
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.client = ("v", "alpha", *["y"] * (settings.serve == "own"))
         self.server = ["w0"] * (settings.newcomers == "initial")
 
-    def width(self, name: str, layout: Layout) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """One number alpha per client."""
         return 1 if name == "alpha" else layout.size
 
@@ -91,6 +89,10 @@ class Apfl(WholeModels):
         r.client.alpha = torch.where(r.seen > 0, r.client.alpha, s.alpha)
         self._first = set(r.ids)  # who has not seen a batch yet
         return r.w
+
+    def gradients_in(self, step: int) -> int:
+        """At y and at m."""
+        return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """g(y), with v and alpha advanced."""

@@ -36,10 +36,8 @@ class BalanceFl(Averaging):
 
     settings: Settings
     needs_classes = True
-    linear_head = True
-    sums_only = True
-    robust = True
-    private = True
+    admits = ("sums", "rules", "noise")
+    needs = ("linear_head",)
 
     def terms(self, r: Round) -> list[Term]:
         """The whole loss."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -22,12 +22,16 @@ from fedtide.settings.kinds import AlgorithmSettings
 from fedtide.world.concepts import Concept
 
 __all__ = [
+    "ADMITS",
+    "NEEDS",
     "Algorithm",
     "AlgorithmSettings",
+    "Extra",
     "ForwardPass",
     "Gradient",
     "GradientAt",
     "Ints",
+    "Layout",
     "Local",
     "NoStep",
     "Phase",
@@ -44,6 +48,28 @@ __all__ = [
     "Tunable",
     "Vectors",
 ]
+
+
+Extra = Mapping[str, Tensor]
+Optimizer = Literal["any", "sgd", "plain_sgd"]
+
+ADMITS = {
+    "sums": "the rows of the local models are read one by one and added up only by means and totals of the round, so that "
+    "processes which share it exchange sums instead of models",
+    "rules": "the participants are combined by r.average, r.mean and r.mean_update alone, behind which other rules may stand",
+    "noise": "the server reads the models by r.average alone, and clients keep nothing that it adds up, which noise then hides",
+    "noise_at_equal_steps": "the same, but updates are divided by the clients' local steps, which then have to be equal",
+    "exchanges": "clients may also average inside a round: the mean of the local models is used, no client's own displacement",
+    "downlink": "with start or phases overridden all training starts from r.w or r.base nonetheless, so that the server may "
+    "compress what it sends",
+}
+"""What an algorithm may promise in :attr:`Algorithm.admits`; a run that needs more is refused."""
+
+NEEDS = {
+    "linear_head": "logits that are one linear map of the features",
+    "body": "parameters before the last layer",
+}
+"""What an algorithm may ask of the network in :attr:`Algorithm.needs`."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +109,6 @@ class Problem:
     concepts: tuple[Concept, ...] = (Concept(),)
 
 
-def shared_size(algorithm: Algorithm, layout: Layout) -> int:
-    """How many parameters participants and server exchange."""
-    shared = algorithm.shared(layout)
-    return layout.size if shared is None else int(shared.sum())
-
-
 class Algorithm(Plugin):
     """A federated algorithm.
 
@@ -107,43 +127,25 @@ class Algorithm(Plugin):
         client: names of vectors kept by every client, [d] unless :meth:`width` says otherwise, zero for a client never seen. A
             client that leaves inside a session loses them; see ``federation.at_session`` for the start of one.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
-            of declared vectors, or names that :meth:`payload` knows.
-        models: the models to evaluate by default: ``cloud``, ``participants``, ``all``, ``ensemble``.
-        averages_inside_round: whether its formulas hold when clients also average inside a round (see ``exchange``): they may
-            use the mean of the local models, not a client's own displacement.
+            of declared vectors, or names that :meth:`width` knows.
+        apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
+        models: the models to evaluate by default: ``cloud`` (the global one, without which none is trained), ``participants``,
+            ``all``, ``ensemble``. With ``personal`` what clients remember is a model of their own, which a device that leaves
+            can keep; see ``federation.returners``.
+        admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word promises.
         clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
             own (``r.base``, ``r.staleness``, ``r.rate``), a client may occur twice, not all client vectors are kept
             (``r.keeps``), and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when the results are used.
-        needs_sgd: whether its formulas take a client's displacement, over learning rate and steps, for its mean gradient, or
-            choose the local optimiser themselves; other settings than ``local.optimiser: sgd`` are then refused.
         buffer: results that an update of the server waits for with ``clock: events``.
-        synthetic_per_shard: most samples it adds for every shard that a client holds.
-        gradients: vectors [d] per participant that it takes from ``full_gradient``, ``taylor`` and ``fisher_diagonal`` or makes
-            of them, for the memory that a run is planned with.
-        sums_only: whether :meth:`weights`, :meth:`finish` and :meth:`record` read the rows of the local models only one by one
-            and add them up only by ``r.average``, ``r.mean``, ``r.weighted_mean``, ``r.mean_update`` and ``r.total``. Processes
-            that share a round then exchange sums instead of local models, where nothing else needs these.
-        robust: whether other rules than the mean may stand behind ``r.mean``: :meth:`finish` and :meth:`weights` combine the
-            participants by ``r.mean``, ``r.average`` and ``r.mean_update`` alone.
-        private: whether client-level privacy goes with it: clients keep nothing that the server adds up, and the server reads
-            the models by ``r.average`` alone. divides_by_steps: whether it divides updates by the clients'
-            local steps first, which then have to be equal.
-        apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
-        linear_head: whether the model's logits must be one linear map of its features.
-        needs_body: whether the model must have parameters before its last layer.
-        starts_from_w: with :meth:`start` or :meth:`phases` overridden: whether all training starts from ``r.w``, or ``r.base``,
-            nonetheless, so that the server may compress what it sends.
-        keeps_buffers: whether clients keep the network's floating buffers to themselves: the global ones then stay as they are.
-        takes_momentum: whether ``local.momentum`` goes with it; it does not where the algorithm takes local steps itself.
-        gradients_per_step: most gradients on a batch that :meth:`direction` takes in a local step, for the record, the costs
-            and the memory that a run is planned with; see :meth:`gradients_in`.
+        optimizer: which ``local.optimiser`` goes with it: any; sgd, where its formulas take a client's displacement, over
+            learning rate and steps, for its mean gradient, or choose the local optimiser themselves; or sgd without momentum,
+            where it takes local steps itself.
+        needs: what the network must have; :data:`NEEDS` says what each word asks for.
         early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
             samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
         personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the
             round's.
-        personal: whether what clients remember is a model of their own, which a device that leaves can keep; see
-            ``federation.returners``.
-        trains_global: whether there is a trained global model; without one no gains over it are recorded.
+        synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.
     """
 
@@ -153,28 +155,16 @@ class Algorithm(Plugin):
     client: Sequence[str] = ()
     down: Sequence[str] = ("w",)
     up: Sequence[str] = ("W",)
-    models: ClassVar[Sequence[str]] = ("cloud",)
-    averages_inside_round: ClassVar[bool] = False
+    apart: Sequence[str] = ()
+    models: Sequence[str] = ("cloud",)
+    admits: Sequence[str] = ()
     clocks: ClassVar[Sequence[str]] = ("rounds",)
-    needs_sgd: bool = False
-    takes_momentum: bool = True
-    gradients_per_step: int = 1
+    buffer: int = 1
+    optimizer: Optimizer = "any"
+    needs: Sequence[str] = ()
     early_stop: StopRule | None = None
     personal_lr: float | None = None
-    buffer: int = 1
     synthetic_per_shard: int = 0
-    gradients: int = 0
-    sums_only: ClassVar[bool] = False
-    robust: bool = False
-    private: bool = False
-    divides_by_steps: ClassVar[bool] = False
-    apart: Sequence[str] = ()
-    linear_head: bool = False
-    needs_body: bool = False
-    starts_from_w: ClassVar[bool] = False
-    keeps_buffers: bool = False
-    personal: ClassVar[bool] = False
-    trains_global: ClassVar[bool] = True
     problem: Problem
 
     # A round, in the order of the calls.
@@ -216,8 +206,11 @@ class Algorithm(Plugin):
         raise NotImplementedError
 
     def gradients_in(self, step: int) -> int:
-        """Gradients on its batch that :meth:`direction` takes in a client's local step, counted from 0."""
-        return self.gradients_per_step
+        """Gradients on its batch that :meth:`direction` takes in a client's local step, counted from 0.
+
+        For the record, the costs, and the memory that a run is planned with.
+        """
+        return 1
 
     def finish(self, r: Round) -> Tensor:
         """After local training: update the memories and return the new global model [d]."""
@@ -266,24 +259,24 @@ class Algorithm(Plugin):
             extra: as in the round; is changed. departed: their ids, int64 [n].
         """
 
-    def width(self, name: str, layout: Layout) -> int:
-        """Numbers in a client's vector ``name`` for a network, by default those of a model; asked before :meth:`bind`, too."""
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
+        """Numbers in a client's vector ``name``, or in one transfer of that name; by default those of a model.
+
+        Of ``w`` and ``W`` it is not asked: these are the parameters that are :meth:`shared`, and floating buffers.
+
+        Args:
+            layout: of the network; for clients' vectors asked before :meth:`bind`, too.
+            extra: further state after the round that is charged; nothing where clients' vectors are asked for.
+        """
         return layout.size
 
     def shared(self, layout: Layout) -> Tensor | None:
-        """The parameters that participants and server exchange, bool [d]; None for all. Asked before :meth:`bind`, too.
+        """What participants and server exchange of a model, bool [d] or with floating buffers [d + q]; None for all.
 
-        Links change these alone, of the others the server gets to see nothing: :meth:`finish` must not use them.
+        Links change these alone, of the others the server gets to see nothing: :meth:`finish` must not use them. Buffers that
+        are not exchanged are the clients' own, and the global ones stay as they are. Asked before :meth:`bind`, too.
         """
         return None
-
-    def payload(self, name: str) -> int:
-        """Numbers (4 bytes each) in one transfer of ``name``, by default those of a client's vector, or of a model.
-
-        Of ``w`` and ``W`` it is not asked: these are the parameters that are :meth:`shared`, and floating buffers.
-        """
-        layout = self.problem.layout
-        return self.width(name, layout) if name in self.client else layout.size
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """Bytes that all clients present together send and receive once, at the beginning of a session."""
@@ -300,28 +293,30 @@ class Algorithm(Plugin):
         """One line for each setting that is known to be unstable, logged once at the start."""
         return []
 
-    # Derived.
 
-    def server_vectors(self) -> list[ServerVector]:
-        """The server's vectors with their declarations."""
-        return [ServerVector(item) if isinstance(item, str) else item for item in self.server]
+def overrides(algorithm: Algorithm, *hooks: str) -> bool:
+    """Whether an algorithm has a version of its own of some hooks."""
+    return any(getattr(type(algorithm), hook) is not getattr(Algorithm, hook) for hook in hooks)
 
-    @property
-    def stateful(self) -> bool:
-        """Whether clients remember anything from round to round."""
-        return bool(self.client) or type(self).forget is not Algorithm.forget
 
-    @property
-    def has_direction(self) -> bool:
-        """Whether :meth:`direction` is overridden."""
-        return type(self).direction is not Algorithm.direction
+def server_vectors(algorithm: Algorithm) -> list[ServerVector]:
+    """The vectors that an algorithm's server keeps, with their declarations."""
+    return [ServerVector(item) if isinstance(item, str) else item for item in algorithm.server]
 
-    @property
-    def has_phases(self) -> bool:
-        """Whether :meth:`phases` is overridden."""
-        return type(self).phases is not Algorithm.phases
 
-    @property
-    def serves(self) -> bool:
-        """Whether :meth:`served` is overridden."""
-        return type(self).served is not Algorithm.served
+def shared_parameters(algorithm: Algorithm, layout: Layout) -> Tensor | None:
+    """The parameters that participants and server exchange, bool [d]; None for all."""
+    shared = algorithm.shared(layout)
+    return None if shared is None else shared[: layout.size]
+
+
+def shares_buffers(algorithm: Algorithm, layout: Layout) -> bool:
+    """Whether participants and server exchange floating buffers."""
+    shared = algorithm.shared(layout)
+    return shared is None or bool(shared[layout.size :].all())
+
+
+def shared_size(algorithm: Algorithm, layout: Layout) -> int:
+    """How many parameters participants and server exchange."""
+    shared = shared_parameters(algorithm, layout)
+    return layout.size if shared is None else int(shared.sum())

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedtide.algorithms._absent import AbsentSettings, shares
-from fedtide.algorithms.base import Algorithm, Round, Tunable
+from fedtide.algorithms.base import Algorithm, Extra, Layout, Round, Tunable
 
 
 class CaFed(Algorithm):
@@ -58,7 +58,7 @@ class CaFed(Algorithm):
     needs_classes = True
 
     up: Sequence[str] = ("W", "loss")
-    sums_only = True
+    admits = ("sums",)
 
     def extra(self) -> dict[str, Tensor]:
         """Loss, rounds present and active, times stayed on and off, whether on in the last round, and A [N]."""
@@ -130,9 +130,9 @@ class CaFed(Algorithm):
         bias = (alpha - P).abs().sum() / 2
         return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)  # (3)
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """A loss is one number."""
-        return 1 if name == "loss" else super().payload(name)
+        return 1 if name == "loss" else super().width(name, layout, extra)
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """Estimated availability and eigenvalue of every participant, and the weight A of its step."""

@@ -36,7 +36,7 @@ class CflCoreSet(Replay):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
     needs_classes = True
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:

@@ -44,7 +44,7 @@ class CflGenerative(Replay):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
     needs_classes = True
 
     def __init__(self, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtide.algorithms import _window
 from fedtide.algorithms._continual import Continual, ContinualSettings
-from fedtide.algorithms.base import Local, Problem, Round, Tunable
+from fedtide.algorithms.base import Extra, Local, Problem, Round, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
 
@@ -72,7 +72,6 @@ class CflRegularization(Continual):
 
     down: Sequence[str] = ("w", "c", "H")
     up: Sequence[str] = ("W", "g", "h")
-    gradients = 6  # g, h, the pairs, and what they are made with
 
     def bind(self, problem: Problem) -> None:
         """B on the regularised parameters, which are the last d' ones."""
@@ -87,9 +86,9 @@ class CflRegularization(Continual):
                 f"feasible number is {_EXACT}, use 'hutchinson'"
             )
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """Regularised parameters only."""
-        return super().payload(name) - self.first
+        return super().width(name, layout, extra) - self.first
 
     def extra(self) -> dict[str, Tensor]:
         """The window's pairs (g - h w^, h) [2, d'] and their sums; ``uploads``: those of all visits, for the measurement."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.algorithms._head_training import minimised, trained_head
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, ForwardPass, Problem, Round
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Extra, ForwardPass, Layout, Problem, Round
 
 
 class Creff(Algorithm):
@@ -39,9 +39,9 @@ class Creff(Algorithm):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
+    needs = ("linear_head",)
     needs_classes = True
-    linear_head = True
 
     server = ("average",)
     down = ("w", "head")
@@ -82,10 +82,10 @@ class Creff(Algorithm):
         """The features F, drawn in the first round: q is not known before."""
         return {"features": torch.zeros(0)}
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """The head, and its gradient for each class."""
         sizes = {"head": self.head_size, "head_gradients": self.problem.classes * self.head_size}
-        return sizes.get(name, super().payload(name))
+        return sizes.get(name, super().width(name, layout, extra))
 
     def _drawn(self, r: Round, weight: Tensor) -> Tensor:
         """The first F, standard normal."""

@@ -59,7 +59,7 @@ class Ditto(WholeModels):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
     client = ("v",)
 
     def __init__(self, settings: Settings) -> None:

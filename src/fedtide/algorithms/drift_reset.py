@@ -20,7 +20,7 @@ class DriftReset(Algorithm):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
 
     def extra(self) -> dict[str, Tensor]:
         """The first model of the session [d], kept in its first round."""

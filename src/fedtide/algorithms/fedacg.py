@@ -28,9 +28,7 @@ class FedAcg(Algorithm):
     settings: Settings
 
     server = ("m",)
-    sums_only = True
-    robust = True
-    private = True
+    admits = ("sums", "rules", "noise")
 
     def start(self, r: Round) -> Tensor:
         """x~."""

@@ -31,7 +31,7 @@ class FedAu(Algorithm):
 
     settings: Settings
 
-    sums_only = True
+    admits = ("sums",)
 
     def extra(self) -> dict[str, Tensor]:
         """Rounds waited, sum and number of the recorded intervals [N]."""

@@ -1,7 +1,5 @@
 """FedAvg."""
 
-from typing import ClassVar
-
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms.base import Tunable
 
@@ -22,7 +20,4 @@ class FedAvg(Averaging):
 
     settings: Settings
 
-    averages_inside_round: ClassVar[bool] = True
-    robust = True
-    private = True
-    sums_only = True
+    admits = ("sums", "rules", "noise", "exchanges")

@@ -53,7 +53,7 @@ class FedAwe(Algorithm):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
 
     server = ("x0",)
     client = ("x",)

@@ -31,9 +31,8 @@ class FedBabu(Algorithm):
 
     settings: Settings
 
-    needs_body = True
-    robust = True
-    sums_only = True
+    admits = ("sums", "rules")
+    needs = ("body",)
 
     def bind(self, problem: Problem) -> None:
         super().bind(problem)

@@ -34,7 +34,7 @@ class FedBuff(Asynchronous):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,9 @@ from fedtide.algorithms._heads import Head, descended
 from fedtide.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
+    Extra,
     ForwardPass,
+    Layout,
     Phase,
     Problem,
     Round,
@@ -104,9 +106,8 @@ class FedCcfa(Algorithm):
     settings: Settings
 
     needs_classes = True
-    linear_head = True
-    needs_body = True
-    personal: ClassVar[bool] = True
+    needs = ("linear_head", "body")
+    models = ("cloud", "personal")
 
     down = ("w", "anchors")
     up = ("W", "balanced", "anchors")
@@ -258,9 +259,9 @@ class FedCcfa(Algorithm):
         for name in ("has", "known"):
             extra[name] = extra[name].cpu().index_fill(0, departed, False)
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         sizes = {"balanced": self.head.size, "anchors": self.head.classes * self.head.width}
-        return sizes.get(name, super().payload(name))
+        return sizes.get(name, super().width(name, layout, extra))
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """Number of groups, the mean over labels."""

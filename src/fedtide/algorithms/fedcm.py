@@ -31,9 +31,7 @@ class FedCm(ClientMomentum):
 
     settings: Settings
 
-    robust = True
-    private = True
-    divides_by_steps = True
+    admits = ("sums", "rules", "noise_at_equal_steps")
 
     def alpha(self, r: Round) -> float:
         """Constant."""

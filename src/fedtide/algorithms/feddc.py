@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -45,13 +46,15 @@ class FedDc(Algorithm):
 
     server = (ServerVector("h_mean", mean_of="h"), ServerVector("c", mean_of="c_k", by_size=True))
     client = ("h", "c_k")
-    down = ("w", "c")
-    up = ("W", "c_k")
+    down: Sequence[str] = ("w", "c")
+    up: Sequence[str] = ("W", "c_k")
     models = ("cloud", "participants", "all")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.needs_sgd = settings.correction
+        self.optimizer = "sgd" if settings.correction else "any"
+        if not settings.correction:  # no control variate is sent
+            self.down, self.up = ("w",), ("W",)
 
     def local(self, r: Round) -> Local:
         """alpha_k (theta - w + h_k) + c / omega_k - c_k, the gradient of what (1) adds."""
@@ -72,10 +75,6 @@ class FedDc(Algorithm):
             r.client.c_k = r.client.c_k + change
             r.server.c = r.server.c + r.total(r.omega * change) / r.population
         return r.average() + r.server.h_mean  # (4)
-
-    def payload(self, name: str) -> int:
-        """Without the correction no control variate is sent."""
-        return super().payload(name) if self.settings.correction else 0
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step, which is steepest for the smallest client."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._clusters import Serve, averaged, chosen, served
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Extra, Layout, Round, Served, ServedTo, Tunable
 from fedtide.core.array_types import Bools, Floats, Ints
 
 
@@ -87,13 +87,15 @@ class FedDrift(Algorithm):
         """Models, made in the first round of a session, and what is known of slots and clients.
 
         By slot whether it is in use, and the round of its latest training; by client its slot, the shard and round of its
-        latest participation (-1: none), and the loss of its latest comparison.
+        latest participation (-1: none), and the loss of its latest comparison; ``asked``: models that the participants of
+        the latest round were sent.
         """
         clients, slots = self.problem.clients, self.settings.max_models
         return {
             "models": torch.zeros(0),
             "first": torch.zeros(0),
             "used": torch.zeros(slots, dtype=torch.bool),
+            "asked": torch.ones((), dtype=torch.int64),
             "trained": torch.full((slots,), -1),
             "identity": torch.full((clients,), -1),
             "shard": torch.full((clients,), -1),
@@ -131,10 +133,10 @@ class FedDrift(Algorithm):
         for name, none in (("identity", -1), ("shard", -1), ("round", -1), ("stored", torch.inf)):
             extra[name] = extra[name].cpu().index_fill(0, departed, none)
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """All models in use; the losses of all of them, the slot, the decision and the reference."""
-        used = len(self.decision.used) if hasattr(self, "decision") else 1
-        return {"models": used * self.problem.layout.size, "losses": used + 3}.get(name, super().payload(name))
+        asked = int(extra["asked"]) if extra else 1
+        return {"models": asked * layout.size, "losses": asked + 3}.get(name, super().width(name, layout, extra))
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """By participant its model and whether it has drifted; the number of models."""
@@ -146,6 +148,7 @@ class FedDrift(Algorithm):
         """Steps 1 to 3; in other rounds only clients never asked are assigned."""
         x, ids = r.extra, np.array(r.ids)
         used = x["used"].nonzero()[:, 0].numpy()
+        x["asked"] = torch.tensor(len(used))
         losses = np.full((len(ids), self.settings.max_models), np.inf)
         losses[:, used] = r.services.losses(chosen(x["models"], used)).cpu().numpy()
         best, least = losses.argmin(1), losses.min(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 
 
@@ -20,7 +18,6 @@ class FedEnsemble(Averaging):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules", "exchanges")
 
     models = ("cloud", "ensemble")
-    averages_inside_round: ClassVar[bool] = True

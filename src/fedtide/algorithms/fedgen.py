@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -13,7 +12,7 @@ from torch.nn import functional
 
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._generator import Generator, imagine
-from fedtide.algorithms.base import Problem, Round, Term, TermBatch, Tunable
+from fedtide.algorithms.base import Extra, Layout, Problem, Round, Term, TermBatch, Tunable
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
 from fedtide.programs.traces import Traced
@@ -60,11 +59,11 @@ class FedGen(Averaging):
 
     settings: Settings
     needs_classes = True
-    linear_head = True
+    admits = ("exchanges",)
+    needs = ("linear_head",)
 
     down = ("w", "generator")
     up: Sequence[str] = ("W", "counts")
-    averages_inside_round: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -148,9 +147,11 @@ class FedGen(Averaging):
         x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"].cpu()
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """The generator's parameters; a number per class."""
-        return {"generator": self._generator.size, "counts": self.problem.classes}.get(name, super().payload(name))
+        return {"generator": self._generator.size, "counts": self.problem.classes}.get(
+            name, super().width(name, layout, extra)
+        )
 
 
 def _slope(

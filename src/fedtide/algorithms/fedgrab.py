@@ -53,13 +53,12 @@ class FedGrab(Averaging):
 
     settings: Settings
 
-    robust = True
-    starts_from_w = True
+    admits = ("rules", "downlink")
     needs_classes = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.linear_head = settings.prior == "weight_norm"
+        self.needs = ("linear_head",) if settings.prior == "weight_norm" else ()
 
     def extra(self) -> dict[str, Tensor]:
         """Of every client and class: S+, S-, u, e1, e2."""

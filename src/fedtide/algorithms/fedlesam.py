@@ -56,14 +56,14 @@ class FedLesam(Algorithm):
     settings: Settings
 
     models = ("cloud", "participants")
-    starts_from_w = True
+    admits = ("downlink",)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.base = _base(settings)
         self.server, self.client = self.base.server, (*self.base.client, "x_old")
-        self.down, self.up, self.needs_sgd = self.base.down, self.base.up, self.base.needs_sgd
-        self.robust, self.apart = self.base.robust, self.base.apart
+        self.down, self.up, self.optimizer = self.base.down, self.base.up, self.base.optimizer
+        self.apart = self.base.apart
 
     def start(self, r: Round) -> Tensor:
         """x; until the round's end e_k takes the place of x_old_k, which is not read again."""

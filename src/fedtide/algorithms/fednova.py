@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._stability import explicit_step
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Extra, Layout, Local, Round, RunPreview, Tunable
 
 
 class FedNova(Algorithm):
@@ -37,9 +37,8 @@ class FedNova(Algorithm):
 
     server = ("b",)
     up = ("W", "a", "tau")
-    needs_sgd = True
-    sums_only = True
-    robust = True
+    admits = ("sums", "rules")
+    optimizer = "sgd"
     models = ("cloud", "participants")
 
     def local(self, r: Round) -> Local:
@@ -67,9 +66,9 @@ class FedNova(Algorithm):
             x = torch.where(step < r.steps, x + (gradient + rho * m if r.local.nesterov else m), x)
         return x
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """|a_k| and tau_k are one number each."""
-        return 1 if name in ("a", "tau") else super().payload(name)
+        return 1 if name in ("a", "tau") else super().width(name, layout, extra)
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""

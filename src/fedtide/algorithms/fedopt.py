@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -46,10 +46,7 @@ class FedOpt(Algorithm):
     settings: Settings
 
     models = ("cloud", "participants")
-    averages_inside_round: ClassVar[bool] = True
-    sums_only = True
-    robust = True
-    private = True
+    admits = ("sums", "rules", "noise", "exchanges")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -52,9 +52,8 @@ class FedPer(OwnPart):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.needs_body = settings.personal in ("head", "body")
+        self.needs = ("body",) if settings.personal in ("head", "body") else ()
         self.own_buffers = settings.personal == "norms"
-        self.keeps_buffers = self.own_buffers and settings.newcomers == "initial"
 
     def part(self, layout: Layout) -> Tensor:
         try:

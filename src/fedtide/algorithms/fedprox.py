@@ -1,7 +1,5 @@
 """FedProx."""
 
-from typing import ClassVar
-
 from fedtide.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.algorithms._stability import explicit_step
 from fedtide.algorithms.base import Local, Round, RunPreview, Tunable
@@ -22,10 +20,7 @@ class FedProx(Averaging):
 
     settings: Settings
 
-    averages_inside_round: ClassVar[bool] = True
-    robust = True
-    private = True
-    sums_only = True
+    admits = ("sums", "rules", "noise", "exchanges")
 
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""

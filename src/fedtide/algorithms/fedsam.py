@@ -24,10 +24,11 @@ class FedSam(Averaging):
 
     settings: Settings
 
-    sums_only = True
-    robust = True
-    private = True
-    gradients_per_step = 2
+    admits = ("sums", "rules", "noise")
+
+    def gradients_in(self, step: int) -> int:
+        """One for the perturbation, and that of the step."""
+        return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient."""

@@ -33,7 +33,10 @@ class FedSmoo(Dual):
     down = ("w", "s")
     up = ("W", "mu")
     apart = ("mu",)
-    gradients_per_step = 2
+
+    def gradients_in(self, step: int) -> int:
+        """One for the perturbation, and that of the step."""
+        return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y + e), with mu_k advanced."""

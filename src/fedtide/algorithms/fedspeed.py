@@ -28,9 +28,9 @@ class FedSpeed(Dual):
 
     settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.gradients_per_step = 2 if settings.mix else 1
+    def gradients_in(self, step: int) -> int:
+        """One for the perturbation, and that of the step."""
+        return 2 if self.settings.mix else 1
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """(1)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -62,14 +63,17 @@ class FedSsg(Algorithm):
 
     server = (ServerVector("h_mean", mean_of="h"), ServerVector("c", mean_of="c_k", by_size=True))
     client = ("h", "c_k")
-    down = ("w", "c")
-    up = ("W", "c_k")
+    down: Sequence[str] = ("w", "c")
+    up: Sequence[str] = ("W", "c_k")
     models = ("cloud", "participants", "all")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.beta = float(settings.variant == "released") if settings.beta is None else settings.beta
-        self.corrects = self.needs_sgd = settings.correction and settings.variant != "main_text"
+        self.corrects = settings.correction and settings.variant != "main_text"
+        self.optimizer = "sgd" if self.corrects else "any"
+        if not self.corrects:  # no control variate is sent
+            self.down, self.up = ("w",), ("W",)
 
     def gate(self, r: Round) -> Tensor:
         """gate_i [C, 1]: participations over those expected."""
@@ -104,10 +108,6 @@ class FedSsg(Algorithm):
         r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
         memory = r.mean(r.client.h) if self.settings.variant == "algorithm_1" else r.server.h_mean  # eq. 28
         return r.average() + memory
-
-    def payload(self, name: str) -> int:
-        """Without the correction no control variate is sent."""
-        return super().payload(name) if self.corrects else 0
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """The gate of every participant."""

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from fedtide.algorithms._momentum import ClientMomentum, MomentumSettings
-from fedtide.algorithms.base import Problem, Round
+from fedtide.algorithms.base import Extra, Layout, Problem, Round
 from fedtide.core.errors import SettingsError
 from fedtide.privacy.factory import Protocol, histograms
 from fedtide.privacy.histograms import NUMBER
@@ -65,8 +65,7 @@ class FedWcm(ClientMomentum):
 
     settings: Settings
 
-    robust = True
-    starts_from_w = True
+    admits = ("sums", "rules", "downlink")
     needs_classes = True
 
     down: Sequence[str] = ("w", "Delta", "alpha")
@@ -136,9 +135,9 @@ class FedWcm(ClientMomentum):
         up, down = self.histograms.traffic(clients, self.problem.classes)
         return up + clients * NUMBER * self.histograms.hides, down
 
-    def payload(self, name: str) -> int:
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """alpha is one number."""
-        return 1 if name == "alpha" else super().payload(name)
+        return 1 if name == "alpha" else super().width(name, layout, extra)
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,6 @@ class FedWcmX(FedWcm):
 
     settings: Settings
 
-    robust = True
-
     def lr_scale(self, r: Round) -> Tensor:
         """lr_k / lr [C, 1]: (1)."""
         scale = r.mean_steps / r.steps

@@ -48,8 +48,7 @@ class Flash(Algorithm):
 
     settings: Settings
 
-    sums_only = True
-    robust = True
+    admits = ("sums", "rules")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -22,10 +21,7 @@ class Frozen(Algorithm):
 
     settings: Settings
 
-    averages_inside_round: ClassVar[bool] = True
-    robust = True
-    starts_from_w = True
-    sums_only = True
+    admits = ("sums", "rules", "exchanges", "downlink")
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
         r.W = yield Phase(r.w, lr=None if r.session == 0 else 0.0)

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.algorithms._clusters import Serve, averaged, chosen, main_concept, served
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Served, ServedTo, Tunable
+from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Extra, Layout, Round, Served, ServedTo, Tunable
 from fedtide.core.array_types import Ints
 
 
@@ -82,9 +82,9 @@ class Ifca(Algorithm):
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
         extra["identity"] = extra["identity"].cpu().index_fill(0, departed, -1)
 
-    def payload(self, name: str) -> int:
-        return {"models": self.settings.clusters * self.problem.layout.size, "identity": 1}.get(
-            name, super().payload(name)
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
+        return {"models": self.settings.clusters * layout.size, "identity": 1}.get(
+            name, super().width(name, layout, extra)
         )
 
     def record(self, r: Round) -> dict[str, Tensor | float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,8 +23,7 @@ class LocalTraining(Algorithm):
 
     settings: Settings
 
-    personal: ClassVar[bool] = True
-    trains_global: ClassVar[bool] = False
+    models = ("personal",)
     down = ()
     up = ()
     client = ("own",)

@@ -24,15 +24,16 @@ class Mime(MimeLite):
 
     settings: Settings
 
-    robust = True
-    gradients_per_step = 2
-
     down = ("w", "m", "c")
 
     def local(self, r: Round) -> Local:
         """m+, before the local steps, which it is a part of: (1)."""
         r.server.m = self._next(r)
         return Local(scale=self._fresh, linear=r.server.m)
+
+    def gradients_in(self, step: int) -> int:
+        """At y and at x."""
+        return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """g(y) - g(x)."""

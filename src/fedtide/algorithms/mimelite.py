@@ -32,10 +32,8 @@ class MimeLite(Algorithm):
     server = ("m",)
     down: tuple[str, ...] = ("w", "m")
     up = ("W", "c_k")
-    needs_sgd = True
-    gradients = 1
-    sums_only = True
-    robust = True
+    admits = ("sums", "rules")
+    optimizer = "sgd"
 
     @property
     def _fresh(self) -> float:

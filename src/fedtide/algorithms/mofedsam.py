@@ -25,9 +25,9 @@ class MoFedSam(FedCm):
 
     settings: Settings
 
-    robust = True
-    private = True
-    gradients_per_step = 2
+    def gradients_in(self, step: int) -> int:
+        """One for the perturbation, and that of the step."""
+        return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
         """SAM's gradient; FedCM's mixture comes on top."""

@@ -32,7 +32,7 @@ class Moon(Averaging):
 
     settings: Settings
 
-    robust = True
+    admits = ("rules",)
 
     client = ("previous",)
 

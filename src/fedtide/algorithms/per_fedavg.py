@@ -50,15 +50,12 @@ class PerFedAvg(Averaging):
 
     settings: Settings
 
-    sums_only = True
-    robust = True
-    starts_from_w = True
+    admits = ("sums", "rules", "downlink")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.personal_lr = settings.inner_lr
         self._outer = 1 if settings.variant == "fo" else 3
-        self.gradients_per_step = self._outer if settings.batches == "alternate" else 1 + self._outer
 
     def gradients_in(self, step: int) -> int:
         """One at the inner point and those of the step; of a pair, the first batch has the former and the second the latter."""

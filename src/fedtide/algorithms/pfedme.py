@@ -51,19 +51,19 @@ class PFedMe(WholeModels):
 
     settings: Settings
 
-    needs_sgd = True
-    robust = True
+    admits = ("rules",)
+    optimizer = "sgd"
 
     client = ("theta",)
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.gradients_per_step = settings.steps
 
     def start(self, r: Round) -> Tensor:
         """theta = y = w."""
         r.client.theta = r.w.expand_as(r.client.theta)
         return r.w
+
+    def gradients_in(self, step: int) -> int:
+        """Those of theta."""
+        return self.settings.steps
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """lambda (y - theta), with theta advanced."""

@@ -59,9 +59,8 @@ class Scaffold(Algorithm):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.needs_sgd = settings.option == "II"
+        self.optimizer = "sgd" if settings.option == "II" else "any"
         self.apart = ("c_k",) if settings.option == "I" else ()
-        self.gradients = 1 if settings.option == "I" else 0
         self.fedssg = settings.variant == "fedssg"
         self.by_size = self.fedssg or settings.variate_weights == "samples"
         self.server = (ServerVector("c", mean_of="c_k", by_size=self.by_size),)

@@ -26,9 +26,8 @@ class ScaffoldReleased(Algorithm):
     server = ("c",)
     down = ("w", "c")
     up = ("W", "c")
-    needs_sgd = True
-    sums_only = True
-    robust = True
+    admits = ("sums", "rules")
+    optimizer = "sgd"
     models = ("cloud", "participants")
 
     def finish(self, r: Round) -> Tensor:

@@ -28,9 +28,7 @@ class SlowMo(Algorithm):
 
     server = ("b",)
     models = ("cloud", "participants")
-    sums_only = True
-    robust = True
-    private = True
+    admits = ("sums", "rules", "noise")
 
     def finish(self, r: Round) -> Tensor:
         """b+ and x+."""

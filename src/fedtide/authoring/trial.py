@@ -84,7 +84,7 @@ class Trial:
         if self.kind == "algorithms":
             if "rounds" not in self.plugin.clocks:
                 raw |= {"clock": "events", "participation": "all"}
-            if self.plugin.needs_body:
+            if "body" in self.plugin.needs:
                 raw["model"] = {"name": "mlp", "widths": [4]}
         if self.kind == "weighting":
             raw["algorithm"] = {"name": "fedavg", "weighting": own}

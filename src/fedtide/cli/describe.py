@@ -117,13 +117,13 @@ def _lines(settings: dict[str, Any]) -> list[str]:
 
 def _traffic(settings: PluginSettings) -> list[str]:
     """What an algorithm sends and keeps; declarations may depend on its settings."""
-    from fedtide.algorithms.base import Algorithm  # imports torch, which listings do without
+    from fedtide.algorithms.base import Algorithm, server_vectors  # imports torch, which listings do without
 
     algorithm = plugins.create(Algorithm, settings)
     names = {
         "down: ": algorithm.down,
         "up:   ": algorithm.up,
-        "kept by the server: ": [vector.name for vector in algorithm.server_vectors()],
+        "kept by the server: ": [vector.name for vector in server_vectors(algorithm)],
         "kept by each client: ": algorithm.client,
     }
     lines = (f"  {title}{', '.join(items) or 'nothing'}" for title, items in names.items())

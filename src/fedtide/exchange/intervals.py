@@ -104,7 +104,7 @@ class Intervals(Exchange):
         return self.selection.choose(Candidates(r, eligible, most, size))
 
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
-        if not algorithm.averages_inside_round:
+        if "exchanges" not in algorithm.admits:
             raise SettingsError(
                 f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its updates "
                 "assume that clients average only at the end of the round; fedavg and fedprox, for example, can be combined"

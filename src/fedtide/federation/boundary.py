@@ -71,7 +71,7 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     departed = torch.from_numpy(plan.departed)
     for feature in parts.features if plan.starts is None else ():  # else they were told when they left, and may be back
         feature.forget(parts, state, departed, left=True)
-    if not (parts.algorithm.personal and parts.settings.federation.returners == "keep"):
+    if not ("personal" in parts.algorithm.models and parts.settings.federation.returners == "keep"):
         clear(parts, state, departed[state.written[departed] > 0])
         state.seen[departed] = False
         parts.algorithm.forget(state.extra, departed)

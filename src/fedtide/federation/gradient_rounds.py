@@ -46,7 +46,7 @@ class GradientRounds:
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             result = train_round(parts, scratch, plan)
-            charge(self.state, plan, result.segments, parts.payload, parts.wireless, result.bytes_down)
+            charge(self.state, plan, result.segments, parts.payload_in(scratch), parts.wireless, result.bytes_down)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import Algorithm, server_vectors
 from fedtide.federation.types import Parts, RunState
 from fedtide.world.timeline import Assignment, Timeline
 
 
-def server_vectors(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
+def fresh_server(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
     """An algorithm's server vectors at the start, of the form of the parameters [d]."""
-    return {vector.name: torch.full_like(like, vector.start) for vector in algorithm.server_vectors()}
+    return {vector.name: torch.full_like(like, vector.start) for vector in server_vectors(algorithm)}
 
 
 def forget_all(parts: Parts, state: RunState) -> None:
     """Clients, server and further state start again, but for the rows of features that last."""
-    state.server = server_vectors(parts.algorithm, state.w)
+    state.server = fresh_server(parts.algorithm, state.w)
     clear(parts, state, state.written.nonzero()[:, 0])
     state.seen.zero_()
     state.extra = parts.algorithm.extra()
@@ -38,7 +38,7 @@ def keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here: 
     """Every server vector that is declared as a mean becomes that of the clients present."""
     sizes = torch.from_numpy(timeline.sizes_of(here)).to(state.w.dtype)
     omega = (sizes / sizes.mean()).unsqueeze(1)
-    for vector in algorithm.server_vectors():
+    for vector in server_vectors(algorithm):
         if vector.mean_of is not None:
             rows = state.memory[vector.mean_of][here.clients.tolist()]
             state.server[vector.name].copy_((omega.to(rows.device) * rows if vector.by_size else rows).mean(0))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Problem
+from fedtide.algorithms.base import Problem, overrides
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import Randomness, key64
@@ -25,6 +25,7 @@ from fedtide.federation.assembly.compatibility import (
     refuse_other_clock,
     refuse_other_optimiser,
     refuse_other_phases,
+    refuse_unknown_words,
 )
 from fedtide.federation.assembly.fixed_features import HeadAlone, on_fixed_features
 from fedtide.federation.features.synthetic import capacity
@@ -88,6 +89,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
 def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> None:
     settings, algorithm = chosen.settings, chosen.algorithm
     name = settings.algorithm.name
+    refuse_unknown_words(algorithm)
     refuse_other_task(data, settings)
     refuse_other_clock(chosen)
     refuse_other_optimiser(settings, algorithm)
@@ -100,7 +102,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
     memories = [
-        (algorithm.stateful, f"algorithm {name}"),
+        (bool(algorithm.client) or overrides(algorithm, "forget"), f"algorithm {name}"),
         (settings.local.keeps_momentum, "local.momentum_scope = client"),
     ]
     if timeline.notes.get("stateless") and any(used for used, _ in memories):
@@ -114,12 +116,12 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
     """The run's network."""
     model, settings, network = chosen.model, chosen.settings, _built(chosen, data, "model")
     _refuse_other_outputs(model, network, data)
-    if chosen.algorithm.linear_head and not network.has_linear_head:
+    if "linear_head" in chosen.algorithm.needs and not network.has_linear_head:
         raise SettingsError(
             f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
             f"the end of the network; the head of model {settings.model.name} is another"
         )
-    if chosen.algorithm.needs_body and Layout(network).mask("head").all():
+    if "body" in chosen.algorithm.needs and Layout(network).mask("head").all():
         raise SettingsError(
             f"algorithm {settings.algorithm.name} trains the last layer of a model apart from the others; model "
             f"{settings.model.name} has no others, choose one like mlp"

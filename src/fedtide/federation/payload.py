@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedtide.algorithms.base import Algorithm, shared_size
+from fedtide.algorithms.base import Algorithm, Extra, Layout, server_vectors, shared_size, shares_buffers
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
 
@@ -30,17 +30,18 @@ class Payload:
         return exchanges * self.models - (spared * self.models / (self.down + self.up) if spared else 0.0)
 
 
-def payload(algorithm: Algorithm, features: Sequence[Shortening], size: int, buffers: int) -> Payload:
+def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout, extra: Extra) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
-    clients keep these; the size of any other name is :meth:`Algorithm.payload`, d unless overridden. What features make of an
+    clients keep these; the size of any other name is :meth:`Algorithm.width`, d unless overridden. What features make of an
     update's size holds for the parameters of ``W`` and for the declared vectors that the server derives from them, all that are
     sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its
     exchanges over n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
     """
-    vectors = {*algorithm.client, *(vector.name for vector in algorithm.server_vectors())}
-    with_model = 0 if algorithm.keeps_buffers else BYTES * buffers
+    size, buffers = layout.size, layout.buffer_size
+    vectors = {*algorithm.client, *(vector.name for vector in server_vectors(algorithm))}
+    with_model = BYTES * buffers if shares_buffers(algorithm, layout) else 0
 
     def update(numbers: int) -> int | None:
         """Bytes of an update; None if no feature changes them."""
@@ -49,10 +50,10 @@ def payload(algorithm: Algorithm, features: Sequence[Shortening], size: int, buf
 
     def bytes_of(name: str, sent: bool) -> int:
         if name in ("w", "W"):
-            numbers = shared_size(algorithm, algorithm.problem.layout)
+            numbers = shared_size(algorithm, layout)
             return _either(update(numbers) if sent else None, BYTES * numbers) + with_model
         derived = sent and name in vectors and name not in algorithm.apart
-        return _either(update(size) if derived else None, BYTES * algorithm.payload(name))
+        return _either(update(size) if derived else None, BYTES * algorithm.width(name, layout, extra))
 
     down = sum(bytes_of(name, False) for name in algorithm.down)
     up = sum(bytes_of(name, True) for name in algorithm.up)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Round, Vectors
+from fedtide.algorithms.base import Round, Vectors, shares_buffers
 from fedtide.engine import contract
 from fedtide.engine.local import momentum_steps
 from fedtide.engine.plan import BatchPlan
@@ -34,7 +34,6 @@ def prepare(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
         ),
         w=state.w,
         sent=parts.channel.model(state),
-        bytes_down=None if plan.starts else parts.channel.receive(parts, state, plan.ids, plan.t),
     )
 
 
@@ -60,6 +59,8 @@ def train_clients(r: RoundContext) -> None:
     r.cohort, r.start, r.segments, r.gradients = done.cohort, done.start, done.segments, done.gradients
     services.buffers = r.round.buffers = r.cohort.buffers
     r.round.trained = r.cohort.W
+    if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
+        r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
     r.drift = _drift(r.cohort.W, r.round.base, r.share)
     r.train_loss, r.losses = _losses(r)
 
@@ -69,7 +70,7 @@ def aggregate(r: RoundContext) -> tuple[Tensor, Tensor]:
     algorithm, view, w = r.parts.algorithm, r.round, r.state.w
     view.weights = contract.tensor(algorithm, "weights", algorithm.weights(view), view.n, tuple(view.n.shape))
     new = contract.tensor(algorithm, "finish", algorithm.finish(view), w, tuple(w.shape))
-    return new, r.state.b if algorithm.keeps_buffers else view.statistics(view.buffers)
+    return new, view.statistics(view.buffers) if shares_buffers(algorithm, r.parts.layout) else r.state.b
 
 
 def keep(r: RoundContext) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.queue import Job, Queue
-from fedtide.federation.memories import server_vectors
+from fedtide.federation.memories import fresh_server
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.clock import Events
@@ -28,7 +28,7 @@ def _without_memory(parts: Parts) -> RunState:
         round=0,
         w=parts.w0.clone(),
         b=parts.b0.clone(),
-        server=server_vectors(parts.algorithm, parts.w0),
+        server=fresh_server(parts.algorithm, parts.w0),
         memory={},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Phase, Round
+from fedtide.algorithms.base import Phase, Round, overrides
 from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
@@ -127,7 +127,7 @@ def count_steps(r: Round, plan: BatchPlan) -> None:
 def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int) -> tuple[Cohort, Tensor | None]:
     """The participants, ready for the phase of some number, and the models [C, d] that it starts from, if a feature asks."""
     algorithm, state, clients = t.parts.algorithm, t.state, len(r.ids)
-    hook, shapes = "phases" if algorithm.has_phases else "start", ((len(r.w),), (clients, len(r.w)))
+    hook, shapes = "phases" if overrides(algorithm, "phases") else "start", ((len(r.w),), (clients, len(r.w)))
     start = contract.tensor(algorithm, hook, phase.start, r.w, *shapes).expand(clients, -1)
     W, trains = start.clone(), phase.trains
     buffers = state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b
@@ -160,7 +160,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         *contract.terms(algorithm, algorithm.terms(r)),
         *contract.terms(t.parts.initialiser, t.parts.initialiser.terms(state.initialiser)),
     ]
-    if algorithm.has_direction:
+    if overrides(algorithm, "direction"):
         own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
 
         def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt | NoStep:

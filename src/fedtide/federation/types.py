@@ -159,7 +159,7 @@ class Channel:
 
     def needed(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
         """Bytes that each of these clients would have to receive to train in round ``t``."""
-        return [parts.payload.down] * len(clients)
+        return [parts.payload_in(state).down] * len(clients)
 
     def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
         """The same, and they receive it."""
@@ -197,7 +197,7 @@ class Chosen:
     def client_rows(self, layout: Layout) -> dict[str, int]:
         """Names and widths of the rows kept for every client of a network."""
         local = self.settings.local
-        rows = {name: self.algorithm.width(name, layout) for name in self.algorithm.client}
+        rows = {name: self.algorithm.width(name, layout, {}) for name in self.algorithm.client}
         if local.keeps_momentum:
             rows |= optimiser(local).widths(layout.size)
         for feature in self.features:
@@ -265,7 +265,7 @@ class Parts(Chosen):
     def sums_only(self) -> bool:
         """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
         together = any(feature.updates and not feature.rowwise for feature in self.features)
-        return self.algorithm.sums_only and not together and not self.evaluates("ensemble")
+        return "sums" in self.algorithm.admits and not together and not self.evaluates("ensemble")
 
     def rows_that(self, *, last: bool = False, rest: bool = False) -> set[str]:
         """Names of features' rows that ``last`` beyond departures, or that ``rest``: training does not need them."""
@@ -274,8 +274,12 @@ class Parts(Chosen):
 
     @property
     def payload(self) -> Payload:
-        """What one exchange costs; of some algorithms it changes by round."""
-        return payload(self.algorithm, self.features, self.layout.size, self.layout.buffer_size)
+        """What one exchange costs before the first round."""
+        return payload(self.algorithm, self.features, self.layout, {})
+
+    def payload_in(self, state: RunState) -> Payload:
+        """What one exchange costs in the round that has begun, or been, with ``state``; of some algorithms it changes."""
+        return payload(self.algorithm, self.features, self.layout, state.extra)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
@@ -361,7 +365,7 @@ class RoundContext:
     shards: Sequence[Ints]
     w: Tensor
     sent: Tensor
-    bytes_down: list[int] | None
+    bytes_down: list[int] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, Tensor] = field(default_factory=dict)
     round: Round = field(init=False)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.base import overrides
 from fedtide.core.array_types import Floats, Ints
 from fedtide.engine.local import Cohort, Local
 from fedtide.engine.plan import plan_batches
@@ -145,10 +146,10 @@ def _checks(
         ours = _round(fields, outcome, seen, t)
         for name, value in record.items():
             yield f"round {t + 1}: {name}", ours.get(name, "unknown"), value
-        if parts.algorithm.serves and fine_tune is None:
+        if overrides(parts.algorithm, "served") and fine_tune is None:
             yield f"round {t + 1}: recorded mean", outcome.rows[t]["served_accuracy_mean"], record["mean"]
     yield from _end(fields["final"], outcome, seen)
-    if parts.algorithm.serves and fine_tune is None:
+    if overrides(parts.algorithm, "served") and fine_tune is None:
         names = {"served_accuracy_samples": "samples_mean", "served_accuracy_worst_decile": "worst_decile"}
         for ours, theirs in {**names, "served_gain": "gain", "served_hurt": "hurt"}.items():
             yield f"recorded {ours}", outcome.rows[-1][ours], fields["final"][theirs]

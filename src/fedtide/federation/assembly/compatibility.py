@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
 from fedtide.core.errors import SettingsError
+from fedtide.core.faults import broken_contract
 from fedtide.engine.plan import EPOCHS
 from fedtide.federation.types import Chosen
 from fedtide.settings.clock import Events
@@ -11,15 +12,22 @@ from fedtide.settings.optimiser import Sgd
 from fedtide.settings.run import RunSettings
 
 
+def refuse_unknown_words(algorithm: Algorithm) -> None:
+    """Refuse promises and needs of an algorithm that nobody would read."""
+    for what, words, known in (("admits", algorithm.admits, ADMITS), ("needs", algorithm.needs, NEEDS)):
+        if isinstance(words, str) or not known.keys() >= {*words}:
+            raise broken_contract(algorithm, what, f"a sequence of words among {', '.join(known)}, got {words!r}")
+
+
 def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
     """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients."""
     chosen = settings.local.optimiser
-    if algorithm.needs_sgd and not isinstance(chosen, Sgd):
+    if algorithm.optimizer != "any" and not isinstance(chosen, Sgd):
         raise SettingsError(
             f"local.optimiser = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
             "for sgd only; fedavg and fedopt, for example, take any"
         )
-    if settings.local.momentum and not algorithm.takes_momentum:
+    if settings.local.momentum and algorithm.optimizer == "plain_sgd":
         raise SettingsError(
             f"local.momentum = {settings.local.momentum:g}: algorithm {settings.algorithm.name} takes local steps of its own, "
             "without momentum; set it to 0"
@@ -29,11 +37,11 @@ def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
 def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
     """Refuse what holds for the first of several trainings only, where an algorithm has phases of its own."""
     name = settings.algorithm.name
-    if algorithm.has_phases and settings.local.keeps_momentum:
+    if overrides(algorithm, "phases") and settings.local.keeps_momentum:
         raise SettingsError(
             f"local.momentum_scope = client: algorithm {name} trains in phases, each of which starts at rest; use round"
         )
-    if algorithm.has_phases and settings.exchange.name != "end":
+    if overrides(algorithm, "phases") and settings.exchange.name != "end":
         raise SettingsError(
             f"exchange {settings.exchange.name} averages inside rounds, but algorithm {name} trains in phases; "
             "use exchange: end"

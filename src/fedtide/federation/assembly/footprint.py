@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fedtide.algorithms.base import overrides
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.engine.flat import Layout
 from fedtide.engine.memory import available_bytes
@@ -101,7 +102,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     others = [part for memory in takes for part in memory.others]
     once = _kept_once(chosen, timeline, present) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
-    gradients = 1 + (algorithm.gradients_per_step if algorithm.has_direction else 0)
+    gradients = 1 + (max(map(algorithm.gradients_in, range(4))) if overrides(algorithm, "direction") else 0)
     copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
     added = sum(memory.samples for memory in takes) + copies
     batches = Part(
@@ -162,8 +163,7 @@ def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
     return (
         1
         + sum(kept[name] for name in own) / size
-        + 2 * algorithm.has_phases  # where a phase starts, and the models of the phase before
-        + algorithm.gradients
+        + 2 * overrides(algorithm, "phases")  # where a phase starts, and the models of the phase before
         + len(used.vectors)
         + isinstance(chosen.settings.clock, Events)  # a start of its own
     )

@@ -18,12 +18,12 @@ def what_leaks(chosen: Chosen) -> str | None:
             "clock = events uses results one by one, not in sums of cohorts; use clock: rounds",
         ),
         (
-            not algorithm.private,
+            not {"noise", "noise_at_equal_steps"} & {*algorithm.admits},
             f"algorithm {name} has the server read more of a client than its clipped update; use one like fedavg, fedprox, "
             "fedopt or fedacg",
         ),
         (
-            algorithm.divides_by_steps and settings.local.unit != "steps",
+            "noise_at_equal_steps" in algorithm.admits and settings.local.unit != "steps",
             f"algorithm {name} divides updates by each client's local steps, so that few steps count more than a clip allows; "
             "set local.unit = steps",
         ),

@@ -36,7 +36,9 @@ class RoundClock:
         return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        return charge(state, plan, result.segments, self.parts.payload, self.parts.wireless, result.bytes_down)
+        return charge(
+            state, plan, result.segments, self.parts.payload_in(state), self.parts.wireless, result.bytes_down
+        )
 
     def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
         """See :meth:`Clock.record`: there are no others."""

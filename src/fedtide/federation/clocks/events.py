@@ -102,7 +102,7 @@ class EventClock:
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
         """Add the normalised cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        models = self.parts.payload.worth(arrived, self._since.spared)
+        models = self.parts.payload_in(state).worth(arrived, self._since.spared)
         state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
         return arrived
 
@@ -138,7 +138,7 @@ class EventClock:
         self._since.arrived += 1
         self._since.heard = flight.queue.now
         self._since.spared += job.spared
-        state.totals["bytes_up"] += self.parts.payload.up
+        state.totals["bytes_up"] += self.parts.payload_in(state).up
         state.totals["energy"] += flight.joules.pop(job.number)
         limit = self.chosen.max_staleness
         fresh = limit is None or t - job.version <= limit
@@ -177,7 +177,7 @@ class EventClock:
         parts, queue = self.parts, flight.queue
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
-        down, up = parts.channel.receive(parts, state, clients, t), parts.payload.up
+        down, payload = parts.channel.receive(parts, state, clients, t), parts.payload_in(state)
 
         def behind() -> list[tuple[int, int, int]]:
             waiting = queue.line[len(clients) : len(clients) + AHEAD]
@@ -185,8 +185,8 @@ class EventClock:
                 zip(waiting, self._work(waiting, t)[1], parts.channel.needed(parts, state, waiting, t), strict=True)
             )
 
-        costs = self.durations(numbers, clients, samples, down, up, self.chosen.concurrency, behind)
-        queue.start(shards, t, costs.slots.tolist(), [parts.payload.down - received for received in down])
+        costs = self.durations(numbers, clients, samples, down, payload.up, self.chosen.concurrency, behind)
+        queue.start(shards, t, costs.slots.tolist(), [payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
         flight.models[t] = parts.channel.model(state), state.b
         state.totals["bytes_down"] += sum(down)

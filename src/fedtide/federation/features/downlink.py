@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm
+from fedtide.algorithms.base import overrides
 from fedtide.core.errors import SettingsError
 from fedtide.engine.flat import Layout
 from fedtide.federation.payload import BYTES
@@ -52,7 +52,7 @@ class Downlink(Feature, Channel):
         settings, algorithm, link = parts.settings, parts.algorithm, self.link.settings
         name, others = settings.algorithm.name, "use one like fedavg, scaffold or fedbuff"
         feedback = type(link).model_fields.get("error_feedback")
-        trains_elsewhere = algorithm.has_phases or type(algorithm).start is not Algorithm.start
+        trains_elsewhere = overrides(algorithm, "start", "phases")
         if remedy := self.link.remedy(parts.layout.size):
             return f"with these settings it may lose as much as it gets, and errors could grow without bound; {remedy}"
         if getattr(link, "memory_decay", 1) != 1:
@@ -64,11 +64,11 @@ class Downlink(Feature, Channel):
                 f"exchange {settings.exchange.name} averages inside rounds, and averages are no updates of the server's model; "
                 "use exchange: end"
             )
-        if algorithm.serves or "w" not in algorithm.down:
+        if overrides(algorithm, "served") or "w" not in algorithm.down:
             return f"algorithm {name} sends clients other models than one for all; {others}"
         if algorithm.shared(parts.layout) is not None:
             return f"algorithm {name} sends a part of the model; {others}"
-        if trains_elsewhere and not algorithm.starts_from_w:
+        if trains_elsewhere and "downlink" not in algorithm.admits:
             return f"algorithm {name} lets clients train from another model than the one that is sent; {others}"
         return None
 
@@ -101,7 +101,7 @@ class Downlink(Feature, Channel):
         One that starts again before the model has changed receives one, too, as without compression it receives the model
         again.
         """
-        size, down = parts.layout.size, parts.payload.down
+        size, down = parts.layout.size, parts.payload_in(state).down
         bits, model = self.link.bits(size), BYTES * size
         update = model if bits is None else -(-bits // 8)
         received: list[int] = state.features[self.name]["received"][list(clients)].tolist()

@@ -31,7 +31,7 @@ class AggregationRule(Feature):
                 f"{what}: exchange {settings.exchange.name} averages inside rounds, so that a client has no update of its own; "
                 "use exchange: end"
             )
-        if not algorithm.robust:
+        if "rules" not in algorithm.admits:
             return (
                 f"{what}: algorithm {settings.algorithm.name} adds up the participants' updates itself, or needs each of them; "
                 "use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtide.accounting.cohorts import cohorts
-from fedtide.algorithms.base import Vectors, shared_size
+from fedtide.algorithms.base import Vectors, shared_parameters, shared_size
 from fedtide.core.faults import broken_contract
 from fedtide.engine import contract
 from fedtide.engine.flat import Layout
@@ -86,7 +86,7 @@ class Uplink(Feature):
                     link.forget(Vectors({short: rows[some.to(rows.device)] for short, rows in own.items()}))
 
     def after(self, r: RoundContext) -> None:
-        here, shared = r.here, r.parts.algorithm.shared(r.parts.layout)
+        here, shared = r.here, shared_parameters(r.parts.algorithm, r.parts.layout)
         moved = r.received - r.started
         D = moved if shared is None else moved[:, shared]
         passed = []

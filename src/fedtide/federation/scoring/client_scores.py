@@ -47,7 +47,7 @@ class ClientScores:
 
     def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
         self._evaluator, self._personal, self._served = evaluator, personal, served
-        self._gains = served is None or served.algorithm.trains_global
+        self._gains = served is None or "cloud" in served.algorithm.models
 
     @property
     def columns(self) -> list[str]:

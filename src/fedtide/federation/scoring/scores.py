@@ -8,6 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from fedtide.algorithms.base import overrides
 from fedtide.engine.flat import weighted_sum
 from fedtide.engine.passes.evaluation import Scores
 from fedtide.engine.passes.fit import Fit
@@ -85,7 +86,7 @@ class Scoring:
         self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
         self._masked = evaluator.has_views
         served = ServedModels(parts.algorithm, parts.layout, evaluator)
-        own = served if parts.algorithm.serves or served.keeps_last else None
+        own = served if overrides(parts.algorithm, "served") or served.keeps_last else None
         self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
         part = None if evaluation.personalise_part == "all" else parts.layout.mask(evaluation.personalise_part)
