@@ -63,7 +63,7 @@ ADMITS = {
     "downlink": "with start or phases overridden all training starts from r.w or r.base nonetheless, so that the server may "
     "compress what it sends",
 }
-"""What an algorithm may promise in :attr:`Algorithm.admits`; a run that needs more is refused."""
+"""The words of :attr:`Algorithm.admits`; a run that needs another one is refused."""
 
 NEEDS = {
     "linear_head": "logits that are one linear map of the features",
@@ -132,7 +132,7 @@ class Algorithm(Plugin):
         models: the models to evaluate by default: ``cloud`` (the global one, without which none is trained), ``participants``,
             ``all``, ``ensemble``. With ``personal`` what clients remember is a model of their own, which a device that leaves
             can keep; see ``federation.returners``.
-        admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word promises.
+        admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word means.
         clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
             own (``r.base``, ``r.staleness``, ``r.rate``), a client may occur twice, not all client vectors are kept
             (``r.keeps``), and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when the results are used.

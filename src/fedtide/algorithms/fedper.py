@@ -52,7 +52,7 @@ class FedPer(OwnPart):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.needs = ("body",) if settings.personal in ("head", "body") else ()
+        self.needs: Sequence[str] = ("body",) if settings.personal in ("head", "body") else ()
         self.own_buffers = settings.personal == "norms"
 
     def part(self, layout: Layout) -> Tensor:
