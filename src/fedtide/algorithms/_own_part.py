@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -40,7 +41,7 @@ class OwnPart(Algorithm):
 
     settings: OwnPartSettings
 
-    needs = ("body",)
+    needs: Sequence[str] = ("body",)
     models = ("cloud", "personal")
     client = ("own",)
     own_buffers = False
