@@ -228,7 +228,7 @@ def preview(**values: Any) -> RunPreview:
 def problem(layout: Layout, *, clients: int = 4, classes: int = 10) -> Problem:
     """A learning problem around a network's layout."""
     return Problem(
-        layout, clients, classes, (5,), Randomness(0), lambda number: torch.full((layout.size,), float(number))
+        layout, clients, classes, (5,), Randomness(0), lambda number: torch.full((layout.size,), float(number)), 1
     )
 
 

@@ -120,7 +120,7 @@ def test_the_record_says_what_happened() -> None:
     r, w = seen[0]
     assert (r.ids, r.n[:, 0].tolist(), r.steps[:, 0].tolist()) == ([0, 2], [4.0, 2.0], [2.0, 2.0])
     assert r.omega[:, 0].tolist() == [4 / 5, 2 / 5]
-    assert (r.population, r.clients, r.mean_steps) == (3, 3, 4)
+    assert (r.population, r.problem.clients, r.mean_steps) == (3, 3, 4)
     assert r.weights[:, 0].tolist() == [4 / 6, 2 / 6]
     assert r.label_counts.sum(1).tolist() == [4.0, 2.0]
     assert state.counts.tolist() == [1, 1, 1]

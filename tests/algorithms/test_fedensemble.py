@@ -22,7 +22,7 @@ def test_it_trains_as_fedavg_and_adds_up_logits() -> None:
     network = fed.parts.task.network.double()
     for (r, _), record, row in zip(seen, records, rows, strict=True):
         assert record.row["test_accuracy"] == row.row["test_accuracy"]
-        logits = torch.stack([functional_call(network, r.layout.named(w), (data.test_inputs,)) for w in r.W])
+        logits = torch.stack([functional_call(network, r.problem.layout.named(w), (data.test_inputs,)) for w in r.W])
         right = logits.sum(0).argmax(1) == data.test_labels
         assert record.row["test_accuracy_ensemble"] == float(right.double().mean())
     assert any(record.row["test_accuracy_ensemble"] != record.row["test_accuracy"] for record in records)

@@ -120,7 +120,7 @@ def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
     rng = torch_generator(0, "fedgen.server", 0)
     eps = torch.rand(4, 5, 3, generator=rng, dtype=torch.float64)
     picks = torch.randint(3, (4, 5), generator=rng)
-    slots = {slot.name: slot.view(r.W) for slot in r.layout.parameters}
+    slots = {slot.name: slot.view(r.W) for slot in r.problem.layout.parameters}
     counts = 1 + r.label_counts * 12 / r.n
     for noise, labels in zip(eps, picks, strict=True):
         features = network(torch.cat([noise, functional.one_hot(labels, 3).double()], 1))

@@ -162,7 +162,7 @@ def test_norms_stay_with_their_clients_and_so_do_their_statistics() -> None:
     assert torch.equal(state.b, fed.parts.b0)
     assert torch.equal(state.w[own.P], fed.parts.w0[own.P])
     r, _ = seen[-1]
-    assert torch.equal(state.memory["own"][:3], torch.cat([r.trained[:, own.P], r.buffers], 1))
+    assert torch.equal(state.memory["own"][:3], torch.cat([r.trained.W[:, own.P], r.trained.b], 1))
     models_, buffers = served(fed, state)
     assert torch.equal(torch.cat([models_[:3, own.P], buffers[:3]], 1), state.memory["own"][:3])
     assert torch.equal(models_[3], state.w)
@@ -176,7 +176,7 @@ def test_training_goes_on_from_a_clients_own_statistics() -> None:
     fed = normed(cohorts=[[2], [2], [2]], **still)
     seen = watch(fed)
     run_rounds(fed)
-    first, second, third = (r.buffers[0] for r, _ in seen)
+    first, second, third = (r.trained.b[0] for r, _ in seen)
     mean = [name.name for name in fed.parts.layout.buffers].index("body.1.running_mean")
     slot = fed.parts.layout.buffers[mean]
     a, b, c = (buffers[slot.start : slot.stop] for buffers in (first, second, third))
@@ -268,7 +268,7 @@ def test_links_see_what_is_sent_alone() -> None:
     assert state.features["uplink"]["shrink"]["passed"].shape == (BODY,)
     r, w = seen[0]
     assert torch.equal(state.memory["own"][[0, 1, 2]], seen[-1][0].trained[:, own.P])
-    arrived = r.base + 0.25 * (r.trained - r.base)
+    arrived = r.base + 0.25 * (r.trained.W - r.base)
     assert torch.allclose(w[~own.P], r.weighted_mean(arrived)[~own.P], rtol=0, atol=1e-14)
     assert torch.equal(w[own.P], fed.parts.w0[own.P])
 

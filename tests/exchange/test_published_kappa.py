@@ -190,11 +190,10 @@ def group_share(dataset: str, partition: str, config: str, beta: float, world: i
         r: Any = SimpleNamespace(
             ids=ids,
             t=t,
-            clients=100,
             steps=torch.full((10, 1), 250.0),
             label_counts=counts[ids],
             services=services,
-            randomness=randomness,
+            problem=SimpleNamespace(clients=100, randomness=randomness),
         )
         averages = exchange.schedule(r).averages  # none if nobody can afford it
         found += len(averages[0][1]) if averages else 0

@@ -38,8 +38,8 @@ def starts_and_ends(fed: Federation) -> tuple[list[Tensor], list[Tensor]]:
     """Models at both ends of each session."""
     seen = watch(fed)
     run_rounds(fed)
-    first = [r.w for r, _ in seen if r.session_round == 0]
-    last = [w for (r, w), (after, _) in pairwise(seen) if after.session > r.session]
+    first = [r.w for r, _ in seen if r.session.round == 0]
+    last = [w for (r, w), (after, _) in pairwise(seen) if after.session.number > r.session.number]
     return first, [*last, seen[-1][1]]
 
 
@@ -128,7 +128,7 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     seen: list[tuple[int, Tensor, Tensor, Tensor]] = []
     local = fed.parts.algorithm.local
     fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
-        seen.append((r.session_round, r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
+        seen.append((r.session.round, r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
     run_rounds(fed)
     first = [(c, c_k, known) for session_round, c, c_k, known in seen if session_round == 0]

@@ -378,7 +378,9 @@ def test_jobs_start_from_what_their_clients_have_received() -> None:
         with torch.no_grad():
             fed.run_round(state)
         r = seen[-1][0]
-        bases += [(r.base[row], versions[r.t - int(behind)]) for row, behind in enumerate(r.staleness[:, 0].tolist())]
+        bases += [
+            (r.base[row], versions[r.t - int(behind)]) for row, behind in enumerate(r.job.staleness[:, 0].tolist())
+        ]
     fed.parts.workers.close()
     assert all(torch.equal(base, version) for base, version in bases)
     assert len({id(version) for _, version in bases}) > 3

@@ -87,9 +87,9 @@ def test_a_result_is_that_of_its_start_and_its_job() -> None:
     versions = [fed.parts.w0, *(w for _, w in seen)]
     for t, (r, _) in enumerate(seen):
         assert r.ids == sorted(r.ids)
-        for row, behind in enumerate(r.staleness[:, 0].tolist()):
+        for row, behind in enumerate(r.job.staleness[:, 0].tolist()):
             assert torch.equal(r.base[row], versions[t - int(behind)])
-    assert max(float(r.staleness.max()) for r, _ in seen) >= 2
+    assert max(float(r.job.staleness.max()) for r, _ in seen) >= 2
     assert any(len(set(r.ids)) < len(r.ids) for r, _ in seen)
 
 

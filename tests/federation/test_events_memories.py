@@ -54,14 +54,14 @@ def test_the_step_is_that_of_the_formula(name: str, weighting: str) -> None:
     n = torch.tensor(SIZES, dtype=torch.float64) if weighting == "samples" else torch.ones(5, dtype=torch.float64)
     h, q = torch.zeros(5, 18, dtype=torch.float64), n / n.sum()
     for r, w in seen:
-        rates = torch.tensor([[0.2 * 0.9 ** (r.t - int(tau))] for tau in r.staleness[:, 0]], dtype=torch.float64)
+        rates = torch.tensor([[0.2 * 0.9 ** (r.t - int(tau))] for tau in r.job.staleness[:, 0]], dtype=torch.float64)
         fresh, p = (r.base - r.W) / rates, n[r.ids] / n[r.ids].sum()
         v = p @ (fresh - h[r.ids]) + q @ h
         for row, client in enumerate(r.ids):  # the later result is the second one
             h[client] = fresh[row]
         assert closest(w, r.w - 0.2 * 0.9**r.t * (q @ h if name == "mifa" else v)) < 1e-13
     assert any(len(set(r.ids)) < len(r.ids) for r, _ in seen)
-    assert max(float(r.staleness.max()) for r, _ in seen) >= 2
+    assert max(float(r.job.staleness.max()) for r, _ in seen) >= 2
     assert closest(state.memory["h"], h) < 1e-13
     assert closest(state.server["h_mean"], q @ h) < 1e-13
 
@@ -84,7 +84,7 @@ def test_two_clusters_by_hand() -> None:
     state, _ = run_rounds(fed)
     z, mass = torch.zeros(2, 18, dtype=torch.float64), torch.tensor([3, 2], dtype=torch.float64) / 5
     for r, w in seen:
-        rates = torch.tensor([[0.2 * 0.9 ** (r.t - int(tau))] for tau in r.staleness[:, 0]], dtype=torch.float64)
+        rates = torch.tensor([[0.2 * 0.9 ** (r.t - int(tau))] for tau in r.job.staleness[:, 0]], dtype=torch.float64)
         fresh, of = (r.base - r.W) / rates, torch.tensor(r.ids) % 2
         assert closest(w, r.w - 0.2 * 0.9**r.t * ((fresh - 0.5 * z[of]).mean(0) + 0.5 * mass @ z)) < 1e-13
         for c in of.unique().tolist():

@@ -81,7 +81,7 @@ def alone(quadratics: Any, local: dict[str, Any], phases: Any) -> Tensor:
 @pytest.mark.parametrize("scope", ["total", "total_with_decay", "loss"])
 def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any, scope: str) -> None:
     def phases(r: Any) -> Any:
-        r.W = yield Phase(r.base, trains=torch.tensor([True, False]))
+        yield Phase(r.base, trains=torch.tensor([True, False]))
 
     w = alone(quadratics, {"lr": 1.0, "clip": 1.0, "clip_scope": scope}, phases)
     assert w.tolist() == pytest.approx([1.0, 0.0], abs=1e-5)  # a norm over both would give 0.6
@@ -89,7 +89,7 @@ def test_the_norm_that_is_clipped_is_that_of_the_trained_part(quadratics: Any, s
 
 def test_a_part_may_cut_a_tensor_in_two(quadratics: Any) -> None:
     def phases(r: Any) -> Any:
-        r.W = yield Phase(r.base, trains=torch.tensor([False, True]))
+        yield Phase(r.base, trains=torch.tensor([False, True]))
 
     assert alone(quadratics, {"lr": 0.5}, phases).tolist() == [0.0, 2.0]
 
@@ -103,10 +103,10 @@ def test_every_phase_starts_at_rest(quadratics: Any, rule: dict[str, Any], expec
     """Two phases of one step each take two first steps; one of Adam is as long as the rate."""
 
     def once(r: Any) -> Any:
-        r.W = yield Phase(r.base)
+        yield Phase(r.base)
 
     def twice(r: Any) -> Any:
-        r.W = yield Phase((yield Phase(r.base)))
+        yield Phase((yield Phase(r.base)))
 
     local = {"lr": 0.1, **rule}
     assert alone(quadratics, local, twice).tolist() == pytest.approx(expected, abs=1e-7)
@@ -156,8 +156,7 @@ def test_an_algorithm_sees_the_steps_of_the_phase_that_its_models_are_from() -> 
     fed = made("in_parts", rounds=1)
 
     def phases(r: Any) -> Any:
-        r.W = yield Phase(r.base, amount=5)
-        yield Phase(r.W)
+        yield Phase((yield Phase(r.base, amount=5, main=True)))
 
     fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
     seen = watch(fed)
@@ -173,7 +172,7 @@ def test_a_phase_of_everything_is_a_round_as_usual() -> None:
     fed = made("in_parts")
 
     def phases(r: Any) -> Any:
-        r.W = yield Phase(r.base, trains=torch.ones(len(r.w), dtype=torch.bool))
+        yield Phase(r.base, trains=torch.ones(len(r.w), dtype=torch.bool))
 
     fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
     assert closest(run_rounds(fed)[0].w, run_rounds(made("fedavg"))[0].w) < 1e-14
@@ -183,12 +182,29 @@ def _halved(r: Any) -> Any:
     r.W = (yield Phase(r.base)) / 2
 
 
+def _first_of_two(r: Any) -> Any:
+    r.W = yield Phase(r.base)
+    r.W = (yield Phase(r.W)) + 0
+
+
+def _none(r: Any) -> Any:
+    yield from ()
+
+
+def _twice(r: Any) -> Any:
+    yield Phase(r.base, main=True)
+    yield Phase(r.base, main=True)
+
+
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
         (lambda r: iter([Phase(r.base)]), "phases of in_parts should return Generator"),
         (lambda r: (yield 3), "phases of in_parts should return Phase, got int"),
-        (_halved, "and r.W set to the trained models of one as they are"),
+        (_halved, "main=True in the Phase that the round is about"),
+        (_first_of_two, "main=True in the Phase that the round is about"),
+        (_twice, "at most one of them with main=True"),
+        (_none, "one Phase or more"),
         (lambda r: (yield Phase(r.base, trains=r.w)), "trains of type torch.bool and shape"),
         (lambda r: (yield Phase(r.w[:2])), "a tensor of shape"),
     ],

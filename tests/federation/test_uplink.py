@@ -62,8 +62,8 @@ def test_without_links_what_arrives_is_what_was_trained() -> None:
     fed = made()
     seen = watch(fed)
     run_rounds(fed)
-    assert all(r.W is r.trained for r, _ in seen)
-    assert all(r.rule is None for r, _ in seen)
+    assert all(r.W is r.trained.W for r, _ in seen)
+    assert all(r.means.rule is None for r, _ in seen)
 
 
 def test_half_of_every_update_is_half_a_step_of_the_server() -> None:
@@ -84,7 +84,7 @@ def test_updates_are_from_where_training_started() -> None:
     seen = watch(fed)
     run_rounds(fed)
     for r, _ in seen[1:]:
-        start = r.trained - 2 * (r.trained - r.W)
+        start = r.trained.W - 2 * (r.trained.W - r.W)
         assert closest(start, start[:1].expand_as(start)) < 1e-14
         assert closest(start[0], r.w) > 1e-3
 
@@ -96,7 +96,7 @@ def test_noise_is_the_clients_own_whoever_takes_part() -> None:
         seen = watch(fed)
         run_rounds(fed)
         r = seen[0][0]
-        return (r.W - r.trained)[r.ids.index(3)]
+        return (r.W - r.trained.W)[r.ids.index(3)]
 
     assert torch.equal(arrived([[3]]), arrived([[0, 1, 3]]))
     assert float(arrived([[3]]).std()) == pytest.approx(0.01, rel=0.7)
@@ -137,7 +137,7 @@ def test_every_job_has_noise_of_its_own() -> None:
     fed, _ = jobs({"name": "fedbuff", "buffer": 3}, [[2], [3], [5], [5], [5]], steady(SIZES, 4), uplink=noisy)
     seen = watch(fed)
     run_rounds(fed)
-    noise = torch.cat([r.W - r.trained for r, _ in seen])
+    noise = torch.cat([r.W - r.trained.W for r, _ in seen])
     ids = [k for r, _ in seen for k in r.ids]
     assert len(set(ids)) < len(ids) == len(noise)
     assert len(noise.round(decimals=9).unique(dim=0)) == len(noise)

@@ -86,7 +86,7 @@ def test_an_update_that_no_link_changes_arrives_to_the_bit_beside_others_that_ar
     long = torch.tensor([record.clients["clip_factor"] for record in records]) < 1
     assert 0 < int(long.sum()) < long.numel()
     for (r, _), clipped in zip(seen, long, strict=True):
-        assert (r.trained != r.W).any(1).tolist() == clipped.tolist()
+        assert (r.trained.W != r.W).any(1).tolist() == clipped.tolist()
 
 
 @pytest.mark.parametrize(

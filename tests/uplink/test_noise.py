@@ -138,7 +138,7 @@ def test_a_poisson_sample_is_divided_by_its_expected_size(monkeypatch: pytest.Mo
     run_rounds(fed)
     sizes = set()
     for r, w in seen:
-        Delta = r.trained - r.w
+        Delta = r.trained.W - r.w
         total = (Delta * (0.3 / length(Delta).unsqueeze(1)).clamp(max=1)).sum(0)
         torch.testing.assert_close(w, r.w + total / 2.5, atol=1e-12, rtol=0)
         sizes.add(len(r.ids))

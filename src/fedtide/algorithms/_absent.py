@@ -70,10 +70,8 @@ class LastUpdates(Algorithm):
 
     def update(self, r: Round) -> Tensor:
         """(w - y_i) / u [C, d]."""
-        return (r.base - r.W) / (r.rate if self.settings.units == "gradient" else 1.0)
+        return (r.base - r.W) / (r.job.rate if self.settings.units == "gradient" else 1.0)
 
     def renew(self, r: Round) -> None:
         """The participants' h_i, and their part of the mean."""
-        change = self.update(r) - r.client.h
-        r.client.h = r.client.h + change
-        r.server.h_mean = r.server.h_mean + r.total(r.keeps * share(r, self.settings) * change)
+        r.move("h", self.update(r) - r.client.h, r.job.keeps * share(r, self.settings))

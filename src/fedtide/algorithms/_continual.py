@@ -61,5 +61,5 @@ class Continual(Averaging):
         every = self.settings.measure_every
         if not every:
             return {}
-        due = (r.t + 1) % every == 0 or r.t + 1 == r.rounds
+        due = (r.t + 1) % every == 0 or r.t + 1 == self.problem.rounds
         return {"information_loss": self.information_loss(r) if due else math.nan}

@@ -48,8 +48,7 @@ class Dual(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """h_k+ and x+."""
         moved = r.W - r.w
-        r.client.h += moved  # (2)
-        r.server.h_mean += r.total(moved) / r.population
+        r.move("h", moved)  # (2)
         if self.settings.server_form == "participants":
             return r.mean(r.W + r.client.h)
         return r.average() + r.server.h_mean  # (3)

@@ -78,8 +78,8 @@ class OwnPart(Algorithm):
         return found, torch.where(known > 0, own[:, count:], b) if self.own_buffers else None
 
     def finish(self, r: Round) -> Tensor:
-        own, w = r.trained[:, self.P], r.average()
-        r.client.own = torch.cat([own, r.buffers], 1) if self.own_buffers else own
+        own, w = r.trained.W[:, self.P], r.average()
+        r.client.own = torch.cat([own, r.trained.b], 1) if self.own_buffers else own
         return w if self.settings.newcomers == "mean" else torch.where(self.P, r.w, w)
 
     def served(self, s: ServedTo) -> Served:

@@ -19,9 +19,10 @@ class Phase:
     Attributes:
         start: models that it starts from, [d] or [C, d].
         local: what is added to the gradients.
-        trains: bool [d], the parameters that are trained (``r.layout.mask``); None for all. The others stay as they are and
-            do not count in the norm that a gradient is clipped by.
+        trains: bool [d], the parameters that are trained (``self.problem.layout.mask``); None for all. The others stay as they
+            are and do not count in the norm that a gradient is clipped by.
         amount: of local work, in ``local.unit``; None for ``local.amount``.
+        main: whether the round is about these local models; else it is about those of the last phase.
         buffers: floating buffers that it starts from, [q] or [C, q]; None for those of the global model.
         lr: learning rate; None for that of the round.
     """
@@ -32,3 +33,4 @@ class Phase:
     amount: int | None = None
     lr: float | None = None
     buffers: Tensor | None = None
+    main: bool = False

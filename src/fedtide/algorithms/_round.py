@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
@@ -9,9 +10,11 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from fedtide.algorithms._problem import Problem, ServerVector
 from fedtide.core.array_types import Bools, Ints
-from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout, add_weighted, add_weighted_updates
+from fedtide.engine.flat import add_weighted, add_weighted_updates
+from fedtide.engine.local import momentum_steps
+from fedtide.engine.plan import step_count
 from fedtide.settings.run import LocalSettings
 
 Result = TypeVar("Result")
@@ -72,9 +75,20 @@ class Population(NamedTuple):
 
 
 def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
-    """A sum over all participants of a round whose rows are all here; see ``Round.sums``."""
+    """A sum over all participants of a round whose rows are all here; see :class:`Means`."""
     add(total, slice(None))
     return total
+
+
+class Participations(NamedTuple):
+    """How often participants have taken part.
+
+    Attributes:
+        rounds: [C, 1] of each, this one included. expected: share of the population drawn per round.
+    """
+
+    rounds: Tensor
+    expected: float
 
 
 class Services(Protocol):
@@ -141,6 +155,9 @@ class Services(Protocol):
     def labels(self, positions: Ints) -> Ints:
         """Labels of these positions of the training set."""
 
+    def participations(self) -> Participations:
+        """In how many rounds each participant has taken part, and the share of clients that is expected to."""
+
     def population(self) -> Population:
         """The clients present, participants and absent ones alike."""
 
@@ -161,6 +178,51 @@ class CombiningRule(Protocol):
         """Their BatchNorm statistics [C, q] as one row [q]."""
 
 
+class Session(NamedTuple):
+    """Where a round is: in the session of some ``number``, as its round ``round``, both from 0."""
+
+    number: int
+    round: int
+
+
+class Job(NamedTuple):
+    """What differs between the results of a round with ``clock: events``.
+
+    Attributes:
+        rate: learning rate, a column [C, 1] where they differ.
+        staleness: [C, 1] updates of the global model since it was sent; 0.0 in rounds.
+        keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always in rounds; with events only the last
+            result of a client in an update is, and none of one that has left.
+    """
+
+    rate: float | Tensor
+    staleness: Tensor
+    keeps: Tensor
+
+
+class Models(NamedTuple):
+    """Models [C, d] of the participants and their floating buffers [C, q]."""
+
+    W: Tensor
+    b: Tensor
+
+
+@dataclass
+class Means:
+    """How the participants of a round are combined.
+
+    Attributes:
+        sums: adds terms of the participants to zeros, in client order, where each process has its own; see ``sums`` in
+            :data:`fedtide.algorithms.base.ADMITS`.
+        rule: stands behind the means, or None for weighted ones.
+        declared: the server's vectors, of which some are means of the clients'.
+    """
+
+    sums: Sums = _here
+    rule: CombiningRule | None = None
+    declared: Sequence[ServerVector] = ()
+
+
 @dataclass
 class Round:
     """One communication round, as an algorithm sees it. C participants, d parameters, N clients in all, L classes.
@@ -168,84 +230,105 @@ class Round:
     Per-client quantities are columns [C, 1], ready for algebra with rows [C, d].
 
     Attributes:
-        t: 0-based round; ``rounds``: T, fixed in advance. session: 0-based. session_round: 0-based inside the session.
-        lr: learning rate of the round; lr0: that of the first round after the warm-up. rate: that of the participants, a column
-            [C, 1] where they differ, as with ``clock: events``.
+        t: 0-based round. session: ``session.number``, and ``session.round`` in it, both from 0.
+        lr: learning rate of the round; ``local.lr`` is that of the first round after the warm-up.
         w: [d] global model before the round. W: [C, d] local models: before training where they start, after it what arrives at
-            the server. trained: [C, d], after training the local models as the clients have them.
-        b: [q] floating buffers of the global model before the round. buffers: [C, q] of the local models, as the clients have
-            them.
+            the server.
         base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
-        staleness: [C, 1] updates of the global model since then, 0.0 unless ``clock: events``.
-        keeps: [C, 1] 1.0 where the client's vectors are kept after the round: always unless ``clock: events``, where only the
-            last result of a client in an update is, and none of one that has left.
+        trained: models ``trained.W`` [C, d] and floating buffers ``trained.b`` [C, q] as the clients have them; before training
+            those that they start from.
+        job: what differs between results with ``clock: events``: ``job.rate``, ``job.staleness`` and ``job.keeps``.
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
         extra: named tensors of any shape kept by the algorithm.
         ids: client ids, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
-        n: [C, 1] samples. omega: [C, 1] n over the population's mean.
-        steps: [C, 1] local steps. effective_steps: [C, 1] displacement per unit gradient and lr (momentum included;
-            the local steps with another local optimiser than SGD).
-        mean_steps: local steps of a client of mean size, as ``step_count`` gives them.
+        n: [C, 1] samples. mean_size: samples of a client present, on average.
+        steps: [C, 1] local steps.
         weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.
-        population: clients present |K|; clients: N. participation_fraction: expected share of the population drawn per round.
-        counts: [C, 1] rounds each participant took part in, this one included. seen: [C, 1] 1.0 if it has a memory from
-            an earlier round, else 0.0.
-        label_counts: [C, L]. layout: names and slices of the parameters. local: settings of training on a client.
+        population: clients present |K|. seen: [C, 1] 1.0 if a participant has a memory from an earlier round, else 0.0.
+        label_counts: [C, L]. local: settings of training on a client.
         services: full gradients, passes over the clients' data, class counts of all clients.
-        randomness: source of every draw of an algorithm, under a purpose and keys of its own.
-        sums: adds terms of the participants to zeros, in client order; see ``sums`` in :class:`Algorithm`.
-        rule: stands behind the means, or None for weighted ones.
+        problem: what is fixed before the first round, as in ``self.problem``: ``layout``, ``clients``, ``classes``, ``rounds``,
+            ``randomness``.
+        means: what stands behind the means.
     """
 
     t: int
-    rounds: int
-    session: int
-    session_round: int
+    session: Session
     lr: float
-    lr0: float
-    rate: float | Tensor
     w: Tensor
     W: Tensor
-    trained: Tensor
-    b: Tensor
-    buffers: Tensor
     base: Tensor
-    staleness: Tensor
-    keeps: Tensor
+    trained: Models
+    job: Job
     server: Vectors
     client: Vectors
     extra: dict[str, Tensor]
     ids: list[int]
     shard_ids: list[int]
     n: Tensor
-    omega: Tensor
+    mean_size: float
     steps: Tensor
-    effective_steps: Tensor
-    mean_steps: int
     weights: Tensor
     population: int
-    clients: int
-    participation_fraction: float
-    counts: Tensor
     seen: Tensor
     label_counts: Tensor
-    layout: Layout
     local: LocalSettings
     services: Services
-    randomness: Randomness
-    sums: Sums = _here
-    rule: CombiningRule | None = None
+    problem: Problem
+    means: Means
+
+    @property
+    def omega(self) -> Tensor:
+        """[C, 1] samples over the population's mean."""
+        return (self.n.to("cpu", torch.float64) / self.mean_size).to(self.w)
+
+    @property
+    def effective_steps(self) -> Tensor:
+        """[C, 1] displacement per unit gradient and learning rate, momentum included; of another optimiser the local steps."""
+        local = self.local
+        return momentum_steps(self.steps.cpu(), local.momentum, local.nesterov).to(self.w)
+
+    @property
+    def mean_steps(self) -> int:
+        """Local steps of a client of mean size, as ``step_count`` gives them."""
+        return step_count(math.ceil(self.mean_size), self.mean_size, self.local)
+
+    def carry(self, **rows: Tensor) -> None:
+        """Rows [C, ...] that participants carry through this round alone, beside what they remember, in ``r.client``.
+
+        Called before they train; :meth:`Algorithm.direction` may write to them.
+        """
+        known = dict(self.client)
+        if double := known.keys() & rows:
+            raise TypeError(f"r.carry: {', '.join(sorted(double))}: a client's vector has that name")
+        self.client = Vectors({**known, **rows})
+
+    def move(self, name: str, change: Tensor, share: Tensor | None = None) -> None:
+        """Add ``change`` [C, d] to the participants' vectors ``r.client.<name>``; what is declared as their mean moves along.
+
+        Args:
+            share: [C, 1] what each change counts in that mean; None for one over the number of clients present, times the
+                relative size where the mean is by size, divided after the sum.
+        """
+        getattr(self.client, name).add_(change)
+        for vector in self.means.declared:
+            if vector.mean_of == name:
+                if share is None:
+                    moved = self.total(self.omega * change if vector.by_size else change) / self.population
+                else:
+                    moved = self.total(share * change)
+                getattr(self.server, vector.name).add_(moved)
 
     def scheduled(self, rate: float) -> float:
         """Another learning rate in this round, with the run's schedule."""
-        return rate * self.lr / self.lr0
+        return rate * self.lr / self.local.lr
 
     def average(self, step: float = 1.0) -> Tensor:
         """The server's plain step ``w + step * sum_k p_k (W_k - w)`` [d]; for a step of one the mean local model.
 
         By the run's aggregation rule, if it has one.
         """
-        mean = self.weighted_mean(self.W) if self.rule is None else self.rule.models()
+        mean = self.weighted_mean(self.W) if self.means.rule is None else self.means.rule.models()
         return mean if step == 1 else (1 - step) * self.w + step * mean
 
     def mean(self, rows: Tensor) -> Tensor:
@@ -255,7 +338,7 @@ class Round:
         """
         if rows is self.W:
             raise TypeError("r.mean(r.W): the mean of the local models is r.average(); r.mean is for other rows")
-        return self.weighted_mean(rows) if self.rule is None else self.rule.rows(rows)
+        return self.weighted_mean(rows) if self.means.rule is None else self.means.rule.rows(rows)
 
     def weighted_mean(self, rows: Tensor) -> Tensor:
         """Mean of per-client rows [C, ...] of any quantity with the round's weights, added in client order."""
@@ -263,38 +346,38 @@ class Round:
 
     def statistics(self, buffers: Tensor) -> Tensor:
         """One row [q] of BatchNorm's statistics from those of the participants [C, q]."""
-        return self.weighted_mean(buffers) if self.rule is None else self.rule.statistics(buffers)
+        return self.weighted_mean(buffers) if self.means.rule is None else self.means.rule.statistics(buffers)
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
-        if self.rule is not None:
-            return self.rule.rows(scale * (self.W - self.base))
+        if self.means.rule is not None:
+            return self.means.rule.rows(scale * (self.W - self.base))
 
         def add(total: Tensor, some: slice) -> None:
             add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])
 
-        return self.sums(torch.zeros_like(self.w), add)
+        return self.means.sums(torch.zeros_like(self.w), add)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""
         return self._sum(self.weights.new_ones(len(self.ids)), rows)
 
     def _sum(self, weights: Tensor, rows: Tensor) -> Tensor:
-        return self.sums(torch.zeros_like(rows[0]), lambda total, some: add_weighted(total, weights[some], rows[some]))
+        return self.means.sums(
+            torch.zeros_like(rows[0]), lambda total, some: add_weighted(total, weights[some], rows[some])
+        )
 
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
-        names = (
-            *("W", "trained", "buffers", "base", "staleness", "keeps", "n", "omega", "steps", "effective_steps"),
-            *("weights", "counts", "seen", "label_counts"),
-        )
-        parts = {name: getattr(self, name)[rows] for name in names}
+        names = "W", "base", "n", "steps", "weights", "seen", "label_counts"
+        rate, staleness, keeps = self.job
         return replace(
             self,
+            trained=Models(*(values[rows] for values in self.trained)),
+            job=Job(rate if isinstance(rate, float) else rate[rows], staleness[rows], keeps[rows]),
             ids=self.ids[rows],
             shard_ids=self.shard_ids[rows],
             client=self.client.rows(rows),
-            rate=self.rate if isinstance(self.rate, float) else self.rate[rows],
-            sums=_here,
-            **parts,
+            means=replace(self.means, sums=_here),
+            **{name: getattr(self, name)[rows] for name in names},
         )

@@ -35,7 +35,7 @@ class Asynchronous(Algorithm):
 
     def freshness(self, r: Round) -> Tensor:
         """s(tau) [C, 1], 1 for a result that is not behind."""
-        settings, tau = self.settings, r.staleness
+        settings, tau = self.settings, r.job.staleness
         if settings.staleness == "polynomial":
             return (1 + tau) ** -settings.exponent
         if settings.staleness == "hinge":

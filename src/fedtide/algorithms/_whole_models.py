@@ -33,4 +33,4 @@ def stepped(x: Tensor, v: Tensor, r: Round) -> Tensor:
         clip(v, local.clip)
     if decay and local.clip_scope != "total_with_decay":
         v.add_(x, alpha=decay)
-    return x - r.rate * v
+    return x - r.job.rate * v

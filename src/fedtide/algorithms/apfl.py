@@ -83,11 +83,12 @@ class Apfl(WholeModels):
     def start(self, r: Round) -> Tensor:
         """w, with v and alpha of clients never seen."""
         s = self.settings
-        if self.server and r.session_round == 0:
+        if self.server and r.session.round == 0:
             r.server.w0 = r.w
         r.client.v = torch.where(r.seen > 0, r.client.v, r.server.w0 if self.server else r.w)
         r.client.alpha = torch.where(r.seen > 0, r.client.alpha, s.alpha)
-        self._first = set(r.ids)  # who has not seen a batch yet
+        if s.adaptive != "no":
+            r.carry(first=torch.ones_like(r.seen))  # who has not seen a batch yet
         return r.w
 
     def gradients_in(self, step: int) -> int:
@@ -102,22 +103,22 @@ class Apfl(WholeModels):
         m = alpha * v + (1 - alpha) * (moved if s.mix == "after" else W)  # (1)
         gm = grad(m)
         own = stepped(v, alpha * gm, r)
-        if s.adaptive != "no" and r.ids[0] in self._first:
+        if s.adaptive != "no" and r.client.first.any():
             rate = r.lr if s.alpha_lr is None else r.scheduled(s.alpha_lr)
             if s.adaptive == "paper":
                 slope = ((v - W) * gm).sum(1, keepdim=True)
             else:
                 slope = ((own - moved) * gm).sum(1, keepdim=True)
                 slope = (alpha**2 + (1 - alpha) ** 2) * slope + 0.02 * alpha
-            r.client.alpha = (alpha - rate * slope).clamp(0, 1)  # (4)
-        self._first -= set(r.ids)
+            r.client.alpha = torch.where(r.client.first > 0, (alpha - rate * slope).clamp(0, 1), alpha)  # (4)
+            r.client.first = torch.zeros_like(r.client.first)
         r.client.v = own  # (3)
         return GradientAt(W) if g is None else g  # (2)
 
     def finish(self, r: Round) -> Tensor:
         """FedAvg's model."""
         if self.settings.serve == "own":
-            r.client.y = r.trained
+            r.client.y = r.trained.W
         return r.average()
 
     def served(self, s: ServedTo) -> Served:

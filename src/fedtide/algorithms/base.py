@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from fedtide.algorithms._phase import Phase
 from fedtide.algorithms._preview import RunPreview
-from fedtide.algorithms._round import ForwardPass, Population, Round, Services, Vectors
+from fedtide.algorithms._problem import Problem, ServerVector
+from fedtide.algorithms._round import (
+    ForwardPass,
+    Job,
+    Means,
+    Models,
+    Participations,
+    Population,
+    Round,
+    Services,
+    Session,
+    Vectors,
+)
 from fedtide.algorithms._served import Served, ServedTo
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
-from fedtide.core.randomness import Randomness
 from fedtide.engine.flat import Layout
 from fedtide.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
 from fedtide.engine.stop import StopRule
 from fedtide.settings.kinds import AlgorithmSettings
-from fedtide.world.concepts import Concept
 
 __all__ = [
     "ADMITS",
@@ -31,9 +40,13 @@ __all__ = [
     "Gradient",
     "GradientAt",
     "Ints",
+    "Job",
     "Layout",
     "Local",
+    "Means",
+    "Models",
     "NoStep",
+    "Participations",
     "Phase",
     "Population",
     "Problem",
@@ -43,6 +56,7 @@ __all__ = [
     "ServedTo",
     "ServerVector",
     "Services",
+    "Session",
     "Term",
     "TermBatch",
     "Tunable",
@@ -72,43 +86,6 @@ NEEDS = {
 """What an algorithm may ask of the network in :attr:`Algorithm.needs`."""
 
 
-@dataclass(frozen=True)
-class ServerVector:
-    """A vector [d] that the server keeps.
-
-    Attributes:
-        name: in ``r.server``.
-        start: value of its entries at the start.
-        mean_of: the client memory whose mean over the clients present it is, also when the population changes; without one it
-            stays as it is.
-        by_size: that mean is weighted by the clients' relative sizes omega.
-    """
-
-    name: str
-    start: float = 0.0
-    mean_of: str | None = None
-    by_size: bool = False
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What an algorithm knows before the first round.
-
-    Attributes:
-        layout: names and slices of the parameters. clients: N. classes: L. input_shape: of a sample.
-        randomness: the run's. drawn: an initialisation [d] of the network for a number, independent of the run's own.
-        concepts: what samples are seen as in the world, by number.
-    """
-
-    layout: Layout
-    clients: int
-    classes: int
-    input_shape: tuple[int, ...]
-    randomness: Randomness
-    drawn: Callable[[int], Tensor]
-    concepts: tuple[Concept, ...] = (Concept(),)
-
-
 class Algorithm(Plugin):
     """A federated algorithm.
 
@@ -134,8 +111,8 @@ class Algorithm(Plugin):
             can keep; see ``federation.returners``.
         admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word means.
         clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
-            own (``r.base``, ``r.staleness``, ``r.rate``), a client may occur twice, not all client vectors are kept
-            (``r.keeps``), and ``local`` and ``terms`` see ``r.w`` and ``r.server`` as they are when the results are used.
+            own (``r.base``, ``r.job``), a client may occur twice, not all client vectors are kept, and ``local`` and ``terms``
+            see ``r.w`` and ``r.server`` as they are when the results are used.
         buffer: results that an update of the server waits for with ``clock: events``.
         optimizer: which ``local.optimiser`` goes with it: any; sgd, where its formulas take a client's displacement, over
             learning rate and steps, for its mean gradient, or choose the local optimiser themselves; or sgd without momentum,
@@ -180,10 +157,10 @@ class Algorithm(Plugin):
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
         """The trainings of the participants, one after the other; each ``yield`` gives the trained models [C, d].
 
-        ``r.W`` has to be set to the local models that the round is about: those of a phase as they are, so that steps, loss,
-        drift and floating buffers are that phase's. Memories may be written.
+        The round is about the models of the last one, or of the one marked as ``main``: ``r.W``, steps, loss, drift and
+        floating buffers are that phase's. Memories may be written.
         """
-        r.W = yield Phase(self.start(r), self.local(r))
+        yield Phase(self.start(r), self.local(r))
 
     def terms(self, r: Round) -> list[Term]:
         """Extra losses of the first phase, with the reference models they need."""

@@ -42,7 +42,7 @@ class CflCoreSet(Replay):
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
         sets, size = [r.services.positions(r.shard_ids[row]) for row in rows], self.settings.size
         if self.settings.choice == "uniform":
-            draws = [r.randomness.generator("core_set", r.ids[row], r.shard_ids[row]) for row in rows]
+            draws = [self.problem.randomness.generator("core_set", r.ids[row], r.shard_ids[row]) for row in rows]
             return [
                 np.sort(rng.choice(samples, min(size, len(samples)), replace=False))
                 for rng, samples in zip(draws, sets, strict=True)

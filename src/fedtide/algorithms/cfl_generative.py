@@ -56,7 +56,7 @@ class CflGenerative(Replay):
         keys = [(r.ids[row], r.shard_ids[row]) for row in rows]
         labels = [
             torch.from_numpy(
-                r.randomness.generator("generated", *key).choice(
+                self.problem.randomness.generator("generated", *key).choice(
                     r.services.labels(r.services.positions(key[1])), self.synthetic_per_shard
                 )
             )
@@ -64,7 +64,10 @@ class CflGenerative(Replay):
         ]
 
         def sample(place: int, gradient: Gradient) -> Tensor:
-            y, rng = labels[place].to(r.w.device), r.randomness.torch_generator("generated.samples", *keys[place])
+            y, rng = (
+                labels[place].to(r.w.device),
+                self.problem.randomness.torch_generator("generated.samples", *keys[place]),
+            )
             return self.langevin(self.problem.input_shape, lambda x: self.slope(gradient, x, y), rng, r.w)
 
         made = r.services.with_input_gradients(r.W[rows], _cross_entropy, sample)

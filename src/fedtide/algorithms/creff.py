@@ -51,7 +51,7 @@ class Creff(Algorithm):
 
     def start(self, r: Round) -> Tensor:
         """FedAvg's model, with FedAvg's head."""
-        return r.server.average if r.session_round else r.w
+        return r.server.average if r.session.round else r.w
 
     def head_gradients(self, r: Round) -> list[Tensor]:
         """Step 1, what each client sends: [L, L, q + 1], of h_r on the features that the body it has received gives."""
@@ -90,19 +90,19 @@ class Creff(Algorithm):
     def _drawn(self, r: Round, weight: Tensor) -> Tensor:
         """The first F, standard normal."""
         classes, width = weight.shape
-        rng = r.randomness.generator("creff.features")
+        rng = self.problem.randomness.generator("creff.features")
         return torch.from_numpy(rng.standard_normal((classes, self.settings.per_class, width))).to(weight)
 
     def _passes(self, r: Round, F: Tensor) -> Iterator[Tensor]:
         """Orders of the features for a new head."""
-        rng = r.randomness.generator("creff", r.t)
+        rng = self.problem.randomness.generator("creff", r.t)
         for _ in range(self.settings.head_epochs):
             yield torch.from_numpy(rng.permutation(F.shape[0] * F.shape[1]))
 
 
 def _head(r: Round, w: Tensor) -> tuple[Tensor, Tensor]:
     """Weight [L, q] and bias [L] of the last layer, views of ``w``."""
-    named = r.layout.named(w)
+    named = r.problem.layout.named(w)
     return named["head.weight"], named["head.bias"]
 
 

@@ -70,10 +70,10 @@ class Ditto(WholeModels):
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
         s, first = self.settings, r.w
         if s.newcomers == "initial":
-            if r.session_round == 0:
+            if r.session.round == 0:
                 r.server.first = r.w
             first = r.server.first
-        r.W = yield Phase(r.base)  # (1)
+        yield Phase(r.base, main=True)  # (1)
         start = torch.where(r.seen > 0, r.client.v, first)
         pull = Local(pull=s.lambda_, towards=r.w) if s.lambda_ else Local()
         lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)

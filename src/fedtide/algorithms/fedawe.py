@@ -65,7 +65,7 @@ class FedAwe(Algorithm):
 
     def start(self, r: Round) -> Tensor:
         """x_i; a session's first model is remembered for those never seen."""
-        if r.session_round == 0:
+        if r.session.round == 0:
             r.server.x0 = r.w
         return self.own_models(r)
 
@@ -77,7 +77,7 @@ class FedAwe(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """The mean of what the participants started from, plus their echoed steps."""
         ids = torch.tensor(r.ids, device=r.extra["last"].device)
-        first = r.session_round + 1 if self.settings.newcomers == "initial" else 1
+        first = r.session.round + 1 if self.settings.newcomers == "initial" else 1
         seen = (r.seen[:, 0] > 0).to(ids.device)
         echo = torch.where(seen, r.t - r.extra["last"][ids], first)
         r.extra["last"][ids], r.extra["echo"][ids] = r.t, echo  # (1)

@@ -39,7 +39,7 @@ class FedBabu(Algorithm):
         self.head = problem.layout.mask("head")
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        r.W = yield Phase(r.base, trains=~self.head)
+        yield Phase(r.base, trains=~self.head)
 
     def finish(self, r: Round) -> Tensor:
         return torch.where(self.head, r.w, r.average())  # a mean of equal heads would round

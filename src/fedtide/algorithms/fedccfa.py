@@ -121,7 +121,8 @@ class FedCcfa(Algorithm):
         clients, classes = self.problem.clients, self.problem.classes
         empty = {name: torch.zeros(0) for name in ("head0", "head", "anchors")}
         has = torch.zeros(clients, dtype=torch.bool)
-        return {**empty, "has": has, "known": torch.zeros(clients + 1, classes, dtype=torch.bool)}
+        known, groups = torch.zeros(clients + 1, classes, dtype=torch.bool), torch.zeros((), dtype=torch.float64)
+        return {**empty, "has": has, "known": known, "groups": groups}
 
     # Clients.
 
@@ -130,8 +131,9 @@ class FedCcfa(Algorithm):
         if not r.extra["head0"].numel():
             self._begin(r)
         r.extra["has"], r.extra["known"] = r.extra["has"].cpu(), r.extra["known"].cpu()
-        self.prepared = self._prepared(r)
-        r.W = yield Phase(self.head.write(r.base, self.prepared.heads), trains=r.layout.mask("body"))  # d
+        prepared = self._prepared(r)
+        r.carry(**prepared._asdict())
+        yield Phase(self.head.write(r.base, prepared.heads), trains=self.problem.layout.mask("body"))  # d
 
     def terms(self, r: Round) -> list[Term]:
         """lambda_i A, switched off for clients without anchors."""
@@ -140,7 +142,7 @@ class FedCcfa(Algorithm):
             return []
         rows = r.ids if s.anchors == "clustered" else [-1] * len(r.ids)
         known = x["known"][rows].to(r.w.device)
-        weight = self.prepared.strength * known.any(1, keepdim=True)
+        weight = r.client.strength * known.any(1, keepdim=True)
         constants = {"anchors": x["anchors"][rows], "known": known}
         return [Term(self._contrast if s.align == "contrast" else _distance, weight=weight, constants=constants)]
 
@@ -154,14 +156,14 @@ class FedCcfa(Algorithm):
         return torch.where(known[batch.labels], losses, 0)
 
     def _begin(self, r: Round) -> None:
-        clients, (classes, width) = r.clients, self.head.read(r.w).shape
+        clients, (classes, width) = self.problem.clients, self.head.read(r.w).shape
         r.extra["head0"] = self.head.read(r.w).clone()
         r.extra["head"] = r.w.new_zeros(clients, classes, width)
         r.extra["anchors"] = r.w.new_zeros(clients + 1, classes, self.head.width)
 
     def _prepared(self, r: Round) -> Prepared:
         """Steps a to c; the features are those of the body received."""
-        s, x, rate = self.settings, r.extra, r.lr / r.lr0
+        s, x, rate = self.settings, r.extra, r.lr / r.local.lr
         batch, decay = r.local.batch_size, r.local.gradient_decay
         balanced, heads = list[Tensor](), list[Tensor]()
         for client, seen in zip(r.ids, r.services.forward(r.w), strict=True):
@@ -186,7 +188,7 @@ class FedCcfa(Algorithm):
         """The same number of samples of each class that a client has, class by class."""
         order = torch.arange(len(seen.labels))
         if r.local.order != "stored":
-            order = torch.from_numpy(r.randomness.generator("fedccfa", r.t, client).permutation(len(order)))
+            order = torch.from_numpy(self.problem.randomness.generator("fedccfa", r.t, client).permutation(len(order)))
         labels, counts = seen.labels.cpu()[order], seen.labels.bincount().cpu()
         m = min(int(counts[counts > 0].min()), self.settings.per_class)
         chosen = [order[labels == label][:m] for label in range(len(counts))]
@@ -194,7 +196,7 @@ class FedCcfa(Algorithm):
 
     def _passes(self, r: Round, client: int, samples: Tensor, epochs: int, phase: str) -> Iterator[Tensor]:
         """The samples in the order of each pass."""
-        rng = r.randomness.generator(f"fedccfa.{phase}", r.t, client)
+        rng = self.problem.randomness.generator(f"fedccfa.{phase}", r.t, client)
         for _ in range(epochs):
             stored = r.local.order == "stored"
             yield samples if stored else samples[torch.from_numpy(rng.permutation(len(samples))).to(samples.device)]
@@ -203,11 +205,12 @@ class FedCcfa(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """Steps f to i."""
-        heads, (anchors, known) = self.prepared.heads.clone(), self._anchors(r)
-        self.groups = self._groups(r)
+        heads, (anchors, known) = r.client.heads.clone(), self._anchors(r)
+        of_labels = self._groups(r)
+        r.extra["groups"] = torch.tensor(np.mean([len(groups) for groups in of_labels]))
         weights = r.label_counts if self.settings.merge == "labels" else torch.ones_like(r.label_counts)
         everybody, shared = list(range(len(r.ids))), (anchors.clone(), known.clone())
-        for label, groups in enumerate(self.groups):  # h
+        for label, groups in enumerate(of_labels):  # h
             _share_anchor(*shared, everybody, label, weights)
             for group in groups:
                 heads[group, label] = _mean(heads[group, label], weights[group, label])
@@ -232,8 +235,11 @@ class FedCcfa(Algorithm):
             return [_alike([self._original(number, label) for number in numbers]) for label in range(classes)]
         if self.settings.clustering == "none" or count < 3:
             return [[[row] for row in range(count)] for _ in range(classes)]
-        self.distances = [_row_distances(self.prepared.balanced[:, label]) for label in range(classes)]
-        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self.distances]
+        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self._distances(r)]
+
+    def _distances(self, r: Round) -> list[Floats]:
+        """D [C, C] of each label."""
+        return [_row_distances(r.client.balanced[:, label]) for label in range(self.problem.classes)]
 
     def _original(self, concept: int, label: int) -> object:
         """What a label means under a concept: the classes seen as it, or the concept itself where it has labels of its own."""
@@ -265,7 +271,7 @@ class FedCcfa(Algorithm):
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """Number of groups, the mean over labels."""
-        return {"groups": float(np.mean([len(groups) for groups in self.groups]))}
+        return {"groups": float(r.extra["groups"])}
 
 
 def _distance(batch: TermBatch) -> Tensor:

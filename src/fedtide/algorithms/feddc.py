@@ -67,13 +67,10 @@ class FedDc(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """(2), (3) and (4)."""
         delta = r.W - r.w
-        r.client.h = r.client.h + delta  # (2)
-        r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
+        r.move("h", delta)  # (2)
         if self.settings.correction:
-            eta = r.lr0 if self.settings.control_lr == "initial" else r.lr
-            change = -r.server.c / r.omega - delta / (r.mean_steps * eta)  # (3)
-            r.client.c_k = r.client.c_k + change
-            r.server.c = r.server.c + r.total(r.omega * change) / r.population
+            eta = r.local.lr if self.settings.control_lr == "initial" else r.lr
+            r.move("c_k", -r.server.c / r.omega - delta / (r.mean_steps * eta))  # (3)
         return r.average() + r.server.h_mean  # (4)
 
     def advice(self, run: RunPreview) -> list[str]:

@@ -112,7 +112,8 @@ class FedDrift(Algorithm):
         r.extra["models"] = r.extra["models"].clone()
         for name in ("used", "trained", "identity", "shard", "round", "stored"):
             r.extra[name] = r.extra[name].cpu().clone()
-        self.decision = self._decide(r)
+        decision = self._decide(r)
+        r.carry(drifted=torch.from_numpy(decision.drifted).unsqueeze(1).to(r.W))
         r.extra["shard"][r.ids] = torch.tensor(r.shard_ids)
         r.extra["round"][r.ids] = r.t
         return chosen(r.extra["models"], r.extra["identity"][r.ids].numpy())
@@ -140,9 +141,8 @@ class FedDrift(Algorithm):
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """By participant its model and whether it has drifted; the number of models."""
-        drifted = torch.from_numpy(self.decision.drifted).unsqueeze(1).to(r.W)
         cluster = r.extra["identity"][r.ids].unsqueeze(1).to(r.W)
-        return {"cluster": cluster, "drifted": drifted, "clusters": float(r.extra["used"].sum())}
+        return {"cluster": cluster, "drifted": r.client.drifted, "clusters": float(r.extra["used"].sum())}
 
     def _decide(self, r: Round) -> Decision:
         """Steps 1 to 3; in other rounds only clients never asked are assigned."""
@@ -153,7 +153,7 @@ class FedDrift(Algorithm):
         losses[:, used] = r.services.losses(chosen(x["models"], used)).cpu().numpy()
         best, least = losses.argmin(1), losses.min(1)
         decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.inf), [], [], [])
-        if r.session_round % self.settings.every:
+        if r.session.round % self.settings.every:
             fresh = x["identity"][ids].numpy() < 0
             self._assign(r, ids[fresh], best[fresh])
             x["stored"][ids[fresh]] = torch.from_numpy(least[fresh])

@@ -53,9 +53,7 @@ class FedDyn(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """h_k+ and w+."""
-        delta = r.W - r.w
-        r.client.h = r.client.h + delta  # (2)
-        r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
+        r.move("h", r.W - r.w)  # (2)
         return r.average() + r.server.h_mean if self.settings.memory_in_server else r.average()  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:

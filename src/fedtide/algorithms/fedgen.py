@@ -131,7 +131,7 @@ class FedGen(Averaging):
         s, x, w = self.settings, r.extra, r.w
         N = 1 + r.label_counts * (r.steps * r.local.step_samples / r.n)  # N_k(y) [C, L]
         known = (N.max(0).values > 1).nonzero()[:, 0]
-        draws = r.randomness.torch_generator("fedgen.server", r.t)
+        draws = self.problem.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)
         picks = torch.randint(len(known), (s.generator_steps, s.generator_batch), generator=draws)
         statistics = x["statistics"].to(w, copy=True)

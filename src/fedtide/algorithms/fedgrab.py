@@ -86,7 +86,9 @@ class FedGrab(Averaging):
         if self.settings.prior == "oracle":
             frequency = r.services.population_counts().sum(0)
         else:
-            frequency = torch.linalg.vector_norm(r.layout.named(r.w)["head.weight"], dim=1).to("cpu", torch.float64)
+            frequency = torch.linalg.vector_norm(r.problem.layout.named(r.w)["head.weight"], dim=1).to(
+                "cpu", torch.float64
+            )
         return (frequency < frequency.mean()) | torch.tensor(self.settings.open == "all")
 
     def _loss(self, batch: TermBatch) -> Tensor:

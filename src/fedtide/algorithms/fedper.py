@@ -74,5 +74,5 @@ class FedPer(OwnPart):
             )
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        start, buffers = self.composed(r.base, r.b, r.client.own, r.seen)
-        r.W = yield Phase(start, buffers=buffers)
+        start, buffers = self.composed(r.base, r.trained.b, r.client.own, r.seen)
+        yield Phase(start, buffers=buffers)

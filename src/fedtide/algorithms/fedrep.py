@@ -48,8 +48,8 @@ class FedRep(OwnPart):
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
         s, head = self.settings, self.P
-        y, _ = self.composed(r.base, r.b, r.client.own, r.seen)
+        y, _ = self.composed(r.base, r.trained.b, r.client.own, r.seen)
         if s.head_epochs:
             lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)
             y = yield Phase(y, trains=head, amount=s.head_epochs, lr=lr)  # (1)
-        r.W = yield Phase(y, trains=~head)  # (2)
+        yield Phase(y, trains=~head)  # (2)

@@ -77,16 +77,16 @@ class FedSsg(Algorithm):
 
     def gate(self, r: Round) -> Tensor:
         """gate_i [C, 1]: participations over those expected."""
-        s, p = self.settings, r.participation_fraction
-        T = r.rounds if s.horizon is None else s.horizon
+        s, (k, p) = self.settings, r.services.participations()
+        T = self.problem.rounds if s.horizon is None else s.horizon
         if not s.gate:
-            return torch.zeros_like(r.counts)
+            return torch.zeros_like(k)
         expected = {
             "released": T * p,
             "main_text": (r.t + 1) * p + 1e-6,  # eq. 5
             "algorithm_1": T * len(r.ids) / r.population,
         }
-        return r.counts / expected[s.variant]
+        return k / expected[s.variant]
 
     def local(self, r: Round) -> Local:
         """The gradient of what (1) adds: of the penalty, and the correction c / omega_i - c_i."""
@@ -101,11 +101,8 @@ class FedSsg(Algorithm):
     def finish(self, r: Round) -> Tensor:
         """(2) and (3) for the participants, the server's means, the model."""
         delta = (self.gate(r) + self.beta) * (r.W - r.w)  # (2)
-        change = -r.server.c / r.omega - delta / (r.mean_steps * r.lr0)  # (3)
-        r.client.c_k = r.client.c_k + change
-        r.server.c = r.server.c + r.total(r.omega * change) / r.population
-        r.client.h = r.client.h + delta
-        r.server.h_mean = r.server.h_mean + r.total(delta) / r.population
+        r.move("c_k", -r.server.c / r.omega - delta / (r.mean_steps * r.local.lr))  # (3)
+        r.move("h", delta)
         memory = r.mean(r.client.h) if self.settings.variant == "algorithm_1" else r.server.h_mean  # eq. 28
         return r.average() + memory
 

@@ -46,9 +46,7 @@ class FedVra(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """The duals, then the model."""
-        step = self.settings.a * (r.W - r.w)  # (2)
-        r.client.h = r.client.h + step
-        r.server.h_mean = r.server.h_mean + r.total(step) / r.population
+        r.move("h", self.settings.a * (r.W - r.w))  # (2)
         d: float = self.settings.d
         return d * r.average() + r.server.h_mean  # (3)
 

@@ -76,7 +76,7 @@ class FedWcm(ClientMomentum):
 
     def start(self, r: Round) -> Tensor:
         """x; in the first round of a session the clients present sum up their class counts."""
-        if r.session_round == 0:
+        if r.session.round == 0:
             r.extra["histogram"] = self.summed_counts(r)
         return r.w
 
@@ -128,7 +128,9 @@ class FedWcm(ClientMomentum):
     def summed_counts(self, r: Round) -> Tensor:
         """sum_k n_kc [L], in the clear or not."""
         counts = r.services.population_counts().to(torch.int64).numpy()
-        return torch.from_numpy(self.histograms.total(counts, r.randomness, r.session)).to(torch.float64)
+        return torch.from_numpy(self.histograms.total(counts, self.problem.randomness, r.session.number)).to(
+            torch.float64
+        )
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
         """The histograms; where they are hidden, clients send their scores too."""

@@ -24,7 +24,7 @@ class Frozen(Algorithm):
     admits = ("sums", "rules", "exchanges", "downlink")
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        r.W = yield Phase(r.w, lr=None if r.session == 0 else 0.0)
+        yield Phase(r.w, lr=None if r.session.number == 0 else 0.0)
 
     def finish(self, r: Round) -> Tensor:
-        return r.average() if r.session == 0 else r.w
+        return r.average() if r.session.number == 0 else r.w

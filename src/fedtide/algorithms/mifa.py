@@ -56,7 +56,7 @@ class Mifa(LastUpdates):
         """The participants' new updates, then the step along the mean."""
         self.renew(r)  # (1)
         begin, here = self.settings.begin, r.services.population()
-        answered = here.seen | np.isin(here.ids, np.array(r.ids)[r.keeps[:, 0].cpu().numpy() > 0])
+        answered = here.seen | np.isin(here.ids, np.array(r.ids)[r.job.keeps[:, 0].cpu().numpy() > 0])
         if begin == "wait" and not answered[here.samples > 0].all():
             return r.w.clone()
         mass = float(shares(r, self.settings)[answered].sum()) if begin == "seen" else 1.0

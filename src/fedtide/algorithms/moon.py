@@ -44,7 +44,7 @@ class Moon(Averaging):
 
     def finish(self, r: Round) -> Tensor:
         """Remember the local models, then average them."""
-        r.client.previous = r.trained
+        r.client.previous = r.trained.W
         return super().finish(r)
 
     def _contrast(self, batch: TermBatch) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -65,18 +66,22 @@ class PerFedAvg(Averaging):
 
     def start(self, r: Round) -> Tensor:
         """w."""
-        self._inner = dict[int, Tensor]()  # inner points that wait for the second batch of a pair, by the first client
+        if self.settings.batches == "alternate":  # inner points wait for the second batch of a pair
+            r.carry(inner=torch.zeros_like(r.W), batches=torch.zeros_like(r.n))
         return r.base
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt | NoStep:
         """v, on every batch or on every second one."""
-        s, first = self.settings, r.ids[0]
-        inner = self._inner.pop(first, None)
-        if inner is None:
+        s = self.settings
+        if s.batches == "same":
             inner = W - s.inner_lr * grad(W)
-            if s.batches == "alternate":
-                self._inner[first] = inner
+        else:
+            seen = int(r.client.batches.max())  # those who have no more do not count
+            r.client.batches = r.client.batches + 1
+            if seen % 2 == 0:
+                r.client.inner = W - s.inner_lr * grad(W)
                 return NoStep()
+            inner = r.client.inner
         if s.variant == "fo":
             return GradientAt(inner)  # (1), (2)
         u = grad(inner)

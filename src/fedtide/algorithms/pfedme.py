@@ -77,7 +77,7 @@ class PFedMe(WholeModels):
     def finish(self, r: Round) -> Tensor:
         """w+."""
         if self.settings.serve == "local":
-            r.client.theta = r.trained
+            r.client.theta = r.trained.W
         return r.average(self.settings.server_lr)  # (3)
 
     def served(self, s: ServedTo) -> Served:

@@ -72,10 +72,8 @@ class Scaffold(Algorithm):
 
     def finish(self, r: Round) -> Tensor:
         """New control variates (with the old c for all participants), then the model."""
-        change = self.c_plus(r) - r.client.c_k
-        r.client.c_k = r.client.c_k + change  # line 14
         share = (r.omega if self.by_size else torch.ones_like(r.omega)) / r.population
-        r.server.c = r.server.c + r.total(share * change)  # eq. 5, line 17
+        r.move("c_k", self.c_plus(r) - r.client.c_k, share)  # line 14; eq. 5, line 17
         return r.average(self.settings.server_lr)  # eq. 5, line 17
 
     def c_plus(self, r: Round) -> Tensor:
@@ -88,5 +86,5 @@ class Scaffold(Algorithm):
     def a_eta(self, r: Round) -> Tensor:
         """What turns a displacement into a gradient [C, 1]."""
         if self.fedssg:
-            return torch.full_like(r.steps, r.mean_steps) * r.lr0
+            return torch.full_like(r.steps, r.mean_steps) * r.local.lr
         return (r.effective_steps if self.settings.variant == "momentum_aware" else r.steps) * r.lr

@@ -88,6 +88,6 @@ Budget = Annotated[_AnyBudget, Choice(_AnyBudget, "fix")]
 
 def affordable(budget: Budget, r: Round, high: int, low: int) -> tuple[Ints, int]:
     """The rows m with kappa_high <= tau_m, and how many of them the server can serve (eq. 5); an interval costs high or low."""
-    tau = budget.of_clients(r.clients, high, low, r.randomness)[r.ids]
+    tau = budget.of_clients(r.problem.clients, high, low, r.problem.randomness)[r.ids]
     eligible = np.flatnonzero(tau >= high)
     return eligible, int(min(len(eligible) * high, budget.of_server(len(r.ids), high)) // high)

@@ -61,7 +61,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         return flatten(other if task.network is network else HeadAlone(other), hardware.dtype, hardware.device)[0]
 
     sizes = timeline.num_clients, data.num_classes, data.input_shape
-    algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.concepts.maps))
+    algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.rounds, timeline.concepts.maps))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
     workers = Workers(task, settings.engine.workers)
     parts = Parts(

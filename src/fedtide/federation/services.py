@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import ForwardPass, Population
+from fedtide.algorithms.base import ForwardPass, Participations, Population
 from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import generator
@@ -107,6 +107,10 @@ class RoundServices:
 
     def labels(self, positions: Ints) -> Ints:
         return self._parts.data.classes(positions)
+
+    def participations(self) -> Participations:
+        counts = self._state.counts[torch.tensor(self._plan.ids)]
+        return Participations(counts.unsqueeze(-1).to(self._state.w), self._plan.participation_fraction)
 
     def population(self) -> Population:
         ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)

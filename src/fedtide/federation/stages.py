@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Round, Vectors, shares_buffers
+from fedtide.algorithms.base import Job, Means, Models, Round, Session, Vectors, server_vectors, shares_buffers
 from fedtide.engine import contract
-from fedtide.engine.local import momentum_steps
 from fedtide.engine.plan import BatchPlan
 from fedtide.federation.plan import RoundPlan
 from fedtide.federation.ranks import Share, share_of
@@ -52,13 +51,13 @@ def train_clients(r: RoundContext) -> None:
     schedule = parts.exchange.schedule(r.round)
     whole = bool(r.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
     r.share = share_of(parts.hardware.group, len(ids), whole)
-    r.round.sums = r.share.total
+    r.round.means.sums = r.share.total
     batches = sit_out(r.round, schedule, batches)
     training = Training(parts, state, plan, services.counts, r.memory, schedule, r.share)
     done = train(training, r.round, batches)
     r.cohort, r.start, r.segments, r.gradients = done.cohort, done.start, done.segments, done.gradients
-    services.buffers = r.round.buffers = r.cohort.buffers
-    r.round.trained = r.cohort.W
+    services.buffers = r.cohort.buffers
+    r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
         r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
     r.drift = _drift(r.cohort.W, r.round.base, r.share)
@@ -70,7 +69,7 @@ def aggregate(r: RoundContext) -> tuple[Tensor, Tensor]:
     algorithm, view, w = r.parts.algorithm, r.round, r.state.w
     view.weights = contract.tensor(algorithm, "weights", algorithm.weights(view), view.n, tuple(view.n.shape))
     new = contract.tensor(algorithm, "finish", algorithm.finish(view), w, tuple(w.shape))
-    return new, view.statistics(view.buffers) if shares_buffers(algorithm, r.parts.layout) else r.state.b
+    return new, view.statistics(view.trained.b) if shares_buffers(algorithm, r.parts.layout) else r.state.b
 
 
 def keep(r: RoundContext) -> None:
@@ -97,56 +96,48 @@ def record(r: RoundContext) -> dict[str, Tensor | float]:
 def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan) -> tuple[Round, RoundServices]:
     """The round as the algorithm sees it, and its services."""
     parts, state, sent = context.parts, context.state, context.sent
-    algorithm, local, ids = parts.algorithm, plan.local, torch.tensor(plan.ids, dtype=torch.int64)
+    algorithm, ids = parts.algorithm, torch.tensor(plan.ids, dtype=torch.int64)
 
     def column(values: Tensor) -> Tensor:
         return values.unsqueeze(-1).to(state.w)
 
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
-    steps = torch.tensor(batches.steps, dtype=torch.float64)
     counts = parts.data.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, counts)
     rows = sent.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
     behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
     rate = plan.rate
+    b = state.b.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.b
     r = Round(
         t=plan.t,
-        rounds=parts.timeline.rounds,
-        session=plan.session,
-        session_round=plan.session_round,
+        session=Session(plan.session, plan.session_round),
         lr=plan.lr,
-        rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
-        lr0=local.lr,
         w=sent,
         W=rows,
-        trained=rows,
-        b=state.b,
-        buffers=state.b.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.b,
         base=rows,
-        staleness=column(torch.tensor(behind)),
-        keeps=column(_keeps(plan)),
+        trained=Models(rows, b),
+        job=Job(
+            rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
+            staleness=column(torch.tensor(behind)),
+            keeps=column(_keeps(plan)),
+        ),
         server=Vectors(state.server),
         client=Vectors({name: context.memory[name] for name in algorithm.client}),
         extra=state.extra,
         ids=plan.ids,
         shard_ids=plan.shard_ids,
         n=column(n),
-        omega=column(n / plan.mean_size),
-        steps=column(steps),
-        effective_steps=column(momentum_steps(steps, local.momentum, local.nesterov)),
-        mean_steps=plan.mean_steps,
+        mean_size=plan.mean_size,
+        steps=column(torch.tensor(batches.steps, dtype=torch.float64)),
         weights=column(contract.tensor(parts.weighting, "weights", weights, None, (len(n),))),
         population=plan.population,
-        clients=parts.timeline.num_clients,
-        participation_fraction=plan.participation_fraction,
-        counts=column(state.counts[ids]),
         seen=column(state.seen[ids]),
         label_counts=counts.to(state.w),
-        layout=parts.layout,
-        local=local,
+        local=plan.local,
         services=services,
-        randomness=parts.randomness,
+        problem=algorithm.problem,
+        means=Means(declared=server_vectors(algorithm)),
     )
     return r, services
 

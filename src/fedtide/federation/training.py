@@ -16,7 +16,7 @@ from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
 from fedtide.engine import contract
 from fedtide.engine.flat import weighted_sum
-from fedtide.engine.local import Cohort, Gradient, GradientAt, NoStep, momentum_steps
+from fedtide.engine.local import Cohort, Gradient, GradientAt, NoStep
 from fedtide.engine.optimisers import Moments, optimiser
 from fedtide.engine.passes.evaluation import own_loss
 from fedtide.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
@@ -75,24 +75,27 @@ def phase_batches(
 
 
 def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
-    """Run all phases; ``r.W`` and the steps of ``r`` become those of the phase that the local models are from."""
-    algorithm, done = t.parts.algorithm, list[Trained]()
+    """Run all phases; ``r.W`` and the steps of ``r`` become those of the main one, which is the last if none is marked."""
+    algorithm, done, main = t.parts.algorithm, list[Trained](), list[int]()
     phases = contract.instance(algorithm, "phases", algorithm.phases(r), Generator)
     phase = next(phases, None)
     while phase is not None:
         cohort, start = _cohort(t, r, contract.instance(algorithm, "phases", phase, Phase), batches, len(done))
+        main += [len(done)] * phase.main
         done.append(Trained(cohort, start, _advance(t, r, cohort, exchanges=not done)))
         try:
             phase = phases.send(cohort.W)
         except StopIteration:
             phase = None
-    kept = next((trained for trained in done if trained.cohort.W is r.W), None)
-    if kept is None:
+    if not done or len(main) > 1:
+        raise broken_contract(algorithm, "phases", "one Phase or more, at most one of them with main=True")
+    kept = done[main[0] if main else -1]
+    if r.W is not done[0].cohort.W and r.W is not kept.cohort.W:  # whoever sets it means another phase than this one
         raise broken_contract(
-            algorithm, "phases", "one Phase or more, and r.W set to the trained models of one as they are"
+            algorithm, "phases", "no r.W of its own, but main=True in the Phase that the round is about"
         )
-    if kept.cohort.plan is not batches:
-        count_steps(r, kept.cohort.plan)
+    r.W = kept.cohort.W
+    count_steps(r, kept.cohort.plan)
     segments = _joined([trained.segments for trained in done])
     return replace(kept, segments=segments, gradients=_gradients(t, [trained.cohort for trained in done]))
 
@@ -119,9 +122,7 @@ def _joined(phases: list[list[Segment]]) -> list[Segment]:
 
 def count_steps(r: Round, plan: BatchPlan) -> None:
     """Set what the round knows of local steps to those of a plan."""
-    steps, local = torch.tensor(plan.steps, dtype=torch.float64), r.local
-    r.steps = steps.unsqueeze(-1).to(r.w)
-    r.effective_steps = momentum_steps(steps, local.momentum, local.nesterov).unsqueeze(-1).to(r.w)
+    r.steps = torch.tensor(plan.steps, dtype=torch.float64).unsqueeze(-1).to(r.w)
 
 
 def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int) -> tuple[Cohort, Tensor | None]:
@@ -146,7 +147,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         b=state.b,
         plan=batches,
         label_counts=t.counts,
-        lr=r.rate if phase.lr is None else phase.lr,
+        lr=r.job.rate if phase.lr is None else phase.lr,
         added=contract.local(algorithm, phase.local, clients, len(r.w)),
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
         trains=trains,

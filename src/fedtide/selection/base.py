@@ -40,7 +40,7 @@ class Candidates:
         return shares
 
     def generator(self, purpose: str, *keys: int) -> np.random.Generator:
-        return self.r.randomness.generator(f"selection.{purpose}", self.r.t, *keys)
+        return self.r.problem.randomness.generator(f"selection.{purpose}", self.r.t, *keys)
 
 
 class Selection(Plugin):

@@ -25,7 +25,7 @@ class Contrast(Algorithm):
 
     def terms(self, r: Round) -> list[Term]:
         """References [d] and [C, d]; the first term is switched off for clients without a last model."""
-        width = next(slot.shape[-1] for slot in r.layout.parameters if slot.name == "head.weight")
+        width = next(slot.shape[-1] for slot in r.problem.layout.parameters if slot.name == "head.weight")
         return [
             Term(_pair, {"received": r.w, "last": r.client.last}, 0.5 * r.seen),
             Term(partial(_imagined, width), weight=0.1),

@@ -26,10 +26,10 @@ class InParts(Algorithm):
     client = ("own",)
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        part = r.layout.mask(self.settings.first)
+        part = r.problem.layout.mask(self.settings.first)
         y = yield Phase(r.base, trains=part, amount=self.settings.amount, lr=self.settings.lr)
         r.client.own = y
-        r.W = yield Phase(y, Local(pull=0.1, towards=r.w), trains=~part)
+        yield Phase(y, Local(pull=0.1, towards=r.w), trains=~part)
 
     def served(self, s: ServedTo) -> Served | None:
         if not self.settings.serve:

@@ -112,7 +112,8 @@ class Script:
         """Of a result that is used."""
         algorithm: Any = fed.parts.algorithm
         tau = torch.full((1, 1), float(staleness), dtype=torch.float64)
-        return float(algorithm.freshness(SimpleNamespace(staleness=tau))) * self.fields.either("alpha", 1.0)
+        r = SimpleNamespace(job=SimpleNamespace(staleness=tau))
+        return float(algorithm.freshness(r)) * self.fields.either("alpha", 1.0)
 
     def refused_norm(self, fed: Federation, state: RunState, flight: Flight, job: Job, t: int) -> float:
         """Norm of a result that is thrown away, and therefore never computed in a run."""

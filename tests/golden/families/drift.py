@@ -64,7 +64,21 @@ def _starting_from(models: list[list[float]]) -> Callable[[Federation], None]:
         algorithm.problem = replace(
             algorithm.problem, drawn=lambda number: torch.tensor(models[number], dtype=torch.float64)
         )
-        start = algorithm.start
+        start, made = algorithm.start, dict[str, Any]()
+
+        def noting(hook: str, name: str) -> None:
+            """What a method of the algorithm returns, in ``made``."""
+            method = getattr(algorithm, hook, None)
+
+            def noted(*args: Any) -> Any:
+                made[name] = method(*args)  # type: ignore[misc]
+                return made[name]
+
+            if method is not None:
+                setattr(algorithm, hook, noted)
+
+        for name in ("decision", "prepared", "distances", "groups"):
+            noting({"decision": "_decide"}.get(name, f"_{name}"), name)
 
         def watched(r: Any) -> Any:
             if "models" not in r.extra:
@@ -74,8 +88,8 @@ def _starting_from(models: list[list[float]]) -> Callable[[Federation], None]:
             begun = start(r)
             models = models if models.numel() else r.extra["models"]
             facts: dict[str, Any] = {}
-            if hasattr(algorithm, "decision"):
-                decision = algorithm.decision
+            if "decision" in made:
+                decision = made["decision"]
                 models = models[decision.used]
                 facts = decision._asdict() | {"drifted": np.array(r.ids)[decision.drifted]}
             seen.append(facts | {"losses": r.services.losses(models)})
@@ -87,7 +101,7 @@ def _starting_from(models: list[list[float]]) -> Callable[[Federation], None]:
 
         def finished(r: Any) -> Any:
             w = finish(r)
-            facts_of_rounds.append({name: getattr(algorithm, name, []) for name in ("prepared", "distances", "groups")})
+            facts_of_rounds.append({name: made.get(name, []) for name in ("prepared", "distances", "groups")})
             return w
 
         algorithm.finish = finished
@@ -165,7 +179,7 @@ def _alignment(outcome: Outcome, t: int) -> dict[str, Any]:
     algorithm: Any = outcome.federation.parts.algorithm
     facts = algorithm.facts[t]
     upper = np.triu_indices(len(r.ids), 1)
-    body = r.layout.mask("body")
+    body = r.problem.layout.mask("body")
     return {
         "align_weights": facts["prepared"].strength[:, 0],
         "balanced_norms": facts["prepared"].balanced.flatten(1).norm(dim=1),

@@ -93,7 +93,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         start, end = number * length, (number + 1) * length - 1
         r = outcome.rounds[start][0]
         ours = {
-            "session": r.session + 1,
+            "session": r.session.number + 1,
             "devices": outcome.federation.parts.timeline.at(start).clients,
             "start": r.w,
             "end": models[end],
@@ -101,7 +101,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         if "history" in fields:
             ours |= stored(outcome, start, end)
         else:  # then the sessions after the pilot are all that is stored, or could be
-            ours["stored_after"] = list(range(fields["pilot_sessions"] + 1, r.session + 2))
+            ours["stored_after"] = list(range(fields["pilot_sessions"] + 1, r.session.number + 2))
         for name, value in session.items():
             yield f"session {number + 1}: {name}", ours.get(name, "unknown"), value
     if "w_pilot" in fields:
@@ -113,7 +113,7 @@ def stored(outcome: Outcome, start: int, end: int) -> dict[str, Any]:
     record, r = outcome.sessions[start] or {}, outcome.rounds[start][0]
     found: dict[str, Any] = {"stored_after": [z + 1 for z in store.sessions(outcome.stores[end], "session")]}
     if "update" in {key.split(".")[0] for key in outcome.stores[start]}:
-        found["G"] = store.recall(outcome.stores[start], "update", r.session, "G")
+        found["G"] = store.recall(outcome.stores[start], "update", r.session.number, "G")
     if "weights" in record:
         found["stored"] = [int(z) for z in record["weights"]]
         found |= {name: list(record[name].values()) for name in ("weights", "distances")}

@@ -222,7 +222,7 @@ def _round(outcome: Outcome, seen: Seen, links: dict[str, Any], normal: Any, t: 
         "kept": torch.ones_like(weights) if seen.kept[t] is None else seen.kept[t],
         "step_norm": torch.linalg.vector_norm(r.average() - weights @ (r.W - arrived)),
         "cloud_norm": torch.linalg.vector_norm(w),
-        "local_models": r.trained,
+        "local_models": r.trained.W,
         "arrived": arrived,
         "compression_error": row.get("compression_error"),
         "bound": row.get("clip_bound"),

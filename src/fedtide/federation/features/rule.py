@@ -52,7 +52,7 @@ class AggregationRule(Feature):
         return replaced
 
     def after(self, r: RoundContext) -> None:
-        r.round.rule = r.notes[self.name] = Combining(self.rule, r, r.state.features[self.name])
+        r.round.means.rule = r.notes[self.name] = Combining(self.rule, r, r.state.features[self.name])
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
         kept = r.notes[self.name].kept
@@ -106,6 +106,6 @@ class Combining:
         if rows.shape[1:] != r.w.shape:
             extra = self.rule.extra(rows[0])
         purpose = "uplink.bucket.gradient" if self.r.rehearsal else "uplink.bucket"
-        draws = r.randomness.generator(purpose, *(plan.keys or (plan.t,)))
+        draws = self.r.parts.randomness.generator(purpose, *(plan.keys or (plan.t,)))
         update, kept = self.rule.over(rows, r.weights[:, 0], extra, draws)
         return update, kept.unsqueeze(1)
