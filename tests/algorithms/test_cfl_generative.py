@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -160,7 +161,8 @@ def test_bytes_are_stored_as_bytes() -> None:
     plain = images()
     pixels = torch.full_like(plain.train_inputs, 7).to(torch.uint8)
     data = replace(plain, train_inputs=pixels, mean=(0.5,), std=(2.0,)).with_capacity(2)
-    rows = SyntheticSamples(data, len(plain.train_labels))
+    rows = SyntheticSamples(1)
+    rows.bind(cast(Any, SimpleNamespace(data=data, timeline=timeline(deal((20, 20)), [{0: 0, 1: 1}]))))
     extra: dict[str, Tensor] = {}
     points = torch.stack([torch.zeros(1, 8, 8), torch.full((1, 8, 8), 0.5)]).double()
     assert rows.add(extra, points, torch.tensor([1, 2])).tolist() == [40, 41]

@@ -267,7 +267,7 @@ def test_links_see_what_is_sent_alone() -> None:
     assert state.memory["uplink.shrink.lost"].shape == (4, BODY)
     assert state.features["uplink"]["shrink"]["passed"].shape == (BODY,)
     r, w = seen[0]
-    assert torch.equal(state.memory["own"][[0, 1, 2]], seen[-1][0].trained[:, own.P])
+    assert torch.equal(state.memory["own"][[0, 1, 2]], seen[-1][0].trained.W[:, own.P])
     arrived = r.base + 0.25 * (r.trained.W - r.base)
     assert torch.allclose(w[~own.P], r.weighted_mean(arrived)[~own.P], rtol=0, atol=1e-14)
     assert torch.equal(w[own.P], fed.parts.w0[own.P])

@@ -206,7 +206,7 @@ def test_algorithms_that_send_no_single_model_are_refused_in_one_line(name: str)
         ({"name": "top_k", "error_feedback": False}, {}, "error_feedback = false has no effect"),
         (TOP_K, {"exchange": "intervals", "local": {"unit": "steps"}}, "exchange intervals averages inside rounds"),
         (TOP_K, {"algorithm": {"name": "fedper", "newcomers": "mean"}, **needs("fedper")}, "other models than one"),
-        ({"levels": 3}, {}, "downlink: unknown name ''"),
+        ({"levels": 3}, {}, "downlink: should be the name of a plug-in in uplink"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(downlink: Any, values: dict[str, Any], message: str) -> None:

@@ -39,7 +39,7 @@ def test_a_resumed_run_goes_on_from_its_centres(algorithm: str) -> None:
     half, _ = run_rounds(made(CENTRED, algorithm), 1)
     fed = made(CENTRED, algorithm)
     assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
-    with pytest.raises(SettingsError, match=r"uplink\.aggregation\.0\.centre is missing"):
+    with pytest.raises(SettingsError, match=r"aggregation\.0\.centre is missing"):
         restored_state(fed.parts, {**half.tensors(), "features": {}})
 
 
@@ -52,14 +52,14 @@ def test_the_centre_is_the_last_result() -> None:
         D = r.W - r.w - start
         factors = (0.05 / D.norm(dim=1, keepdim=True)).clamp(max=1)
         assert closest(w - r.w, start + (r.weights * factors * D).sum(0)) < 1e-14
-    assert closest(state.features["aggregation"]["aggregation.0"]["centre"], seen[-1][1] - seen[-1][0].w) < 1e-15
+    assert closest(state.features["aggregation"]["0"]["centre"], seen[-1][1] - seen[-1][0].w) < 1e-15
 
 
 def test_what_an_algorithm_combines_first_and_second_have_centres_of_their_own() -> None:
     """FedCM: gradients, then models, both combined from the same updates."""
     fed = made(CENTRED, "fedcm")
     state, _ = run_rounds(fed)
-    first, second = (state.features["aggregation"][f"aggregation.{number}"]["centre"] for number in range(2))
+    first, second = (state.features["aggregation"][str(number)]["centre"] for number in range(2))
     assert closest(first, state.server["Delta"]) < 1e-15
     assert closest(first, second) > 1e-3
 
@@ -138,8 +138,8 @@ def test_gradient_rounds_keep_a_centre_of_their_own() -> None:
     fed = made(CENTRED)
     first, other = initial_state(fed.parts), initial_state(fed.parts)
     fed.parts.workers.close()
-    first.features["aggregation"]["aggregation.0"]["centre"] += 1.0
-    assert not bool(other.features["aggregation"]["aggregation.0"]["centre"].any())
+    first.features["aggregation"]["0"]["centre"] += 1.0
+    assert not bool(other.features["aggregation"]["0"]["centre"].any())
 
 
 def test_algorithms_that_sum_refuse_rules_in_one_line() -> None:

@@ -70,7 +70,7 @@ class Rule(Plugin):
 
     def begin(self, like: Tensor) -> dict[str, dict[str, Tensor]]:
         """What the server keeps at a session's start for each combination of a round, the first one, the second, ..."""
-        kept = {f"aggregation.{number}": self.extra(like) for number in range(_COMBINATIONS)}
+        kept = {str(number): self.extra(like) for number in range(_COMBINATIONS)}
         return {name: tensors for name, tensors in kept.items() if tensors}
 
     def over(self, D: Tensor, p: Tensor, extra: dict[str, Tensor], draws: np.random.Generator) -> Combined:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fedtide.algorithms.base import ForwardPass, Participations, Population
 from fedtide.core.array_types import Ints
-from fedtide.core.faults import broken_contract
 from fedtide.core.randomness import generator
 from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.engine.passes.evaluation import full_gradient, pass_through
@@ -93,8 +92,7 @@ class RoundServices:
     @property
     def _synthetic(self) -> SyntheticSamples:
         found = self._parts.feature(SyntheticSamples)
-        if found is None:
-            raise broken_contract(self._parts.algorithm, "synthetic_per_shard", "a number above 0 to make samples")
+        assert found is not None  # all runs have it
         return found
 
     def renew_statistics(self, points: Tensor) -> None:

@@ -35,7 +35,7 @@ def test_what_is_lost_is_added_to_the_next_update() -> None:
     seen, lost = watch(fed), torch.zeros(len(SIZES), fed.parts.layout.size, dtype=torch.float64)
     state, records = run_rounds(fed)
     for (r, w), record in zip(seen, records, strict=True):
-        whole = r.trained - r.w + lost
+        whole = r.trained.W - r.w + lost
         lost = 0.5 * whole
         assert closest(w, r.w + (r.weights * 0.5 * whole).sum(0)) < 1e-14
         assert record.clients["lost"] == pytest.approx(lost.norm(dim=1).tolist(), rel=1e-12)

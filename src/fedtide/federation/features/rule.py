@@ -101,7 +101,7 @@ class Combining:
     def _combined(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """One row [...] from those of the participants, and what is kept of each, [C, 1]."""
         r, plan = self.r.round, self.r.plan
-        extra = self.extras.get(f"aggregation.{self._combinations}", {})
+        extra = self.extras.get(str(self._combinations), {})
         self._combinations += 1
         if rows.shape[1:] != r.w.shape:
             extra = self.rule.extra(rows[0])
