@@ -16,27 +16,30 @@ from fedtide.algorithms.base import Algorithm, Extra, Layout, Round, Tunable
 class CaFed(Algorithm):
     """Correlation-aware aggregation: rare or strongly correlated clients may be left out (Rodio et al. 2023).
 
-    From each client's estimated availability pi_i, the second eigenvalue lambda_i of its on/off chain and the estimate F_i of
-    its loss, the server chooses, with the population's weights alpha_i,
+    ``alpha_i`` is the weight of client i in the population, ``pi_i`` its availability, ``lambda_i`` the second eigenvalue of
+    its on/off Markov chain and ``F_i`` its loss. One round, after local training to ``y_i`` as in FedAvg:
 
-        A_i = alpha_i / pi_i  or  0                                                                                 (1)
-        w+ = w + eta_g sum_S A_i (y_i - w)                                                                          (2)
+    (1) The server updates ``F_i`` of the participants: ``F_i = s F_i + (1 - s) loss_i(w)``, with s ``smoothing``.
+    (2) It counts who was active, and updates the estimates ``pi_i`` and
+        ``lambda_i = P(on | on) + P(off | off) - 1``.
+    (3) It starts from the unbiased weights ``A_i = alpha_i / pi_i``.
+    (4) It tries to exclude clients one by one, by descending ``|lambda_i|``, then all again by ascending ``pi_i``.
+    (5) With ``A_i = 0`` for the client tried, the expected relative weights are ``P_i = pi_i A_i / sum_j pi_j A_j``.
+    (6) The objective is the suboptimality of the clients kept plus the bias towards them:
+        ``J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2``.
+    (7) ``A_i`` stays 0 if J falls by at least ``tolerance``.
+    (8) Server step: ``w+ = w + eta_g sum_S A_i (y_i - w)``; ``A`` is not renormalized.
 
-    so that J is small: the suboptimality of the clients kept plus the bias towards them::
+    Excluded participants have already trained, and their communication is counted.
 
-        J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2                          (3)
-        P_i = pi_i A_i / sum_j pi_j A_j                                                                             (4)
+    The estimators are ours. ``pi_i`` and the probabilities of staying on or off come from counts of this run, this round
+    included, plus ``prior_rounds`` rounds of a client that is independently active with ``prior_availability``; active means
+    sampled as a participant. The released code has a prior of 100 rounds with the *true* values and divides joint counts by all
+    rounds. ``loss_i`` is the mean loss at w over the training samples of a participant (there: validation samples); before a
+    client first participates, its ``F_i`` is the mean loss of the first round's participants. ``F*`` is ``optimum`` (there:
+    each client's own, found by training beforehand).
 
-    Clients are tried by descending ``|lambda_i|``, then by ascending pi_i; setting A_i to zero is kept if J falls by at least
-    ``tolerance``. ``A`` is not renormalised. Excluded participants have trained already and are charged.
-
-    The estimators are ours. pi_i and the chance to stay on or off are counts of this run, this round included, plus
-    ``prior_rounds`` of a client that is independently active with ``prior_availability``; active means drawn. The released code
-    has a prior of 100 rounds with the *true* values and divides joint counts by all rounds. F_i is the mean loss at w over a
-    participant's training samples (there: validation samples), smoothed; a client not yet seen has that of the first round's
-    participants. F* is ``optimum`` (there: each client's own, found by training beforehand).
-
-    The server keeps seven numbers per client; those of a device that leaves are kept for its return, until a session resets
+    The server keeps seven numbers per client; those of a client that leaves are kept for its return, until a session resets
     them. All sums are over the clients present; a transition is counted between two rounds in which the client was present.
     """
 
@@ -66,69 +69,69 @@ class CaFed(Algorithm):
         return {name: torch.zeros(self.problem.clients, dtype=torch.float64) for name in names}
 
     def finish(self, r: Round) -> Tensor:
-        """Renew the estimates, choose the weights, then take the server's step."""
+        """Update the estimates, (1) and (2), choose the weights, (3) to (7), then take the server step (8)."""
         ids = torch.from_numpy(r.services.population().ids)
-        self.observe(r, ids)
-        r.extra["A"][ids] = self.weigh(r, ids).to(r.extra["A"])
+        self.observe(r, ids)  # (1), (2)
+        r.extra["A"][ids] = self.weigh(r, ids).to(r.extra["A"])  # (3) to (7)
         A = r.extra["A"][torch.tensor(r.ids)].to(r.W).unsqueeze(1)
-        return r.w + self.settings.server_lr * r.total(A * (r.W - r.w))  # (2)
+        return r.w + self.settings.server_lr * r.total(A * (r.W - r.w))  # (8)
 
     def observe(self, r: Round, present: Tensor) -> None:
-        """Count who is on and who is off, and renew the participants' losses."""
+        """(1), and the counts of (2): who is on and who is off."""
         known, drawn = r.extra, torch.tensor(r.ids)
         found = [cross_entropy(each.logits, each.labels) for each in r.services.forward(r.w)]
         losses, s = torch.stack(found).to(known["loss"]), self.settings.smoothing
         if not known["rounds"].any():
-            known["loss"].fill_(losses.mean())
+            known["loss"].fill_(losses.mean())  # (1), first round
             s = 0.0
-        known["loss"][drawn] = s * known["loss"][drawn] + (1 - s) * losses
+        known["loss"][drawn] = s * known["loss"][drawn] + (1 - s) * losses  # (1)
         on = torch.zeros_like(known["on"])
         on[drawn] = 1.0
         on = on[present]
         before, again = known["on"][present], known["rounds"][present] > 0
-        known["stayed_on"][present] += again * before * on
-        known["stayed_off"][present] += again * (1 - before) * (1 - on)
-        known["rounds"][present] += 1
-        known["active"][present] += on
+        known["stayed_on"][present] += again * before * on  # (2)
+        known["stayed_off"][present] += again * (1 - before) * (1 - on)  # (2)
+        known["rounds"][present] += 1  # (2)
+        known["active"][present] += on  # (2)
         known["on"][present] = on
 
     def estimates(self, r: Round, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """pi and lambda of some clients, float64 on the CPU."""
+        """(2): pi and lambda of some clients, float64 on the CPU."""
         a, m = self.settings.prior_availability, self.settings.prior_rounds
         rounds, active, stayed_on, stayed_off, on = (
             r.extra[name][ids].cpu() for name in ("rounds", "active", "stayed_on", "stayed_off", "on")
         )
         seen = (rounds > 0).to(on)  # a transition from every round but the last
         from_on, from_off = active - on, rounds - active - seen * (1 - on)
-        stay_on = (stayed_on + m * a * a) / (from_on + m * a)
-        stay_off = (stayed_off + m * (1 - a) ** 2) / (from_off + m * (1 - a))
-        return (active + m * a) / (rounds + m), stay_on + stay_off - 1
+        stay_on = (stayed_on + m * a * a) / (from_on + m * a)  # (2): P(on | on)
+        stay_off = (stayed_off + m * (1 - a) ** 2) / (from_off + m * (1 - a))  # (2): P(off | off)
+        return (active + m * a) / (rounds + m), stay_on + stay_off - 1  # (2)
 
     def weigh(self, r: Round, ids: Tensor) -> Tensor:
-        """A [K], float64: (1)."""
-        pi, correlation = self.estimates(r, ids)
+        """A [K] after (3) to (7), float64."""
+        pi, correlation = self.estimates(r, ids)  # (2)
         alpha, excess = shares(r, self.settings), r.extra["loss"][ids].cpu() - self.settings.optimum
-        return self.exclude(alpha / pi, alpha, pi, correlation, excess)
+        return self.exclude(alpha / pi, alpha, pi, correlation, excess)  # (3)
 
     def exclude(self, A: Tensor, alpha: Tensor, pi: Tensor, correlation: Tensor, excess: Tensor) -> Tensor:
-        """A [K] with zeros where they lower J; equal keys, up to rounding, are tried by id."""
+        """(4) to (7): A [K] with zeros where they lower J; clients with equal keys, up to rounding, are tried by id."""
         best = self.objective(A, alpha, pi, excess)
-        for key in (-correlation.abs(), pi):
-            for k in torch.argsort(key.round(decimals=12), stable=True).tolist():
+        for key in (-correlation.abs(), pi):  # (4)
+            for k in torch.argsort(key.round(decimals=12), stable=True).tolist():  # (4)
                 trial = A.clone()
-                trial[k] = 0
+                trial[k] = 0  # (5)
                 if not trial.any():
-                    break
-                value = self.objective(trial, alpha, pi, excess)
+                    break  # at least one client is kept
+                value = self.objective(trial, alpha, pi, excess)  # (5), (6)
                 if A[k] > 0 and best - value >= self.settings.tolerance:
-                    A, best = trial, value
+                    A, best = trial, value  # (7)
         return A
 
     def objective(self, A: Tensor, alpha: Tensor, pi: Tensor, excess: Tensor) -> float:
-        """J."""
-        P = pi * A / (pi * A).sum()  # (4)
+        """J, (5) and (6)."""
+        P = pi * A / (pi * A).sum()  # (5)
         bias = (alpha - P).abs().sum() / 2
-        return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)  # (3)
+        return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)  # (6)
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
         """A loss is one number."""
