@@ -18,17 +18,22 @@ Gradient = Callable[[Tensor, Tensor], Tensor]
 
 
 class CflGenerative(Replay):
-    """Clients synthesise samples of every subset they have held and train on those later (Guo, Lin and Tang 2021).
+    """Clients synthesize samples of every subset they have held and train on those later (Guo, Lin and Tang 2021).
 
-    After its local steps in its first round with a subset, a client draws ``size`` samples by Langevin dynamics in the space
-    of inputs, scaled to the unit cube::
+    One round, for a client that holds one of its subsets:
 
-        x^0 ~ Uniform[0, 1],   x^k = x^{k-1} - eta_x grad E(x^{k-1}) + xi,   xi ~ N(0, s^2)                         (1)
-        E(x) = CE(f_w(x), y) + smoothness TV(x)                                                                     (2)
+    (1) It trains on this subset and on the samples stored of all other subsets (``Replay``). In its first round with a
+        subset, it then synthesizes ``size`` samples by (2) to (6), in the space of inputs scaled to the unit cube.
+    (2) Labels y are sampled from those of the subset.
+    (3) Start: ``x^0 ~ Uniform[0, 1]``.
+    (4) Gradient of the energy: ``E(x) = CE(f_w(x), y) + smoothness TV(x)``, with w the client's own trained model.
+    (5) Langevin step: ``x^k = x^{k-1} - eta_x grad E(x^{k-1}) + xi``, ``xi ~ N(0, s^2)``, clipped to the cube.
+    (6) After ``steps`` of (4) and (5), the client stores x and y for later rounds.
+    (7) It recomputes the BatchNorm statistics, which synthetic samples would distort, from its real samples, and uploads.
+    (8) The server averages the models as in FedAvg.
 
-    The paper defines E only as a distance to the local distribution; (2) is ours, with labels y drawn from those of the subset
-    and w the client's own trained model, TV only for images. Samples stay in the cube. BatchNorm's statistics, which
-    synthetic samples would spoil, are recomputed from real ones before the upload.
+    The paper defines E only as a distance to the local distribution; (2), (4) and the clipping in (5) are ours,
+    and TV is only for images.
 
     References:
         Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
@@ -52,9 +57,9 @@ class CflGenerative(Replay):
         self.synthetic_per_shard = settings.size
 
     def pick(self, r: Round, rows: list[int]) -> list[Ints]:
-        """Synthesise samples with the models of the participants in these rows."""
+        """Synthesize samples, (2) to (6), with the models of the participants in these rows."""
         keys = [(r.ids[row], r.shard_ids[row]) for row in rows]
-        labels = [
+        labels = [  # (2)
             torch.from_numpy(
                 self.problem.randomness.generator("generated", *key).choice(
                     r.services.labels(r.services.positions(key[1])), self.synthetic_per_shard
@@ -68,15 +73,15 @@ class CflGenerative(Replay):
                 labels[place].to(r.w.device),
                 self.problem.randomness.torch_generator("generated.samples", *keys[place]),
             )
-            return self.langevin(self.problem.input_shape, lambda x: self.slope(gradient, x, y), rng, r.w)
+            return self.langevin(self.problem.input_shape, lambda x: self.slope(gradient, x, y), rng, r.w)  # (3) to (5)
 
-        made = r.services.with_input_gradients(r.W[rows], _cross_entropy, sample)
-        return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]
+        made = r.services.with_input_gradients(r.W[rows], _cross_entropy, sample)  # w of (4): r.W
+        return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]  # (6)
 
     def finish(self, r: Round) -> Tensor:
-        """Store samples, then recompute BatchNorm's statistics."""
-        w = super().finish(r)
-        r.services.renew_statistics(r.W)
+        """Store samples, (2) to (6), recompute BatchNorm's statistics (7), and average (8)."""
+        w = super().finish(r)  # (2) to (6), (8)
+        r.services.renew_statistics(r.W)  # (7); the server averages statistics after this
         return w
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
@@ -91,12 +96,12 @@ class CflGenerative(Replay):
             extra[name] = extra[name][kept.to(extra[name].device)]
 
     def slope(self, gradient: Gradient, x: Tensor, y: Tensor) -> Tensor:
-        """grad E(x) [n, ...] of each sample, given the gradient of the cross-entropy: (2)."""
-        slope = gradient(x, y)
-        return slope.add_(variation_slope(x, self.settings.smoothness)) if x.dim() == 4 else slope
+        """grad E(x) [n, ...] of each sample, given the function that computes that of the cross-entropy: (4)."""
+        slope = gradient(x, y)  # (4): CE
+        return slope.add_(variation_slope(x, self.settings.smoothness)) if x.dim() == 4 else slope  # (4): TV
 
     def langevin(self, shape: tuple[int, ...], slope: Slope, rng: torch.Generator, like: Tensor) -> Tensor:
-        """``size`` samples [size, *shape] in the unit cube.
+        """(3) to (5): ``size`` samples [size, *shape] in the unit cube.
 
         Args:
             shape: of a sample.
@@ -105,10 +110,10 @@ class CflGenerative(Replay):
             like: any tensor of their type, on their device.
         """
         s = self.settings
-        x = torch.rand((self.synthetic_per_shard, *shape), generator=rng, dtype=torch.float32).to(like)
+        x = torch.rand((self.synthetic_per_shard, *shape), generator=rng, dtype=torch.float32).to(like)  # (3)
         for _ in range(s.steps):
-            noise = torch.randn(x.shape, generator=rng, dtype=torch.float32).to(like)
-            x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)  # (1)
+            noise = torch.randn(x.shape, generator=rng, dtype=torch.float32).to(like)  # (5): xi / s
+            x.sub_(slope(x), alpha=s.eta_x).add_(noise, alpha=s.s).clamp_(0, 1)  # (4), (5)
         return x
 
 
@@ -117,7 +122,10 @@ def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def variation_slope(x: Tensor, factor: float) -> Tensor:
-    """Gradient of ``factor`` times the sum of absolute differences of neighbouring pixels of x [n, channels, height, width]."""
+    """(4): gradient of ``factor`` times the total variation of x [n, channels, height, width].
+
+    The total variation is the sum of absolute differences of neighboring pixels.
+    """
     slope = torch.zeros_like(x)
     for dim in (-2, -1):
         rise, length = x.diff(dim=dim).sgn_().mul_(factor), x.shape[dim] - 1
