@@ -50,22 +50,26 @@ class Prepared(NamedTuple):
 class FedCcfa(Algorithm):
     """Heads of the clients' own, shared label by label among clients with the same concept (Chen et al. 2024).
 
-    A model is a body and a linear head. Clients keep a head and *anchors*, a mean feature P_i,k for each class k. Clients:
+    A model is a body w and a linear head phi_i, whose row k belongs to label k. A client keeps its head and *anchors*: the
+    mean feature P_i,k of each class k. In one round each participant i performs steps 1 to 5:
 
-    a. ``lambda_i = H_i / gamma``, H_i the entropy of the client's labels (``lambda_`` for gamma = 0).
-    b. A *balanced* head b_i: from phi_0, ``balanced_epochs`` passes over m samples of each class the client has.
-    c. The client's own head, or b_i if it has none: ``head_epochs`` passes over its samples.
-    d. Local training of the body alone, with loss CE + lambda_i A once round ``align_from`` has come: ``contrast`` is
-       ``A = CE(cos(f, P_i) / temperature, y)`` over the classes known, ``l2`` the mean square of ``f - P_i,y``.
-    e. P_i,k = mean feature of class k under the trained body.
+    (1) ``lambda_i = H_i / gamma``, with H_i the entropy of the client's label distribution (``lambda_`` if gamma = 0).
+    (2) balanced head: b_i = phi_0 after ``balanced_epochs`` epochs of SGD on m samples of each class that the client has,
+        ``m = min(least class count, per_class)``, body fixed.
+    (3) own head: ``head_epochs`` epochs of SGD from phi_i (from b_i if the client has no head yet), body fixed.
+    (4) body: local training with the head fixed; from round ``align_from`` on, the loss is ``CE + lambda_i A``, f the features:
+        ``contrast``: ``A = CE(cos(f, P_i,k) / temperature over the known k, y)``;
+        ``l2``: A = the mean over coordinates of ``(f - P_i,y)^2``.
+    (5) new anchors: P_i,k = mean feature of class k under the trained body.
 
-    Server:
+    The server performs steps 6 to 9:
 
-    f. The body is the mean of the bodies.
-    g. For each label the rows k of the b_i have cosines C; ``D_ij = mean over z of |C_iz - C_jz|``. Groups are the connected
-       components of ``D <= eps``, which needs three participants.
-    h. In a group of two or more, row k of all heads becomes their mean, and P_k the mean of those known.
-    i. Heads and anchors are stored; the head of the global model is the mean of the participants' heads.
+    (6) ``w+ = sum_i p_i w_i``, the weighted mean of the bodies.
+    (7) for each label k: with C the cosine similarities between rows k of the b_i,
+        ``D_ij = mean over z not in {i, j} of |C_iz - C_jz|``; the groups are the connected components of ``D <= eps``.
+        With fewer than three participants, every client is a group of its own.
+    (8) in each group: row k of its heads = the mean of these rows; P_k = the mean of the known anchors.
+    (9) it stores heads and anchors; the head of the global model is the mean of the participants' heads.
 
     phi_0 is the head of the session's first model, untrained, in every round: the authors' server never updates its head.
     Their averaging of anchors adds up into the first participant's, which then enter its group as the sum over all
@@ -127,70 +131,71 @@ class FedCcfa(Algorithm):
     # Clients.
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        """Steps a to e."""
+        """Steps 1 to 4."""
         if not r.extra["head0"].numel():
             self._begin(r)
         r.extra["has"], r.extra["known"] = r.extra["has"].cpu(), r.extra["known"].cpu()
         prepared = self._prepared(r)
         r.carry(**prepared._asdict())
-        yield Phase(self.head.write(r.base, prepared.heads), trains=self.problem.layout.mask("body"))  # d
+        yield Phase(self.head.write(r.base, prepared.heads), trains=self.problem.layout.mask("body"))  # (4)
 
     def terms(self, r: Round) -> list[Term]:
-        """lambda_i A, switched off for clients without anchors."""
+        """lambda_i A of step 4, with weight zero for clients without anchors."""
         s, x = self.settings, r.extra
         if s.align == "none" or r.t < s.align_from:
             return []
         rows = r.ids if s.anchors == "clustered" else [-1] * len(r.ids)
         known = x["known"][rows].to(r.w.device)
-        weight = r.client.strength * known.any(1, keepdim=True)
+        weight = r.client.strength * known.any(1, keepdim=True)  # lambda_i
         constants = {"anchors": x["anchors"][rows], "known": known}
-        return [Term(self._contrast if s.align == "contrast" else _distance, weight=weight, constants=constants)]
+        return [Term(self._contrast if s.align == "contrast" else _distance, weight=weight, constants=constants)]  # (4)
 
     def _contrast(self, batch: TermBatch) -> Tensor:
+        """A of step 4 for each sample [B]; zero where the anchor of the sample's class is unknown."""
         anchors, known = batch.constants["anchors"], batch.constants["known"]
         cosines = functional.cosine_similarity(batch.outputs.features.unsqueeze(1), anchors, dim=-1)
         scores = (cosines / self.settings.temperature).masked_fill(~known, -torch.inf)
         losses = (
             torch.logsumexp(scores, 1) - (cosines / self.settings.temperature).gather(1, batch.labels[:, None])[:, 0]
         )
-        return torch.where(known[batch.labels], losses, 0)
+        return torch.where(known[batch.labels], losses, 0)  # A, (4)
 
     def _begin(self, r: Round) -> None:
         clients, (classes, width) = self.problem.clients, self.head.read(r.w).shape
-        r.extra["head0"] = self.head.read(r.w).clone()
+        r.extra["head0"] = self.head.read(r.w).clone()  # phi_0
         r.extra["head"] = r.w.new_zeros(clients, classes, width)
         r.extra["anchors"] = r.w.new_zeros(clients + 1, classes, self.head.width)
 
     def _prepared(self, r: Round) -> Prepared:
-        """Steps a to c; the features are those of the body received."""
+        """Steps 1 to 3; the features are those of the received body."""
         s, x, rate = self.settings, r.extra, r.lr / r.local.lr
         batch, decay = r.local.batch_size, r.local.gradient_decay
         balanced, heads = list[Tensor](), list[Tensor]()
         for client, seen in zip(r.ids, r.services.forward(r.w), strict=True):
             inputs, own = self.head.inputs(seen.features), x["head"][client]
-            b = x["head0"]
+            b = x["head0"]  # phi_0
             if s.balanced_epochs and len(seen.labels):
                 few = self._balanced(r, client, seen)
                 passes = self._passes(r, client, few, s.balanced_epochs, "balanced")
-                b = descended(b, inputs, seen.labels, passes, batch, s.balanced_lr * rate, decay)  # b
+                b = descended(b, inputs, seen.labels, passes, batch, s.balanced_lr * rate, decay)  # (2)
             everything = torch.arange(len(seen.labels), device=inputs.device)
             passes = self._passes(r, client, everything, s.head_epochs, "head")
-            start = own if x["has"][client] else b
-            h = descended(start, inputs, seen.labels, passes, batch, s.head_lr * rate, decay)  # c
+            start = own if x["has"][client] else b  # (3)
+            h = descended(start, inputs, seen.labels, passes, batch, s.head_lr * rate, decay)  # (3)
             balanced.append(b if s.balanced_epochs else h)
             heads.append(h)
         share = r.label_counts / r.label_counts.sum(1, keepdim=True).clamp(min=1)
-        entropy = -torch.special.xlogy(share, share).sum(1, keepdim=True)
-        strength = entropy / s.gamma if s.gamma else torch.full_like(entropy, s.lambda_)  # a
+        entropy = -torch.special.xlogy(share, share).sum(1, keepdim=True)  # H_i, (1)
+        strength = entropy / s.gamma if s.gamma else torch.full_like(entropy, s.lambda_)  # lambda_i, (1)
         return Prepared(torch.stack(balanced), torch.stack(heads), strength)
 
     def _balanced(self, r: Round, client: int, seen: ForwardPass) -> Tensor:
-        """The same number of samples of each class that a client has, class by class."""
+        """Indices of the m samples of each class that a client has, class by class."""
         order = torch.arange(len(seen.labels))
         if r.local.order != "stored":
             order = torch.from_numpy(self.problem.randomness.generator("fedccfa", r.t, client).permutation(len(order)))
         labels, counts = seen.labels.cpu()[order], seen.labels.bincount().cpu()
-        m = min(int(counts[counts > 0].min()), self.settings.per_class)
+        m = min(int(counts[counts > 0].min()), self.settings.per_class)  # (2)
         chosen = [order[labels == label][:m] for label in range(len(counts))]
         return torch.cat(chosen).to(seen.labels.device)
 
@@ -204,38 +209,38 @@ class FedCcfa(Algorithm):
     # Server.
 
     def finish(self, r: Round) -> Tensor:
-        """Steps f to i."""
-        heads, (anchors, known) = r.client.heads.clone(), self._anchors(r)
-        of_labels = self._groups(r)
+        """Steps 5 to 9."""
+        heads, (anchors, known) = r.client.heads.clone(), self._anchors(r)  # (5)
+        of_labels = self._groups(r)  # (7)
         r.extra["groups"] = torch.tensor(np.mean([len(groups) for groups in of_labels]))
         weights = r.label_counts if self.settings.merge == "labels" else torch.ones_like(r.label_counts)
         everybody, shared = list(range(len(r.ids))), (anchors.clone(), known.clone())
-        for label, groups in enumerate(of_labels):  # h
-            _share_anchor(*shared, everybody, label, weights)
+        for label, groups in enumerate(of_labels):
+            _share_anchor(*shared, everybody, label, weights)  # anchors: global
             for group in groups:
-                heads[group, label] = _mean(heads[group, label], weights[group, label])
-                _share_anchor(anchors, known, group, label, weights)
-        self._store(r, heads, anchors, known)
+                heads[group, label] = _mean(heads[group, label], weights[group, label])  # (8)
+                _share_anchor(anchors, known, group, label, weights)  # (8)
+        self._store(r, heads, anchors, known)  # (9)
         r.extra["anchors"][-1], r.extra["known"][-1] = shared[0][0], shared[1][0].cpu()
-        return self.head.write(r.average(), heads.mean(0))  # f, i
+        return self.head.write(r.average(), heads.mean(0))  # (6), (9)
 
     def _anchors(self, r: Round) -> tuple[Tensor, Tensor]:
-        """Mean feature of each class under each trained body [C, L, q], and which are known [C, L]."""  # e
+        """Mean feature of each class under each trained body [C, L, q], and which are known [C, L]."""
         anchors = []
         for seen in r.services.forward(r.W):
             own = functional.one_hot(seen.labels, r.label_counts.shape[1]).to(seen.features)
-            anchors.append(own.T @ seen.features / own.sum(0).clamp(min=1)[:, None])
+            anchors.append(own.T @ seen.features / own.sum(0).clamp(min=1)[:, None])  # P_i,k, (5)
         return torch.stack(anchors), r.label_counts > 0
 
     def _groups(self, r: Round) -> Groups:
-        """For each label the groups of participants, alone or together."""  # g
+        """For each label the groups of participants, alone or together."""
         count, classes = len(r.ids), r.label_counts.shape[1]
         if self.settings.clustering == "concept":
             numbers = main_concept(r.services.concepts())
             return [_alike([self._original(number, label) for number in numbers]) for label in range(classes)]
         if self.settings.clustering == "none" or count < 3:
             return [[[row] for row in range(count)] for _ in range(classes)]
-        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self._distances(r)]
+        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self._distances(r)]  # (7)
 
     def _distances(self, r: Round) -> list[Floats]:
         """D [C, C] of each label."""
@@ -275,18 +280,19 @@ class FedCcfa(Algorithm):
 
 
 def _distance(batch: TermBatch) -> Tensor:
+    """A of step 4 for ``align: l2`` [B]; zero where the anchor of the sample's class is unknown."""
     anchors, known = batch.constants["anchors"][batch.labels], batch.constants["known"][batch.labels]
-    return torch.where(known, (batch.outputs.features - anchors).square().mean(1), 0)
+    return torch.where(known, (batch.outputs.features - anchors).square().mean(1), 0)  # A, (4)
 
 
 def _row_distances(rows: Tensor) -> Floats:
-    """D [C, C] of rows [C, p]."""
+    """D [C, C] of step 7, for the rows [C, p] of one label."""
     unit = functional.normalize(rows, dim=1)
-    C = (unit @ unit.T).cpu().numpy()
+    C = (unit @ unit.T).cpu().numpy()  # cosine similarities
     gaps = np.abs(C[:, None] - C[None])  # |C_iz - C_jz|
     count = len(C)
-    own = gaps[np.arange(count)[:, None], np.arange(count)[None], np.arange(count)[:, None]]
-    distances: Floats = (gaps.sum(2) - own - own.T) / max(count - 2, 1)
+    own = gaps[np.arange(count)[:, None], np.arange(count)[None], np.arange(count)[:, None]]  # z = i
+    distances: Floats = (gaps.sum(2) - own - own.T) / max(count - 2, 1)  # D, (7)
     return distances
 
 
