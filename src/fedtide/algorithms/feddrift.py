@@ -36,19 +36,34 @@ class Decision(NamedTuple):
 class FedDrift(Algorithm):
     """A model for every concept: made where a client's loss jumps, merged where they are alike (Jothimurugesan et al. 2023).
 
-    There are slots for ``max_models`` models; the first one holds the run's initial model. A round:
+    There are slots for ``max_models`` models; the first one holds the run's initial model. In one round:
 
-    1. *Detect.* With m_i the least mean loss of the models on client i's samples as it sees them now, and q_i its reference,
-       a client has drifted if ``m_i > q_i + delta``; else it has the model with that least loss.
-    2. *Merge* models a < b with clients that have not drifted, the nearest first, while ``far < delta``:
-       ``far = max(L_ab - L_aa, L_ba - L_bb, 0)`` with L_ab the loss of model a on the clients of b; the merged model is the
-       mean weighted by samples, its distance to a third one the larger of the two (complete linkage).
-    3. *Create* a model for each drifted client in the lowest free slot, else in that of the least recently trained model that
-       no client present uses; without any, the client stays with the model that fits best.
-    4. Participants train their models, and each model becomes the mean of those that trained it.
+    Detect, for each participant i:
+
+    (1) ``m_i = min_j l_ij``, with l_ij the mean loss of model j on the client's current samples.
+    (2) q_i = its reference, by default the same minimum on the samples of its latest participation (infinite if none).
+    (3) the client has drifted if ``m_i > q_i + delta``.
+    (4) its model is the one with that minimum, ``argmin_j l_ij``; step 8 gives drifted clients a new one.
+
+    Merge (``mode: full``), among the models of clients that have not drifted:
+
+    (5) ``far_ab = max(L_ab - L_aa, L_ba - L_bb, 0)``, with L_ab the mean loss of model a on the samples of
+        the participants of b that have not drifted.
+    (6) while the smallest far_ab < delta: model a becomes the mean of a and b weighted by their clients' samples, the clients
+        of b move to a, and the slot of b is freed.
+    (7) the distance to a third model is the larger of the two: ``far_ac = max(far_ac, far_bc)`` (complete linkage).
+
+    Create, for each drifted client in turn (``mode: eager``: once for all of them):
+
+    (8) a new model, a copy of its best one, in the lowest free slot, or else in that of the least recently trained model
+        that no present client uses. If there is no such slot, the client keeps its best model.
+
+    Train:
+
+    (9) participants train their models, and each model becomes the weighted mean of the local models trained from it.
 
     The authors' code clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
-    as in FedCCFA's code, steps 1 to 3 come every round (or ``every`` one) and go by losses, and only the samples of the
+    as in FedCCFA's code, steps 1 to 8 come every round (or ``every`` one) and go by losses, and only the samples of the
     reference are kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can
     detect it; the default here are the samples of the client's latest participation, as it saw them then. FedCCFA's code
     also leaves ids of absent clients stale after a merger, and starts new models at random. The global model that is
@@ -104,7 +119,7 @@ class FedDrift(Algorithm):
         }
 
     def start(self, r: Round) -> Tensor:
-        """Each participant's model, after steps 1 to 3."""
+        """Each participant's model, after steps 1 to 8."""
         if not r.extra["models"].numel():
             r.extra["models"] = torch.cat([r.w[None], r.w.new_zeros(self.settings.max_models - 1, len(r.w))])
             r.extra["first"] = r.w.clone()
@@ -116,11 +131,11 @@ class FedDrift(Algorithm):
         r.carry(drifted=torch.from_numpy(decision.drifted).unsqueeze(1).to(r.W))
         r.extra["shard"][r.ids] = torch.tensor(r.shard_ids)
         r.extra["round"][r.ids] = r.t
-        return chosen(r.extra["models"], r.extra["identity"][r.ids].numpy())
+        return chosen(r.extra["models"], r.extra["identity"][r.ids].numpy())  # (9)
 
     def finish(self, r: Round) -> Tensor:
         identity = r.extra["identity"][r.ids].numpy()
-        r.extra["models"] = averaged(r, r.extra["models"], identity)  # step 4
+        r.extra["models"] = averaged(r, r.extra["models"], identity)  # (9)
         r.extra["trained"][np.unique(identity)] = r.t
         return r.average()
 
@@ -145,47 +160,47 @@ class FedDrift(Algorithm):
         return {"cluster": cluster, "drifted": r.client.drifted, "clusters": float(r.extra["used"].sum())}
 
     def _decide(self, r: Round) -> Decision:
-        """Steps 1 to 3; in other rounds only clients never asked are assigned."""
+        """Steps 1 to 8; between comparisons only clients without a model do steps 1 and 4."""
         x, ids = r.extra, np.array(r.ids)
         used = x["used"].nonzero()[:, 0].numpy()
         x["asked"] = torch.tensor(len(used))
         losses = np.full((len(ids), self.settings.max_models), np.inf)
-        losses[:, used] = r.services.losses(chosen(x["models"], used)).cpu().numpy()
-        best, least = losses.argmin(1), losses.min(1)
+        losses[:, used] = r.services.losses(chosen(x["models"], used)).cpu().numpy()  # l_ij
+        best, least = losses.argmin(1), losses.min(1)  # (1): argmin_j l_ij and m_i
         decision = Decision(used.tolist(), best, np.zeros(len(ids), dtype=bool), np.full(len(ids), np.inf), [], [], [])
         if r.session.round % self.settings.every:
             fresh = x["identity"][ids].numpy() < 0
-            self._assign(r, ids[fresh], best[fresh])
+            self._assign(r, ids[fresh], best[fresh])  # (4)
             x["stored"][ids[fresh]] = torch.from_numpy(least[fresh])
             return decision
-        reference = self._reference(r, used)
-        drifted = least > reference + self.settings.delta  # step 1
+        reference = self._reference(r, used)  # (2)
+        drifted = least > reference + self.settings.delta  # (3)
         x["stored"][ids] = torch.from_numpy(least)
-        self._assign(r, ids, best)
+        self._assign(r, ids, best)  # (4)
         decision = decision._replace(drifted=drifted, reference=reference)
         if self.settings.mode == "full":
-            self._merge(r, losses, best, ~drifted, decision)
-        self._create(r, ids[drifted], best[drifted], decision)
+            self._merge(r, losses, best, ~drifted, decision)  # (5) to (7)
+        self._create(r, ids[drifted], best[drifted], decision)  # (8)
         return decision
 
     def _assign(self, r: Round, ids: Ints, slots: Ints) -> None:
         r.extra["identity"][ids] = torch.from_numpy(slots)
 
     def _reference(self, r: Round, used: Ints) -> Floats:
-        """The loss that each participant's is compared with [C], infinite for none."""
+        """q_i of step 2 [C], infinite for clients without a reference."""
         ids, kind = np.array(r.ids), self.settings.reference
         if kind == "stored":
-            return np.array(r.extra["stored"][ids].numpy())
+            return np.array(r.extra["stored"][ids].numpy())  # (2)
         shards, rounds = r.extra["shard"][ids].numpy(), r.extra["round"][ids].numpy()
         known = np.flatnonzero((shards >= 0) & ((rounds == r.t - 1) | (kind == "participation")))
         found = np.full(len(ids), np.inf)
         if len(known):
             then = [r.services.positions(int(shard)) for shard in shards[known]]
-            found[known] = r.services.losses(chosen(r.extra["models"], used), then).min(1).values.cpu().numpy()
+            found[known] = r.services.losses(chosen(r.extra["models"], used), then).min(1).values.cpu().numpy()  # (2)
         return found
 
     def _merge(self, r: Round, losses: Floats, best: Ints, stays: Bools, decision: Decision) -> None:
-        """Step 2; changes the models, who uses them, and ``best``."""
+        """Steps 5 to 7; changes the models, the clients' models and ``best`` in place."""
         x, n = r.extra, r.n[:, 0].cpu().numpy().astype(np.float64)
         slots = np.unique(best[stays]).tolist()
         size = {b: float(n[stays & (best == b)].sum()) for b in slots}
@@ -194,38 +209,39 @@ class FedDrift(Algorithm):
             for a in slots
             for b in slots
         }
-        far = {(a, b): max(L[a, b] - L[a, a], L[b, a] - L[b, b], 0.0) for a, b in combinations(slots, 2)}
+        far = {(a, b): max(L[a, b] - L[a, a], L[b, a] - L[b, b], 0.0) for a, b in combinations(slots, 2)}  # (5)
         decision.distances.extend((a, b, value) for (a, b), value in far.items())
-        while far and min(far.values()) < self.settings.delta:
+        while far and min(far.values()) < self.settings.delta:  # (6)
             a, b = min(far, key=lambda pair: (far[pair], pair))
             share = size[a] / (size[a] + size[b])
-            x["models"][a] = share * x["models"][a] + (1 - share) * x["models"][b]
+            x["models"][a] = share * x["models"][a] + (1 - share) * x["models"][b]  # (6)
             size[a] += size.pop(b)
-            x["identity"][x["identity"] == b] = a
+            x["identity"][x["identity"] == b] = a  # (6)
             best[best == b] = a
-            x["used"][b] = False
+            x["used"][b] = False  # (6)
             for c in size.keys() - {a}:
                 ends = (min(a, c), max(a, c))
-                far[ends] = max(far[ends], far[min(b, c), max(b, c)])
+                far[ends] = max(far[ends], far[min(b, c), max(b, c)])  # (7)
             far = {pair: value for pair, value in far.items() if b not in pair}
             decision.merged.append((a, b))
 
     def _create(self, r: Round, ids: Ints, best: Ints, decision: Decision) -> None:
-        """Step 3."""
+        """Step 8, for the drifted clients in ascending order."""
         x, eager = r.extra, self.settings.mode == "eager"
         slot = None
         for client, fits in zip(ids.tolist(), best.tolist(), strict=True):
             if slot is None or not eager:
-                slot = self._free_slot(r)
+                slot = self._free_slot(r)  # (8)
                 if slot is not None:
-                    x["models"][slot] = x["models"][fits] if self.settings.new == "copy" else x["first"]
+                    x["models"][slot] = x["models"][fits] if self.settings.new == "copy" else x["first"]  # (8)
                     x["used"][slot], x["trained"][slot] = True, r.t
                     x["identity"][x["identity"] == slot] = -1
                     decision.made.append((client, slot))
             if slot is not None:
-                x["identity"][client] = slot
+                x["identity"][client] = slot  # (8)
 
     def _free_slot(self, r: Round) -> int | None:
+        """The slot of a new model in step 8; None if present clients use all of them."""
         x = r.extra
         if not x["used"].all():
             return int((~x["used"]).nonzero()[0])
