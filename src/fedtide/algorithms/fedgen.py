@@ -21,16 +21,22 @@ from fedtide.programs.traces import Traced
 class FedGen(Averaging):
     """Data-free distillation by a generator of features (Zhu, Hong and Zhou 2021), averaged as in FedAvg.
 
-    ``G(eps, y)`` generates inputs of the last layer (head) from uniform noise eps and a label. After a round the server trains
-    it by Adam on ``L_T + L_div``, means over a batch, with N_k(y) the samples of class y that client k has seen::
+    The generator ``G(eps, y)`` maps uniform noise eps and a label y to inputs of the last layer (head). In round t each
+    participant k adds to its loss, with y the labels of the batch and y' sampled uniformly from the labels present in the
+    federation::
 
-        L_T   = sum_k mean_b w_k(y_b) CE(head_k(G(eps_b, y_b)), y_b),  w_k(y) = N_k(y) / sum_j N_j(y)               (1)
-        L_div = exp( - mean_{a,b} ( mean |G_a - G_b| * mean (eps_a - eps_b)^2 ) )                                   (2)
+        a_t CE(head(G(eps, y')), y')                                 a_t = max(1e-4, alpha decay^t)                 (1)
+        b_t KL(sg[softmax head(G(eps, y))] || softmax f(x))          b_t = max(1e-4, beta decay^t)                  (2)
 
-    In later rounds clients add, y being the labels of the batch and y' drawn from those present in the federation::
+    It sends its model theta_k and N_k(y), the number of samples of class y in its local training. The server then takes
+    ``generator_steps`` Adam steps on ``L_T + L_div``, y sampled uniformly from the labels with ``max_k N_k(y) > 1``, and
+    averages the models::
 
-        a_t CE(head(G(eps, y')), y')                                 a_t = max(1e-4, alpha decay^t)                 (3)
-        b_t KL(sg[softmax head(G(eps, y))] || softmax f(x))          b_t = max(1e-4, beta decay^t)                  (4)
+        w_k(y) = N_k(y) / sum_j N_j(y)                                                                              (3)
+        L_T   = sum_k mean_b w_k(y_b) CE(head_k(G(eps_b, y_b)), y_b)                                                (4)
+        L_div = exp( - mean_{a,b} ( mean |G_a - G_b| * mean (eps_a - eps_b)^2 ) )                                   (5)
+        G+    = G after Adam with the gradient of L_T + L_div                                                       (6)
+        w+    = w + eta_g sum_k p_k (theta_k - w)                                                                   (7)
 
     ``alpha = beta = 0`` is FedAvg. As in the released code the first round has no extra terms and N_k(y) starts at 1 every
     round; the expected number of samples seen replaces the counted one. The generator is sent down only; DynamicFL's tables
@@ -91,26 +97,26 @@ class FedGen(Averaging):
     # Clients.
 
     def terms(self, r: Round) -> list[Term]:
-        """(3) and (4), once there is a trained generator."""
+        """(1) and (2), once the generator has been trained."""
         if not r.extra["taken"]:
             return []
         maps = self._generator.folded(r.extra["generator"], r.extra["statistics"])
         present = (r.services.population_counts().sum(0) > 0).double().cumsum(0)
         tensors = {name: value.to(r.w) for name, value in {**maps, "labels": present / present[-1]}.items()}
-        pairs = ((self._teach, self.settings.alpha), (self._align, self.settings.beta))
-        fade = self.settings.decay**r.t
+        pairs = ((self._teach, self.settings.alpha), (self._align, self.settings.beta))  # (1), (2)
+        fade = self.settings.decay**r.t  # of a_t and b_t
         return [Term(loss, weight=max(1e-4, start * fade), tensors=tensors) for loss, start in pairs if start]
 
     def _teach(self, batch: TermBatch) -> Tensor:
-        """(3): CE(head(G(eps, y')), y') [B]."""
+        """(1): CE(head(G(eps, y')), y') [B]."""
         draw = hashed_uniform(batch.key + 1, len(batch.labels)).to(batch.outputs.logits.dtype)
-        labels = (draw.unsqueeze(-1) >= batch.constants["labels"][:-1]).sum(-1)
-        return functional.cross_entropy(self._imagined(batch, labels, 2), labels, reduction="none")
+        labels = (draw.unsqueeze(-1) >= batch.constants["labels"][:-1]).sum(-1)  # y'
+        return functional.cross_entropy(self._imagined(batch, labels, 2), labels, reduction="none")  # (1)
 
     def _align(self, batch: TermBatch) -> Tensor:
-        """(4): KL(sg[softmax head(G(eps, y))] || softmax f(x)) [B]."""
-        target = torch.log_softmax(self._imagined(batch, batch.labels, 3).detach(), -1)
-        return (target.exp() * (target - torch.log_softmax(batch.outputs.logits, -1))).sum(-1)
+        """(2): KL(sg[softmax head(G(eps, y))] || softmax f(x)) [B]."""
+        target = torch.log_softmax(self._imagined(batch, batch.labels, 3).detach(), -1)  # sg
+        return (target.exp() * (target - torch.log_softmax(batch.outputs.logits, -1))).sum(-1)  # (2)
 
     def _imagined(self, batch: TermBatch, labels: Tensor, number: int) -> Tensor:
         """head(G(eps, labels)) [B, L]."""
@@ -123,14 +129,14 @@ class FedGen(Averaging):
     def finish(self, r: Round) -> Tensor:
         """Train the generator, then average."""
         if self.settings.alpha or self.settings.beta:
-            self._train_generator(r)
-        return super().finish(r)
+            self._train_generator(r)  # (3) to (6)
+        return super().finish(r)  # (7)
 
     def _train_generator(self, r: Round) -> None:
-        """``generator_steps`` of Adam on L_T + L_div: (1), (2)."""
+        """``generator_steps`` Adam steps on L_T + L_div: (3) to (6)."""
         s, x, w = self.settings, r.extra, r.w
         N = 1 + r.label_counts * (r.steps * r.local.step_samples / r.n)  # N_k(y) [C, L]
-        known = (N.max(0).values > 1).nonzero()[:, 0]
+        known = (N.max(0).values > 1).nonzero()[:, 0]  # labels that y is sampled from
         draws = self.problem.randomness.torch_generator("fedgen.server", r.t)
         eps = torch.rand(s.generator_steps, s.generator_batch, s.noise, generator=draws, dtype=torch.float64).to(w)
         picks = torch.randint(len(known), (s.generator_steps, s.generator_batch), generator=draws)
@@ -142,8 +148,8 @@ class FedGen(Averaging):
         slope = Traced(partial(_slope, self._generator))
         heads = [slot.view(r.W) for slot in self._head.values()]
         for noise, labels in zip(eps, known[picks.to(w.device)], strict=True):
-            g.grad, statistics = slope(g.detach(), statistics, noise, labels, N / N.sum(0), *heads)
-            adam.step()
+            g.grad, statistics = slope(g.detach(), statistics, noise, labels, N / N.sum(0), *heads)  # (3)
+            adam.step()  # (6)
         x["generator"], x["statistics"], x["taken"] = g.detach(), statistics, adam.state[g]["step"].cpu()
         x["first"], x["second"] = moments["exp_avg"], moments["exp_avg_sq"]
 
@@ -161,19 +167,19 @@ def _slope(
     g, statistics = g.detach().requires_grad_(), statistics.clone()
     with torch.enable_grad():
         G = generator.train(g, statistics, eps, labels)
-        return torch.autograd.grad(_L_T(G, labels, w, *heads) + _L_div(G, eps), g)[0], statistics
+        return torch.autograd.grad(_L_T(G, labels, w, *heads) + _L_div(G, eps), g)[0], statistics  # (4) + (5)
 
 
 def _L_T(G: Tensor, labels: Tensor, w: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: N802
-    """(1), for features [B, q] with labels [B], w_k(y) [C, L] and heads [C, L, q] with biases [C, L]."""
+    """(4), for features [B, q] with labels [B], w_k(y) [C, L] and heads [C, L, q] with biases [C, L]."""
     logits = G @ weight.mT
     if bias is not None:
         logits = logits + bias.unsqueeze(1)
     losses = -torch.log_softmax(logits, -1)[:, torch.arange(len(labels)), labels]
-    return (w[:, labels] * losses).mean(1).sum()
+    return (w[:, labels] * losses).mean(1).sum()  # (4)
 
 
 def _L_div(G: Tensor, eps: Tensor) -> Tensor:  # noqa: N802
-    """(2), for features [B, q] from noise [B, r]: different noise should give different features."""
+    """(5), for features [B, q] from noise [B, r]: different noise should give different features."""
     apart = (G.unsqueeze(1) - G).abs().mean(-1) * (eps.unsqueeze(1) - eps).square().mean(-1)
-    return torch.exp(-apart.mean())
+    return torch.exp(-apart.mean())  # (5)
