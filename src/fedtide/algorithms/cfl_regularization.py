@@ -22,22 +22,25 @@ _EXACT = 8192
 class CflRegularization(Continual):
     """Past objectives kept as diagonal Taylor models and added to the local ones (Guo, Lin and Tang 2021).
 
-    After its K steps client i sends the gradient g and the diagonal curvature h of its data at its own final model w^::
+    The objective f of a past round is replaced by a quadratic F around a model w^, all products being elementwise::
 
-        F(w) = g (w - w^) + 1/2 h (w - w^)^2                                                                     (1)
+        F(w) = g (w - w^) + 1/2 h (w - w^)^2
 
-    The server combines the last ``window`` of these triples of all clients and sends two vectors. That is exact, since every
-    F is a quadratic in the same coordinates::
+    Round t follows Algorithm 1. The server sends w_t and two vectors that combine the stored triples (g_j, h_j, w^_j) of all
+    clients, (1). Each client takes K steps along (2), or along (3) with p_t of Lemma B.4 if ``past: lemma``; mu > 0 is the
+    combination with FedProx. It then computes g, the gradient, and h, the diagonal curvature, of its data at its own final
+    model w^ = w_{t,i,K}, (4). The server keeps the last ``window`` triples, (5), and averages the models, (6)::
 
-        sum_j a_j grad F_j(w) = c' + H (w - w_t),   H = sum_j a_j h_j,   c' = sum_j a_j (g_j - h_j w^_j) + H w_t    (2)
+        H = sum_j a_j h_j,   c' = sum_j a_j (g_j - h_j w^_j) + H w_t                                             (1)
+        grad f(w) + B (c' + H (w - w_t)) + mu (w - w_t)                                                          (2)
+        p_t grad f(w) + (1 - p_t) (c' + H (w - w_t)) + mu (w - w_t)                                              (3)
+        g = grad f(w^),   h = diag of the Hessian of f(w^) or its estimate                                       (4)
+        triples+ = the last ``window`` of triples and (g_i, h_i, w^_i) of the participants i                     (5)
+        w_{t+1} = w_t + eta_g mean_i (w_{t,i,K} - w_t)                                                           (6)
 
-    Clients follow (3), or with ``past: lemma`` (4) with p_t of Lemma B.4; mu > 0 is the combination with FedProx::
-
-        grad f + B (c' + H (w - w_t)) + mu (w - w_t)                                                             (3)
-        p_t grad f + (1 - p_t) (c' + H (w - w_t)) + mu (w - w_t)                                                 (4)
-
-    The first round is FedAvg's. B is ``B_head`` on the last layer and ``B_below`` on the layer or stage below it (``top``) or
-    on everything below it (``full``).
+    Sending two vectors is exact, ``sum_j a_j grad F_j(w) = c' + H (w - w_t)``, since every F is a diagonal quadratic in the
+    same coordinates. The first round has no past, so it is FedAvg's (FedProx's if mu > 0). B is ``B_head`` on the last layer
+    and ``B_below`` on the layer or stage below it (``top``) or on everything below it (``full``).
 
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
     the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
@@ -100,38 +103,38 @@ class CflRegularization(Continual):
         s = self.settings
         if int(r.extra["triples"]) == 0:
             return Local(pull=s.mu, towards=r.w) if s.mu else Local()
-        p = present_weight(r.t + 1, s.D2, s.R2) if s.past == "lemma" else None  # Lemma B.4
-        B = self.B.to(r.w) if p is None else 1 - p  # (3) or (4)
+        p = present_weight(r.t + 1, s.D2, s.R2) if s.past == "lemma" else None  # p_t, Lemma B.4, (3)
+        B = self.B.to(r.w) if p is None else 1 - p  # (2) or (3)
         c, H = self.combined(r.extra, r.w)
         linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, s.mu)
-        linear[self.first :] = B * c
-        pull[self.first :] += B * H
-        return Local(linear=linear, pull=pull, towards=r.w, scale=p)
+        linear[self.first :] = B * c  # B c', (2) or (3)
+        pull[self.first :] += B * H  # B H + mu, (2) or (3)
+        return Local(linear=linear, pull=pull, towards=r.w, scale=p)  # (2) or (3)
 
     def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
-        """c' and H [d'] around the model ``w`` [d]: (2)."""
+        """c' and H [d'] around the model ``w`` [d]: (1)."""
         a = 1 / max(1, int(extra["triples"])) if self.settings.reduce == "mean" else 1.0
         shift, H = a * extra["sums"].to(w.device)  # sum_j a_j (g_j - h_j w^_j), sum_j a_j h_j
-        return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)
+        return (shift + H * w[self.first :]).to(w.dtype), H.to(w.dtype)  # (1)
 
     def finish(self, r: Round) -> Tensor:
         """The participants' triples enter the window, in client order; then FedAvg."""
         expanded_at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)  # w^
-        g, h = self.expansion(r, expanded_at)
+        g, h = self.expansion(r, expanded_at)  # (4)
         pairs = torch.stack([g - h * expanded_at[:, self.first :], h], 1)
-        _window.push(r.extra, pairs, self.settings.window)
+        _window.push(r.extra, pairs, self.settings.window)  # (5)
         self.visit(r)
         self._keep_for_measurement(r.extra, pairs)
-        return super().finish(r)
+        return super().finish(r)  # (6)
 
     def expansion(self, r: Round, at: Tensor) -> tuple[Tensor, Tensor]:
-        """g and h of (1), [C, d'] each, of the participants' losses ``at`` [C, d]."""
+        """g and h, [C, d'] each, of the participants' losses ``at`` [C, d]: (4)."""
         s = self.settings
         if s.curvature == "fisher":
-            g = r.services.full_gradient(at)[:, self.first :]
-            h = r.services.fisher_diagonal(at, s.fisher_group, self.first)
+            g = r.services.full_gradient(at)[:, self.first :]  # (4)
+            h = r.services.fisher_diagonal(at, s.fisher_group, self.first)  # (4)
         else:
-            g, h = r.services.taylor(at, s.probes if s.curvature == "hutchinson" else None, self.first)
+            g, h = r.services.taylor(at, s.probes if s.curvature == "hutchinson" else None, self.first)  # (4)
         return g, h.clamp(min=0) if s.clamp else h
 
     # The measurement of the information loss.
@@ -142,7 +145,7 @@ class CflRegularization(Continual):
             extra["uploads"] = torch.cat([extra["uploads"].to(pairs), pairs])
 
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
-        """grad F(w_t) = g + h (w_t - w^), from (1)."""
+        """grad F(w_t) = g + h (w_t - w^)."""
         shift, h = r.extra["uploads"].unbind(1)
         found = torch.full((len(visits), len(r.w)), torch.nan, dtype=r.w.dtype, device=r.w.device)
         found[:, self.first :] = shift + h * r.w[self.first :]
