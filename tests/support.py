@@ -24,10 +24,11 @@ from fedtide.engine.plan import BatchPlan
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.types import Feature, Hardware, Parts, RunState
+from fedtide.federation.types import Feature, Parts, RunState
 from fedtide.models.base import Network
 from fedtide.participation.base import Participation
 from fedtide.selection.base import Candidates, Selection

@@ -21,9 +21,9 @@ from fedtide.core.errors import Diverged
 from fedtide.core.files import write_bytes, write_text
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import Hardware
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings

@@ -41,9 +41,9 @@ from fedtide.core.randomness import generator
 from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import Hardware
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under

@@ -14,8 +14,8 @@ from fedtide.algorithms._head_training import slope
 from fedtide.algorithms.base import ForwardPass
 from fedtide.engine.local import TermBatch
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.state import restored_state
-from fedtide.federation.types import Hardware
 from fedtide.models.base import Outputs
 from support import (
     assembled,

@@ -12,7 +12,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.engine.local import Local, Update
 from fedtide.engine.optimisers import optimiser
 from fedtide.federation.federation import Federation
-from fedtide.federation.types import Hardware
+from fedtide.federation.hardware import Hardware
 from fedtide.settings.run import LocalSettings
 from support import (
     assembled,

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import Hardware
 from fedtide.settings.params import Params
 from fedtide.worlds.files import timeline_for
 from fedtide.worlds.prepared import load_data

@@ -45,11 +45,10 @@ def candidates(
     slots = [SimpleNamespace(name="head.weight", start=0, stop=table.shape[1])]
     r: Any = SimpleNamespace(
         t=3,
-        randomness=Randomness(seed),
+        problem=SimpleNamespace(randomness=Randomness(seed), layout=SimpleNamespace(parameters=slots)),
         label_counts=table,
         n=table.sum(1, keepdim=True),
         w=None,
-        layout=SimpleNamespace(parameters=slots),
         services=SimpleNamespace(
             population_counts=lambda: table, full_gradient=lambda w: table / table.sum(1, keepdim=True)
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.runs.stages import code
+from fedtide.runs.stages import inputs
 from fedtide.settings.params import Params
 from fedtide.tuning.space import Choice, Dimension, Space
 
@@ -232,8 +233,9 @@ def _three(params: Make) -> Space:
 def test_code_of_every_choice_counts(params: Make, tmp_path: Path) -> None:
     def tuned(*choices: str) -> str:
         space = params({"space": {"model.name": {"choices": list(choices)}}})
-        code(space, Space(space).extremes, tmp_path)
-        return (tmp_path / "tuned").read_text()
+        inputs(space, Space(space).extremes, tmp_path)
+        found: str = json.loads((tmp_path / "search.json").read_text())["code"]
+        return found
 
     space = Space(params({"space": {"model.name": {"choices": ["logistic", "mlp"]}}}))
     assert [settings.model.name for settings in space.extremes] == ["logistic", "mlp"]

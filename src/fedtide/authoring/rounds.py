@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.parts import assemble
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import Hardware, Parts, RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset

@@ -14,12 +14,13 @@ from fedtide.engine.process import prepare_process
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
 from fedtide.federation.federation import Federation
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.parts import assemble
 from fedtide.federation.ranks import process_group
 from fedtide.federation.record import RoundRecord
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state, restored_state
-from fedtide.federation.types import Hardware, Parts, RunState
+from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset

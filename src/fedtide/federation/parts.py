@@ -29,9 +29,10 @@ from fedtide.federation.assembly.compatibility import (
 )
 from fedtide.federation.assembly.fixed_features import HeadAlone, on_fixed_features
 from fedtide.federation.features.synthetic import capacity
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.federation.types import Chosen, Hardware, Parts
+from fedtide.federation.types import Chosen, Parts
 from fedtide.models.base import Model, Network
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset, refuse_other_task

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
@@ -77,6 +78,11 @@ class RoundPlan:
     def mean_steps(self) -> int:
         """L, local steps of a client of mean size."""
         return step_count(int(np.ceil(self.mean_size)), self.mean_size, self.local)
+
+    @property
+    def keeps(self) -> Tensor:
+        """Whether the memories of each participant are kept, bool [C]."""
+        return torch.ones(len(self.ids), dtype=torch.bool) if self.starts is None else torch.tensor(self.starts.keeps)
 
     @property
     def rate(self) -> float | list[float]:

@@ -1,4 +1,4 @@
-"""One communication round, to be read aloud; its stages are in :mod:`fedtide.federation.stages`."""
+"""One communication round, to be read aloud."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from fedtide.costs.wireless import Segment
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.stages import aggregate, keep, prepare, record, train_clients
+from fedtide.federation.stages import aggregate, keep, prepare, record
+from fedtide.federation.training import train_clients
 from fedtide.federation.types import Parts, RoundContext, RunState
 
 

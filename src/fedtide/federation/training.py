@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Phase, Round, overrides
+from fedtide.algorithms.base import Job, Means, Models, Phase, Round, Session, Vectors, overrides, server_vectors
 from fedtide.core.array_types import Ints
 from fedtide.core.faults import broken_contract
 from fedtide.costs.wireless import Segment
@@ -23,9 +23,40 @@ from fedtide.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_c
 from fedtide.engine.stop import EarlyStop
 from fedtide.exchange.base import Schedule
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.ranks import Share
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.ranks import Share, share_of
+from fedtide.federation.services import RoundServices
+from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.settings.run import LocalSettings
+
+_NUMBERS = 1 << 20  # numbers in a temporary of a few rows
+
+
+def train_clients(r: RoundContext) -> None:
+    """Local training with the exchanges inside the round."""
+    parts, state, plan = r.parts, r.state, replace(r.plan, shards=r.shards)
+    batches = phase_batches(plan, plan.local, parts.data.classes, state.w.device)
+    ids = torch.tensor(plan.ids, dtype=torch.int64)
+    places = ids.to(state.counts.device)
+    state.counts.index_add_(0, places, torch.ones_like(places))
+    resting = parts.rows_that(rest=True)
+    r.memory = {  # [C, d]
+        name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items() if name not in resting
+    }
+    r.round, services = _algorithms_view(r, plan, batches)
+    schedule = parts.exchange.schedule(r.round)
+    whole = bool(r.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
+    r.share = share_of(parts.hardware.group, len(ids), whole)
+    r.round.means.sums = r.share.total
+    batches = sit_out(r.round, schedule, batches)
+    training = Training(parts, state, plan, services.counts, r.memory, schedule, r.share)
+    done = train(training, r.round, batches)
+    r.cohort, r.start, r.segments, r.gradients = done.cohort, done.start, done.segments, done.gradients
+    services.buffers = r.cohort.buffers
+    r.round.trained = Models(r.cohort.W, r.cohort.buffers)
+    if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
+        r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
+    r.drift = _drift(r.cohort.W, r.round.base, r.share)
+    r.train_loss, r.losses = _losses(r)
 
 
 @dataclass(frozen=True)
@@ -247,3 +278,71 @@ def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Seg
     if active := [row for row in range(len(r.ids)) if row not in t.schedule.idle]:
         close(active, cohort.plan.longest)
     return segments
+
+
+def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan) -> tuple[Round, RoundServices]:
+    """The round as the algorithm sees it, and its services."""
+    parts, state, sent = context.parts, context.state, context.sent
+    algorithm, ids = parts.algorithm, torch.tensor(plan.ids, dtype=torch.int64)
+
+    def column(values: Tensor) -> Tensor:
+        return values.unsqueeze(-1).to(state.w)
+
+    n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
+    counts = parts.data.label_counts(plan.shards)
+    weights = parts.weighting.weights(n, counts)
+    services = RoundServices(parts, state, plan, counts)
+    rows = sent.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
+    behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
+    rate = plan.rate
+    b = state.b.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.b
+    r = Round(
+        t=plan.t,
+        session=Session(plan.session, plan.session_round),
+        lr=plan.lr,
+        w=sent,
+        W=rows,
+        base=rows,
+        trained=Models(rows, b),
+        job=Job(
+            rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
+            staleness=column(torch.tensor(behind)),
+            keeps=column(plan.keeps),
+        ),
+        server=Vectors(state.server),
+        client=Vectors({name: context.memory[name] for name in algorithm.client}),
+        extra=state.extra,
+        ids=plan.ids,
+        shard_ids=plan.shard_ids,
+        n=column(n),
+        mean_size=plan.mean_size,
+        steps=column(torch.tensor(batches.steps, dtype=torch.float64)),
+        weights=column(contract.tensor(parts.weighting, "weights", weights, None, (len(n),))),
+        population=plan.population,
+        seen=column(state.seen[ids]),
+        label_counts=counts.to(state.w),
+        local=plan.local,
+        services=services,
+        problem=algorithm.problem,
+        means=Means(declared=server_vectors(algorithm)),
+    )
+    return r, services
+
+
+def _losses(r: RoundContext) -> tuple[float, Tensor]:
+    """Mean training loss, and that of each participant, float64 [C], NaN without a step."""
+    steps = torch.tensor(r.cohort.plan.steps, dtype=torch.float64)
+    n = torch.tensor([len(shard) for shard in r.shards], dtype=torch.float64)
+    trained = n * (steps > 0)
+    losses = r.cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
+    mean = float((losses * trained).sum() / trained.sum().clamp(min=1))
+    return mean, torch.where(steps > 0, losses, torch.nan)
+
+
+def _drift(W: Tensor, base: Tensor, share: Share) -> float:
+    """Mean distance of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
+    few = zip(*(torch.split(rows, max(1, _NUMBERS // W.shape[1])) for rows in (W, base)), strict=True)
+    distances = torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few])
+    if not share.whole:
+        share.combine(distances)
+    return float(distances.mean())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -26,9 +25,10 @@ from fedtide.engine.task import Task
 from fedtide.engine.workers import Workers
 from fedtide.exchange.base import Exchange
 from fedtide.federation.assembly.attackers import Attackers
+from fedtide.federation.hardware import Hardware
 from fedtide.federation.payload import Payload, payload
 from fedtide.federation.plan import RoundPlan
-from fedtide.federation.ranks import Alone, Group, Share
+from fedtide.federation.ranks import Share
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.initialisation.base import Initialiser
@@ -209,25 +209,6 @@ class Chosen:
         evaluation = self.settings.evaluation
         chosen = self.algorithm.models if evaluation.models is None else evaluation.models
         return model == evaluation.reported or model in chosen
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Where and in which precision a run computes: ``dtype`` is of parameters, ``autocast`` of mixed precision, or None.
-
-    ``group``: processes that share the work. ``scratch``: folder of memories kept on disk.
-    """
-
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    dtype: torch.dtype = torch.float32
-    autocast: torch.dtype | None = None
-    group: Group = field(default_factory=Alone)
-    scratch: Path | None = None
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process evaluates and records."""
-        return self.group.rank == 0
 
 
 @dataclass

@@ -26,9 +26,8 @@ class Choice:
 
     def __init__(self, options: Any, default: str | None = None, *, optional: bool = False) -> None:
         self.kind = options if isinstance(options, str) else ""
-        self.classes: dict[str, type[SettingsModel]] = {
-            cls.model_fields["name"].default: cls for cls in get_args(options)
-        }
+        classes: tuple[type[SettingsModel], ...] = () if self.kind else get_args(options) or (options,)
+        self.classes = {name: cls for cls in classes for name in get_args(cls.model_fields["name"].annotation)}
         self.default, self.optional = default, optional
 
     @property
