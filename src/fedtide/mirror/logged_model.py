@@ -14,7 +14,7 @@ from fedtide.adapters.encoding import Encoding
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.source import source_file
-from fedtide.mirror.served import DESCRIPTION, PLUGINS, load
+from fedtide.mirror.served import DESCRIPTION, PLUGINS
 from fedtide.mirror.store import Store
 from fedtide.models.base import Model
 from fedtide.records.run_directory import MODEL, read_json
@@ -62,7 +62,6 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     """
     import mlflow.pyfunc
     from mlflow.models import Model as Card
-    from mlflow.models import infer_signature
 
     settings = read_json(folder / "settings.json") or {}
     model, chosen = _model(settings), settings["model"]
@@ -75,19 +74,14 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
         description |= {"input_shape": data.input_shape, "outputs": data.outputs}
         (contents / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
         _copy_plugin(chosen["name"], contents / PLUGINS)
-        if encoding is None:
-            example: Any = data.test_inputs[:_EXAMPLES].numpy()
-            signature = infer_signature(example, load(contents).predict(example))
-        else:
-            example, signature = encoding.example(), _signature_of_rows(encoding)
         mlflow.pyfunc.save_model(
             path,
             loader_module=_LOADER,
             data_path=str(contents),
             code_paths=_copy_sources(model, code),
             pip_requirements=list(_requirements(model, () if encoding is None else ("pandas",))),
-            signature=signature,
-            input_example=example,
+            signature=_signature(folder, data) if encoding is None else _signature_of_rows(encoding),
+            input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else encoding.example(),
             mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
         )
 
@@ -99,6 +93,21 @@ def _model(settings: dict[str, Any]) -> Model:
         raise SettingsError("its settings.json has no model.name")
     plugin = plugins.load(Model, chosen["name"])
     return plugin(parse(plugin.Settings, chosen, "model in its settings.json"))
+
+
+def _signature(folder: Path, data: Dataset) -> Any:
+    """Of arrays, from what is recorded: nothing that a run names is imported to look at it."""
+    import numpy as np
+    import torch
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    weights = torch.load(folder / MODEL, weights_only=True, mmap=True)
+    double = any(value.dtype == torch.float64 for value in weights.values())
+    return ModelSignature(
+        Schema([TensorSpec(data.test_inputs.numpy().dtype, (-1, *data.input_shape))]),
+        Schema([TensorSpec(np.dtype("float64" if double else "float32"), (-1, data.outputs))]),
+    )
 
 
 def _signature_of_rows(encoding: Encoding) -> Any:
