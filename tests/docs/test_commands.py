@@ -190,6 +190,10 @@ def run_on_a_table(monkeypatch, capfd) -> str:
     return next(path.parent.name for path in sorted(Path("runs").glob("*/encoding.json")))
 
 
+DRAWN = {f"experiments/{name}.py" for name in ("tuning/grids", "cfl/quadratic", "fedssg/participants")}
+"""Scripts whose arguments are runs, results or files to write."""
+
+
 def call_python(call: Call, repository: Path, shown: dict[str, str]) -> None:
     """A script of the repository: it exists, and so do the settings and overrides that it is given."""
     if call.arguments[0] == "-":
@@ -206,7 +210,7 @@ def call_python(call: Call, repository: Path, shown: dict[str, str]) -> None:
     given = [Path(item) for item in arguments if item.endswith(".yaml")]
     for path in given:
         assert Params.read(repository / path, overrides).grid()
-    if not given and name not in ("experiments/tuning/grids.py", "experiments/cfl/quadratic.py"):  # draws from results
+    if not given and name not in DRAWN:
         assert all((repository / argument).exists() for argument in arguments)
     if name == "experiments/search.py":
         found = runpy.run_path(str(repository / name))
