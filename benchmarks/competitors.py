@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,7 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import Parts
 from fedtide.mirror.workspace import Workspace
+from fedtide.programs import interpreter, traces
 from fedtide.programs.program import trace, trace_plain
 from fedtide.runs.execution import execute
 from fedtide.runs.progress import Watch
@@ -48,6 +51,19 @@ def library(settings: RunSettings, scratch: Path, mlruns: Path | None = None) ->
         failed = [remark for remark in remarks if remark.startswith("MLflow")]
         if summary["state"] != "complete" or failed:
             raise SettingsError("; ".join([summary.get("message", summary["state"]), *failed]))
+
+    return rounds
+
+
+def without_torchscript(segment: Segment) -> Segment:
+    """The same as on a torch without TorchScript; programs are traced anew, in the first round."""
+
+    def rounds(clock: RoundClock) -> None:
+        with (
+            patch.object(interpreter, "_scripted", lambda graph: None),
+            patch.object(traces, "_programs", OrderedDict()),
+        ):
+            segment(clock)
 
     return rounds
 

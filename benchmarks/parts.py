@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from competitors import alone, assembled, bare, disagreement, library, naive, products
+from competitors import alone, assembled, bare, disagreement, library, naive, products, without_torchscript
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.engine.workers import available_cores
@@ -87,9 +87,10 @@ class Bench:
 def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
     """The library against the plain loop, and what lies around the training.
 
-    ``tested``: 10,000 test samples after every round. ``bare rounds``: without Lightning and records. ``products alone``: the
-    matrix products of the local steps, on the same workers or one. ``state saved``: with the run's state written every ten
-    rounds. ``state and MLflow``: with the mirror too, which is everything around the training.
+    ``no TorchScript``: traced graphs run as Python calls, as on a torch that has no TorchScript. ``tested``: 10,000 test
+    samples after every round. ``bare rounds``: without Lightning and records. ``products alone``: the matrix products of the
+    local steps, on the same workers or one. ``state saved``: with the run's state written every ten rounds. ``state and
+    MLflow``: with the mirror too, which is everything around the training.
     """
     world = assembled(bench.settings(workload))
     tested = bench.settings(workload, evaluation={"every": 1})
@@ -100,6 +101,9 @@ def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
         "naive, tested": naive(world, evaluate=True),
     }
     pairs = [("fedtide", "naive"), ("fedtide, tested", "naive, tested")]
+    if world.hardware.device.type == "cpu":
+        competitors["no TorchScript"] = without_torchscript(competitors["fedtide"])
+        pairs += [("no TorchScript", "fedtide")]
     if world.hardware.device.type == "cpu" and available_cores() > 1:
         competitors["fedtide, one core"] = library(bench.settings(workload, engine={"workers": 1}), bench.scratch)
         pairs += [("fedtide, one core", "naive")]

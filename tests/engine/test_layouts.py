@@ -7,7 +7,6 @@ from hypothesis import settings as sampling
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.engine import forward as forward_pass
 from fedtide.engine.executors.factory import image_layout
 from fedtide.engine.forward import Forward
 from fedtide.engine.process import prepare_process
@@ -47,6 +46,28 @@ def test_transposed_forms_give_the_same_values_and_gradients(function, rows, col
     (w_want, b_want), value_want = expected
     assert closest(value, value_want) < 1e-13
     assert max(closest(w_grad, w_want), closest(b_grad, b_want)) < 1e-13
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_norms_of_few_columns_are_roots_of_sums(keepdim):
+    values = torch.randn(3, 20, 10, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def norms(x):
+        return torch.linalg.vector_norm(x, dim=-1, keepdim=keepdim)
+
+    graph = make_fx(torch.func.grad(lambda x: norms(x).sum()))(values)
+    expected = graph(values)
+    use_narrow_forms(graph.graph)
+    assert torch.ops.aten.linalg_vector_norm.default not in [node.target for node in graph.graph.nodes]
+    graph.recompile()
+    assert closest(graph(values), expected) < 1e-13
+
+
+@pytest.mark.parametrize(("order", "dim", "columns"), [(1, -1, 10), (2, 0, 10), (2, -1, 17)])
+def test_other_norms_stay_as_they_are(order, dim, columns):
+    graph = make_fx(lambda x: torch.linalg.vector_norm(x, order, dim))(torch.randn(30, columns))
+    use_narrow_forms(graph.graph)
+    assert torch.ops.aten.linalg_vector_norm.default in [node.target for node in graph.graph.nodes]
 
 
 def test_wide_results_stay_as_they_are():
@@ -106,16 +127,4 @@ def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
             with torch.inference_mode():
                 logits = forward(w, b, inputs)
             assert closest(logits, network(inputs)) < 1e-12
-    fed.parts.workers.close()
-
-
-def test_evaluation_in_parts_gives_the_logits_of_whole_batches(monkeypatch):
-    fed = federation(settings(model="cnn_5x5"), steady((4, 5), 1), images(side=16))
-    task, (w, b) = fed.parts.task, (fed.parts.w0, fed.parts.b0)
-    inputs = fed.parts.data.test_inputs[:23]
-    whole = Forward(task)(w, b, inputs)
-    widest = 64 * 12 * 12 * whole.itemsize  # the first convolution's outputs
-    for images_at_once in (1, 7, 22):
-        monkeypatch.setattr(forward_pass, "_LARGEST", images_at_once * widest)
-        assert closest(Forward(task)(w, b, inputs), whole) < 1e-12
     fed.parts.workers.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
@@ -24,13 +24,13 @@ _LARGEST = 1 << 14  # most numbers of a constant that is kept
 def fold_constants(graph: GraphModule) -> None:
     """Replace what depends on shapes alone by its value, in place, in a traced graph whose nodes carry example values.
 
-    Results are the same to the bit. Graphs that write into a tensor, which might be a constant, are left alone.
+    Results are the same to the bit. Tensors that the graph writes into are left alone.
     """
-    nodes, known = list(graph.graph.nodes), dict[Node, Tensor]()
-    if any(map(_writes, nodes)):
-        return
+    nodes = list(graph.graph.nodes)
+    written = {place for node in nodes for place in _written(node)}
+    known: dict[Node, Tensor] = {}
     for node in nodes:
-        value = _known_value(node, known)
+        value = None if node in written else _known_value(node, known)
         if value is not None:
             known[node] = value
     for number, (node, value) in enumerate(known.items()):
@@ -46,9 +46,29 @@ def fold_constants(graph: GraphModule) -> None:
                 node.replace_all_uses_with(graph.graph.call_function(_aten.clone.default, (constant,)))
 
 
-def _writes(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)  # None for what is no operator
-    return schema is not None and bool(schema.is_mutable)
+def _written(node: Node) -> Iterator[Node]:
+    """The tensors that a node writes into: an argument, and all that this one may share its memory with."""
+    for argument in _sharing(node, written=True):
+        yield argument
+        pending = [argument]
+        while pending:
+            found = list(_sharing(pending.pop()))
+            yield from found
+            pending += found
+
+
+def _sharing(node: Node, written: bool = False) -> Iterator[Node]:
+    """Arguments whose memory a node writes into or else may share."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function" or (schema is None and written):
+        return
+    if schema is None:  # a function of Python, such as reshape
+        yield from node.all_input_nodes
+        return
+    for described, argument in zip(schema.arguments, node.args, strict=False):
+        shares = described.alias_info is not None and (described.alias_info.is_write or not written)
+        if shares and isinstance(argument, Node):
+            yield argument
 
 
 def _known_value(node: Node, known: dict[Node, Tensor]) -> Tensor | None:

@@ -7,35 +7,25 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.graph import CodeGen
+from torch.fx.experimental import proxy_tensor
 
+from fedtide.programs.biases import use_bias_sums
 from fedtide.programs.constants import fold_constants
+from fedtide.programs.interpreter import TRACING, as_function
 from fedtide.programs.narrow import use_narrow_forms
 from fedtide.programs.onednn import is_faster, use_onednn
+from fedtide.programs.strips import use_strips
 from fedtide.programs.views import RESHAPES, drop_idle_views, example, is_transposition
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
-
-_FAST = {
-    getattr(torch.ops.aten, name): getattr(torch, name)
-    for name in (
-        *("_log_softmax", "_log_softmax_backward_data", "add", "addmm", "bmm", "clamp", "div", "gather", "mean"),
-        *("mm", "mul", "neg", "relu", "scatter_add", "squeeze", "sub", "sum", "t", "transpose", "unsqueeze"),
-    )
-}
-"""Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
-
-_TRACING = threading.Lock()
-"""Tracing changes global state of torch, and functional_call that of modules: one trace at a time per process."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +79,32 @@ def trace_plain(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Ca
 
 def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """Trace a pure function of tensors with any results; all operations stay as they are, so results are eager ones."""
-    return _as_function(_graph(function, arguments))
+    return _as_function(_graph(function, arguments), arguments)
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
-    with _TRACING:
-        return make_fx(function)(*arguments)
+    with TRACING, _outlined():
+        return proxy_tensor.make_fx(function)(*arguments)
+
+
+@contextmanager
+def _outlined() -> Iterator[None]:
+    """What is traced is noted down as shape and type, by tensors without memory.
+
+    make_fx would simulate its device as well, which is half of the time.
+    """
+    full: Any = proxy_tensor.extract_val
+
+    def outline(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, Tensor) and value.layout == torch.strided:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        return full(value, *args, **kwargs)
+
+    proxy_tensor.extract_val = outline  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        proxy_tensor.extract_val = full
 
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
@@ -102,20 +112,17 @@ def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., 
     drop_idle_views(graph.graph)
     if arguments[0].device.type == "cpu":
         fold_constants(graph)
+        use_strips(graph.graph)
+        use_bias_sums(graph.graph)
         use_narrow_forms(graph.graph)
         use_onednn(graph.graph)
         drop_idle_views(graph.graph)
-    return _as_function(graph)
+    return _as_function(graph, arguments)
 
 
-def _as_function(graph: GraphModule) -> Callable[..., Any]:
-    """The graph as a straight line of Python calls."""
-    graph.graph.set_codegen(CodeGen())  # make_fx's would flatten the arguments at every call
-    graph.graph.eliminate_dead_code()
-    for node in graph.graph.nodes:
-        node.target = _FAST.get(getattr(node.target, "overloadpacket", None), node.target)
-    graph.recompile()
-    return graph.forward
+def _as_function(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
+    with TRACING:
+        return as_function(graph, arguments[0].device)
 
 
 def _factors(node: Node, device: torch.device) -> tuple[Any, Any] | None:
