@@ -7,6 +7,7 @@ from hypothesis import settings as sampling
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from fedtide.engine import forward
 from fedtide.engine.executors.factory import image_layout
 from fedtide.engine.forward import Forward
 from fedtide.engine.process import prepare_process
@@ -116,7 +117,7 @@ def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
 @pytest.mark.parametrize("model", ["logistic", "lenet", "cnn_svhn"])
 def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
     fed = federation(settings(model=model), steady((4, 5), 1), images(side=16))
-    forward, network = Forward(fed.parts.task), fed.parts.task.network.double().eval()
+    traced, network = Forward(fed.parts.task), fed.parts.task.network.double().eval()
     w, b = fed.parts.w0 * 1.5, fed.parts.b0 * 1.25 + 0.01
     with torch.no_grad():
         for name, value in {**dict(network.named_parameters()), **dict(network.named_buffers())}.items():
@@ -125,6 +126,18 @@ def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
         for batch in (20, 7, 20):
             inputs = fed.parts.data.test_inputs[:batch]
             with torch.inference_mode():
-                logits = forward(w, b, inputs)
+                logits = traced(w, b, inputs)
             assert closest(logits, network(inputs)) < 1e-12
+    fed.parts.workers.close()
+
+
+def test_evaluation_in_parts_gives_the_logits_of_whole_batches(monkeypatch):
+    fed = federation(settings(model="cnn_5x5"), steady((4, 5), 1), images(side=16))
+    task, (w, b) = fed.parts.task, (fed.parts.w0, fed.parts.b0)
+    inputs = fed.parts.data.test_inputs[:23]
+    whole = Forward(task)(w, b, inputs)
+    widest = 64 * 12 * 12 * whole.itemsize  # the first convolution's outputs
+    for images_at_once in (1, 7, 22):
+        monkeypatch.setattr(forward, "_LARGEST", images_at_once * widest)
+        assert closest(Forward(task)(w, b, inputs), whole) < 1e-12
     fed.parts.workers.close()

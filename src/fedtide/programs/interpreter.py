@@ -19,15 +19,6 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule
 from torch.fx.graph import CodeGen
 
-_FAST = {
-    getattr(torch.ops.aten, name): getattr(torch, name)
-    for name in (
-        *("_log_softmax", "_log_softmax_backward_data", "add", "addmm", "bmm", "clamp", "div", "gather", "mean"),
-        *("mm", "mul", "neg", "relu", "scatter_add", "squeeze", "sub", "sum", "t", "transpose", "unsqueeze"),
-    )
-}
-"""Operators whose Python binding takes the same arguments as the traced one and is twice as fast to call."""
-
 TRACING = threading.Lock()
 """Tracing changes global state of torch, and functional_call that of modules: one trace at a time per process."""
 
@@ -124,7 +115,5 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def _called(graph: GraphModule) -> Callable[..., Any]:
-    for node in graph.graph.nodes:
-        node.target = _FAST.get(getattr(node.target, "overloadpacket", None), node.target)
     graph.recompile()
     return graph.forward

@@ -7,23 +7,19 @@ itself (``addmm`` into the parameters), and the gradient is never stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.programs.biases import use_bias_sums
-from fedtide.programs.constants import fold_constants
 from fedtide.programs.interpreter import TRACING, as_function
 from fedtide.programs.narrow import use_narrow_forms
 from fedtide.programs.onednn import is_faster, use_onednn
-from fedtide.programs.strips import use_strips
-from fedtide.programs.views import RESHAPES, drop_idle_views, example, is_transposition
+from fedtide.programs.views import RESHAPES, example, is_transposition
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 
@@ -83,40 +79,15 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 
 
 def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
-    with TRACING, _outlined():
-        return proxy_tensor.make_fx(function)(*arguments)
-
-
-@contextmanager
-def _outlined() -> Iterator[None]:
-    """What is traced is noted down as shape and type, by tensors without memory.
-
-    make_fx would simulate its device as well, which is half of the time.
-    """
-    full: Any = proxy_tensor.extract_val
-
-    def outline(value: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(value, Tensor) and value.layout == torch.strided:
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-        return full(value, *args, **kwargs)
-
-    proxy_tensor.extract_val = outline  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        proxy_tensor.extract_val = full
+    with TRACING:
+        return make_fx(function)(*arguments)
 
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
-    drop_idle_views(graph.graph)
     if arguments[0].device.type == "cpu":
-        fold_constants(graph)
-        use_strips(graph.graph)
-        use_bias_sums(graph.graph)
         use_narrow_forms(graph.graph)
         use_onednn(graph.graph)
-        drop_idle_views(graph.graph)
     return _as_function(graph, arguments)
 
 
