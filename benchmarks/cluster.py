@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask
-from fedtide.settings.cluster import HERE, Hosts
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.groups.cluster import HERE, Hosts
 from fedtide.settings.params import Params
 
 PARAMS = {

@@ -13,22 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.local import accumulate
-from fedtide.engine.plan import step_count
-from fedtide.engine.workers import WorkerState
 from fedtide.federation.federation import Federation
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import Parts
-from fedtide.mirror.workspace import Workspace
-from fedtide.programs import interpreter, traces
-from fedtide.programs.program import trace, trace_plain
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
+from fedtide.training.engine.local import accumulate
+from fedtide.training.engine.plan import step_count
+from fedtide.training.programs import interpreter, traces
+from fedtide.training.programs.program import trace, trace_plain
+from fedtide.training.resources.workers import WorkerState
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
 from naive import NaiveLoop
 from timing import RoundClock, Segment
 

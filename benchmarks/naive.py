@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedtide.core.randomness import generator
-from fedtide.engine.plan import step_count
 from fedtide.federation.types import Parts
+from fedtide.training.engine.plan import step_count
 
 
 class NaiveLoop:

@@ -12,9 +12,9 @@ from typing import Any
 from competitors import alone, assembled, bare, disagreement, library, naive, products, without_torchscript
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.workers import available_cores
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.training.resources.workers import available_cores
 from timing import EXTRA, Ratio, RoundClock, Segment, Times, peak_bytes, take_turns
 from workloads import WORKLOADS, Workload, crowd
 

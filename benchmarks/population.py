@@ -78,12 +78,12 @@ def _alone(*choices: Any) -> Costs:
 
 
 def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> Costs:
-    from fedtide.mirror.workspace import Workspace
+    from fedtide.runs.display.progress import Watch
     from fedtide.runs.execution import execute
-    from fedtide.runs.progress import Watch
+    from fedtide.runs.workspace import Workspace
     from fedtide.settings.params import Params
-    from fedtide.worlds.files import timeline_for
-    from fedtide.worlds.prepared import load_data
+    from fedtide.world.building.files import timeline_for
+    from fedtide.world.storage.prepared import load_data
     from timing import RoundClock
 
     with tempfile.TemporaryDirectory() as folder:

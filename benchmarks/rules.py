@@ -10,10 +10,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from fedtide.aggregation.base import Rule
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
-from fedtide.engine.flat import weighted_sum
+from fedtide.methods.aggregation.base import Rule
+from fedtide.training.engine.flat import weighted_sum
 
 RULES: dict[str, dict[str, Any]] = {
     "mean": {"name": "mean"},

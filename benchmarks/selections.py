@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.core import plugins
+from fedtide.methods.selection._divergence import divergence
+from fedtide.methods.selection.base import Candidates
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
-from fedtide.selection._divergence import divergence
-from fedtide.selection.base import Candidates
 
 SELECTIONS = ("dynacomm", "brute_force", "genetic", "random")
 CLIENTS = 100

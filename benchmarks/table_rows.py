@@ -15,8 +15,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table as Lines
 
-from fedtide.data.table import Table
-from fedtide.worlds.prepared import load
+from fedtide.world.data.table import Table
+from fedtide.world.storage.prepared import load
 
 NUMERIC, CATEGORIES, YEAR = 10, (5, 12, 30), (1_356_998_400, 1_388_534_400)
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.workers import available_cores
+from fedtide.training.resources.workers import available_cores
 from parts import (
     COHORTS,
     Bench,

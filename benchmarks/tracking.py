@@ -27,11 +27,11 @@ from typing import Any
 
 import lightning as L
 
-from fedtide.mirror.server import Server
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

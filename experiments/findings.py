@@ -28,13 +28,13 @@ from scipy import stats
 
 from fedtide.cli.exits import guarded
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.core.files import write_bytes, write_text
 from fedtide.core.plugins import SettingsModel
+from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
-from fedtide.reproduce.results import markdown_table
-from fedtide.settings.overrides import deep_merge
-from fedtide.settings.parse import parse
-from fedtide.settings.yaml_files import read_mapping
+from fedtide.settings.reading.overrides import deep_merge
+from fedtide.settings.reading.parse import parse
+from fedtide.settings.reading.yaml_files import read_mapping
+from fedtide.studies.reproduce.results import markdown_table
 
 EXPERIMENTS = Path(__file__).parent
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)

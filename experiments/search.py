@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from fedtide.core.files import write_text
+from fedtide.core.storage.files import write_text
 
 SEARCHES = Path("tuning")  # ignored by git
 

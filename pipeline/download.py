@@ -8,7 +8,7 @@ from fedtide.cli.options import PARAMS
 
 def main() -> None:
     """Prepare the dataset and write its description."""
-    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.cli import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
 
     stages.download(Params.read(PARAMS), Path("data/dataset.json"))

@@ -8,9 +8,9 @@ from fedtide.cli.options import PARAMS
 
 def main() -> None:
     """Write the files."""
-    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.cli import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
-    from fedtide.tuning.space import Space
+    from fedtide.studies.tuning.space import Space
 
     params = Params.read(PARAMS)
     tune = params.experiment.tune

@@ -9,7 +9,7 @@ from fedtide.cli.reporter import log
 
 def main() -> None:
     """Write the timelines."""
-    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.cli import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
 
     stages.partition(Params.read(PARAMS), Path("worlds"), log)

@@ -10,14 +10,15 @@ from fedtide.cli.reporter import described, log, print_report
 
 def main() -> None:
     """Build the report and print its table."""
-    from fedtide.mirror.results import record_report
-    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.report.comparison import report  # with torch, which takes seconds
+    from fedtide.runs.mlflow.results import record_report
+    from fedtide.runs.workspace import workspace
     from fedtide.settings.params import Params
 
     params, worlds, out = Params.read(PARAMS), Path("worlds"), Path("report")
-    summary = stages.report(params, places.runs(), worlds, out, "dvc repro")
-    workspace = stages.workspace(params, places.runs(), worlds, places.mlruns())
-    record_report(workspace, out, described(summary), log)
+    summary = report(params, places.runs(), worlds, out, "dvc repro")
+    where = workspace(params, places.runs(), worlds, places.mlruns())
+    record_report(where, out, described(summary), log)
     print_report(summary)
 
 

@@ -14,15 +14,16 @@ def main() -> None:
     """Execute the runs of the algorithm named on the command line."""
     stop_with_parent()
     start_workers_early()
-    from fedtide.runs import stages  # with torch, while the workers import it too
-    from fedtide.runs.curves import write_curves
+    from fedtide.cli import stages  # with torch, while the workers import it too
+    from fedtide.report.curves import write_curves
+    from fedtide.runs.workspace import workspace
     from fedtide.settings.params import Params
 
     params, label = Params.read(PARAMS), sys.argv[1]
-    workspace = stages.workspace(params, places.runs(), Path("worlds"), places.mlruns())
+    where = workspace(params, places.runs(), Path("worlds"), places.mlruns())
     with progress(quiet=False) as watch:
         outcomes = Path("outcomes") / f"{label}.json"
-        summaries, stopped = stages.train(params, workspace, watch, [label], outcomes)
+        summaries, stopped = stages.train(params, where, watch, [label], outcomes)
     if stopped is None:
         write_curves(summaries, places.runs(), Path("metrics") / f"{label}.json", Path("curves") / label)
     exit_with_all(summaries, stopped, params.experiment.compare.allow_failures)

@@ -12,14 +12,14 @@ from fedtide.runs.jobs.processes import stop_with_parent
 def main() -> None:
     """Run the search."""
     stop_with_parent()
-    from fedtide.runs import stages  # with torch, which takes seconds
+    from fedtide.runs.workspace import workspace  # with torch, which takes seconds
     from fedtide.settings.params import Params
-    from fedtide.tuning.study import tune
+    from fedtide.studies.tuning.study import tune
 
     params = Params.read(PARAMS)
-    workspace = stages.workspace(params, places.runs(), None, places.mlruns())
+    where = workspace(params, places.runs(), None, places.mlruns())
     with progress(quiet=False) as watch:
-        result = tune(params, workspace, Path("tuning"), watch)
+        result = tune(params, where, Path("tuning"), watch)
     exit_with_search(result)
 
 

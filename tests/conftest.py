@@ -19,7 +19,8 @@ import typer.main
 from hypothesis import settings
 from torch import Tensor
 
-from fedtide.core import plugins, source
+from fedtide.core import plugins
+from fedtide.core.discovery import source
 from fedtide.world.dataset import Dataset
 from support import dataset
 
@@ -89,7 +90,7 @@ DROP_IN = Path(__file__).parent / "drop_in"
 def _no_foreign_plugins() -> Iterator[None]:
     """Folders of plug-ins, and what was imported from them, are forgotten with the test that brought them."""
     yield
-    loaded = [package for kind in plugins.KINDS if (package := sys.modules.get(f"fedtide.{kind}")) is not None]
+    loaded = [package for kind in plugins.KINDS if (package := sys.modules.get(plugins.package_of(kind))) is not None]
     if all(len(package.__path__) == 1 for package in loaded):
         return
     homes = {package.__name__: str(Path(str(package.__file__)).parent) for package in loaded}

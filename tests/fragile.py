@@ -12,7 +12,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round
 from fedtide.core.plugins import Tunable
 
 

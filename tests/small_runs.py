@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fedtide.mirror.workspace import Workspace
 from fedtide.runs import execution
-from fedtide.runs.progress import Watch
+from fedtide.runs.display.progress import Watch
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

@@ -11,30 +11,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
 from fedtide.authoring import samples
 from fedtide.authoring.rounds import assembled, assert_close, assert_same, run_rounds, tensors
 from fedtide.authoring.samples import dataset, images, series, tokens
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout
-from fedtide.engine.local import Cohort, Local
-from fedtide.engine.plan import BatchPlan
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
+from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
-from fedtide.federation.payload import Payload, payload
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.traffic.payload import Payload, payload
 from fedtide.federation.types import Feature, Parts, RunState
-from fedtide.models.base import Network
-from fedtide.participation.base import Participation
-from fedtide.selection.base import Candidates, Selection
+from fedtide.methods.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
+from fedtide.methods.selection.base import Candidates, Selection
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Cohort, Local
+from fedtide.training.engine.plan import BatchPlan
+from fedtide.training.models.base import Network
 from fedtide.world.dataset import Dataset
+from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Assignment, Timeline
 
 __all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run_rounds", "series", "tensors", "tokens"]

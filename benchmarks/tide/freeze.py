@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 import fedtide
-from fedtide.core.files import write_text
+from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
-from fedtide.tide.suite import file_hash
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
+from fedtide.studies.tide.suite import file_hash
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
 
 NAME, HERE = "Tide-1", Path(__file__).parent
 BYTES = 10

@@ -18,17 +18,17 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedtide.core.errors import Diverged
-from fedtide.core.files import write_bytes, write_text
+from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.federation.assembly.choose import choose
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.parts import assemble
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
-from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 
 SETTINGS = Path(__file__).parent / "fixed_points/digits.yaml"
 EVERY = 5

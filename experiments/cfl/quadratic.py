@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Floats
-from fedtide.core.files import write_text
 from fedtide.core.randomness import generator
+from fedtide.core.storage.files import write_text
 
 METHODS = ("fedavg", "fedprox", "cfl")
 DIMENSION, CLIENTS, STEPS, ROUNDS, PROXIMAL = 20, 10, 5, 100, 0.1

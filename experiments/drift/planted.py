@@ -19,9 +19,9 @@ import pandas as pd
 import yaml
 
 import fedtide
-from fedtide.core.files import write_text
-from fedtide.settings.overrides import apply_overrides
+from fedtide.core.storage.files import write_text
 from fedtide.settings.params import Params
+from fedtide.settings.reading.overrides import apply_overrides
 
 FOLDER = Path(__file__).parent
 accuracy = runpy.run_path(str(FOLDER / "search.py"))["accuracy"]

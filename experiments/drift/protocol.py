@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 
 import fedtide
-from fedtide.core.files import write_text
-from fedtide.records import statistics
+from fedtide.core.storage.files import write_text
+from fedtide.records.measures import statistics
 from fedtide.settings.params import Params
 
 WORLD = ["population", "alpha", "drift"]

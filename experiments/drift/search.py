@@ -22,9 +22,9 @@ import pandas as pd
 import yaml
 
 import fedtide
-from fedtide.core.files import write_text
-from fedtide.settings.overrides import apply_overrides
+from fedtide.core.storage.files import write_text
 from fedtide.settings.params import Params
+from fedtide.settings.reading.overrides import apply_overrides
 
 SEARCHES = Path("tuning")  # ignored by git
 

@@ -5,7 +5,7 @@
 gives every algorithm the best of four learning rates on another seed (``rates.csv``), runs the settings in every world below
 and writes ``accuracy.csv``, in percent, mean and standard deviation over seeds, by world, algorithm and initialiser:
 
-* ``before``, ``dip``, ``rounds``: around the rounds where labels are swapped or back, as in :mod:`fedtide.records.drifts`, but
+* ``before``, ``dip``, ``rounds``: around the rounds where labels are swapped or back, as in ``records/measures/drifts.py``, but
   counted for everybody: a group that returns finds another concept although none of its devices has seen the change;
 * ``first``: the first round of a session, of those from the fourth on; ``mean``: all rounds of these; ``final``: the last five.
 
@@ -23,10 +23,10 @@ import pandas as pd
 import yaml
 
 import fedtide
-from fedtide.core.files import write_text
-from fedtide.records import drifts
-from fedtide.settings.overrides import apply_overrides
+from fedtide.core.storage.files import write_text
+from fedtide.records.measures import drifts
 from fedtide.settings.params import Params
+from fedtide.settings.reading.overrides import apply_overrides
 
 WORLDS = {"at starts": 20, "between": 25, "nothing drifts": None}  # round of the first change
 RATES = (0.1, 0.3, 1.0, 3.0)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedtide.core.files import write_text
-from fedtide.records import statistics
+from fedtide.cli.stages import run_directories
+from fedtide.core.storage.files import write_text
 from fedtide.records.frames import load
-from fedtide.runs.stages import run_directories
+from fedtide.records.measures import statistics
 from fedtide.settings.params import Params
 
 accuracy = runpy.run_path(str(Path(__file__).with_name("search.py")))["accuracy"]

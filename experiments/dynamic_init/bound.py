@@ -38,19 +38,19 @@ from fedtide.cli.exits import guarded
 from fedtide.core.array_types import Floats
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.randomness import generator
-from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.choose import choose
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.parts import assemble
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
-from fedtide.federation.parts import assemble
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.plan import step_count
+from fedtide.world.building.build import build_timeline
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
+from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
 
 ROWS = {
     "F_init": "F of its initial model",

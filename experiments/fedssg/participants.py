@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 import fedtide
-from fedtide.core.files import write_bytes
+from fedtide.core.storage.files import write_bytes
 from fedtide.records.frames import Records, by_method
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png, wrapped

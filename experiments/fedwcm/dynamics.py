@@ -17,13 +17,13 @@ from pathlib import Path
 import pandas as pd
 
 import fedtide
-from fedtide.core.files import write_bytes
-from fedtide.engine.passes.neurons import SOFTMAX
+from fedtide.core.storage.files import write_bytes
 from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.charts.style import line_look
+from fedtide.training.engine.passes.neurons import SOFTMAX
 
 MOST_LINES = 8
 """Lines that one panel can show."""

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.core.files import write_text
-from fedtide.records import statistics
+from fedtide.cli.stages import run_directories
+from fedtide.core.storage.files import write_text
 from fedtide.records.frames import load
-from fedtide.runs.stages import run_directories
+from fedtide.records.measures import statistics
 from fedtide.settings.params import Params
 
 REFERENCES = ("fedavg", "fedavg_20", "fedavg_steps")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedtide.core.files import write_bytes
+from fedtide.core.storage.files import write_bytes
 from fedtide.report.charts.style import PALETTE, WIDTH, paper, png
 
 SEARCHES = {

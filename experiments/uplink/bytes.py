@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedtide.core.files import write_bytes
+from fedtide.core.storage.files import write_bytes
 from fedtide.report.charts.style import WIDTH, line_look, paper, png
 
 NAMES = {

@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 import fedtide
-from fedtide.core.files import write_text
+from fedtide.core.storage.files import write_text
 from fedtide.report.sections.kept import relative
 from fedtide.settings.params import Params
 

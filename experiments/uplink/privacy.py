@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 import fedtide
-from fedtide.core.files import write_text
+from fedtide.core.storage.files import write_text
 from fedtide.settings.params import Params
 
 EPSILONS = (2.0, 4.0, 8.0, 16.0)

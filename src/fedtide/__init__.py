@@ -10,11 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedtide.adapters.encoding import Encoding
-    from fedtide.adapters.huggingface import from_huggingface
-    from fedtide.adapters.tensors import from_tensors
-    from fedtide.adapters.torch_datasets import from_torch
-    from fedtide.algorithms.base import (
+    from fedtide.core.errors import SettingsError
+    from fedtide.interface import compare, figure, load, write_report
+    from fedtide.methods.algorithms.base import (
         Algorithm,
         AlgorithmSettings,
         GradientAt,
@@ -28,16 +26,18 @@ if TYPE_CHECKING:
         Term,
         Tunable,
     )
-    from fedtide.core.errors import SettingsError
     from fedtide.records.final_model import load_model
     from fedtide.records.frames import Records
     from fedtide.runs.execution import run
-    from fedtide.runs.interface import compare, figure, load, write_report
     from fedtide.settings.experiment import Experiment
     from fedtide.settings.params import Params
     from fedtide.settings.run import RunSettings
+    from fedtide.world.adapters.encoding import Encoding
+    from fedtide.world.adapters.huggingface import from_huggingface
+    from fedtide.world.adapters.tensors import from_tensors
+    from fedtide.world.adapters.torch_datasets import from_torch
     from fedtide.world.dataset import Dataset, Origins
-    from fedtide.world.split import SplitSettings
+    from fedtide.world.splits.split import SplitSettings
     from fedtide.world.timeline import Timeline
 
 __version__ = "0.2.0"
@@ -77,11 +77,11 @@ __all__ = [
 ]
 
 _SOURCES = {
-    "fedtide.adapters.encoding": ("Encoding",),
-    "fedtide.adapters.huggingface": ("from_huggingface",),
-    "fedtide.adapters.tensors": ("from_tensors",),
-    "fedtide.adapters.torch_datasets": ("from_torch",),
-    "fedtide.algorithms.base": (
+    "fedtide.world.adapters.encoding": ("Encoding",),
+    "fedtide.world.adapters.huggingface": ("from_huggingface",),
+    "fedtide.world.adapters.tensors": ("from_tensors",),
+    "fedtide.world.adapters.torch_datasets": ("from_torch",),
+    "fedtide.methods.algorithms.base": (
         *(
             "Algorithm",
             "AlgorithmSettings",
@@ -100,12 +100,12 @@ _SOURCES = {
     "fedtide.records.final_model": ("load_model",),
     "fedtide.records.frames": ("Records",),
     "fedtide.runs.execution": ("run",),
-    "fedtide.runs.interface": ("compare", "figure", "load", "write_report"),
+    "fedtide.interface": ("compare", "figure", "load", "write_report"),
     "fedtide.settings.experiment": ("Experiment",),
     "fedtide.settings.params": ("Params",),
     "fedtide.settings.run": ("RunSettings",),
     "fedtide.world.dataset": ("Dataset", "Origins"),
-    "fedtide.world.split": ("SplitSettings",),
+    "fedtide.world.splits.split": ("SplitSettings",),
     "fedtide.world.timeline": ("Timeline",),
 }
 _MODULES = {name: module for module, names in _SOURCES.items() for name in names}

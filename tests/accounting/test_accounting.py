@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.accounting import gaussian
-from fedtide.accounting.mechanisms import (
+from fedtide.methods.accounting import gaussian
+from fedtide.methods.accounting.mechanisms import (
     Banded,
     Blt,
     Independent,

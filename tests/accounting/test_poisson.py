@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.accounting import poisson
+from fedtide.methods.accounting import poisson
 
 pytest.importorskip("dp_accounting")
 

@@ -12,9 +12,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedtide.adapters.encoding import Encoding
 from fedtide.core.errors import SettingsError
-from fedtide.settings.parse import parse
+from fedtide.settings.reading.parse import parse
+from fedtide.world.adapters.encoding import Encoding
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64).filter(lambda x: abs(x) < 1e150)
 

@@ -13,12 +13,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.aggregation.base import Combined, Rule
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.engine.flat import weighted_sum
+from fedtide.methods.aggregation.base import Combined, Rule
 from fedtide.settings.params import Params
+from fedtide.training.engine.flat import weighted_sum
 from support import closest
 
 RULES: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from algorithms.absent_worlds import LOCAL, SIZES, available
-from fedtide.algorithms.ca_fed import CaFed
+from fedtide.methods.algorithms.ca_fed import CaFed
 from support import closest, federation, run_rounds, settings, steady, traffic, vectors, watch
 
 COHORTS = available((0.7, 0.3, 0.5, 0.2), 12)

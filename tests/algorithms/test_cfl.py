@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fedtide.algorithms.cfl_core_set import equal_shares, herd
-from fedtide.algorithms.cfl_regularization import present_weight
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.flat import Layout
-from fedtide.federation.payload import payload
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.state import initial_state
+from fedtide.federation.traffic.payload import payload
+from fedtide.methods.algorithms.cfl_core_set import equal_shares, herd
+from fedtide.methods.algorithms.cfl_regularization import present_weight
+from fedtide.training.engine.flat import Layout
 from support import (
     closest,
     deal,

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.cfl_generative import variation_slope
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import torch_generator
-from fedtide.engine.passes.models import recompute_statistics
 from fedtide.federation.features.synthetic import SyntheticSamples, capacity
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
+from fedtide.methods.algorithms.cfl_generative import variation_slope
+from fedtide.training.engine.passes.models import recompute_statistics
 from support import assert_same, deal, federation, images, run_rounds, settings, timeline, tokens, trajectory, vectors
 
 LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}

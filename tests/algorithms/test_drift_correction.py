@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import RunPreview
-from fedtide.algorithms.fedavg import FedAvg
 from fedtide.core import plugins
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
+from fedtide.methods.algorithms.base import RunPreview
+from fedtide.methods.algorithms.fedavg import FedAvg
 from support import (
     closest,
     federation,

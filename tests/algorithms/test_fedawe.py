@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
-from fedtide.algorithms.fedawe import FedAwe
+from fedtide.methods.algorithms.fedawe import FedAwe
 from support import (
     closest,
     deal,

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedtide.algorithms._generator import Generator, imagine
 from fedtide.core.randomness import torch_generator
-from fedtide.engine.local import TermBatch
-from fedtide.models.base import Outputs
+from fedtide.methods.algorithms._generator import Generator, imagine
+from fedtide.training.engine.local import TermBatch
+from fedtide.training.models.base import Outputs
 from support import closest, federation, run_rounds, settings, steady, trajectory, vectors, watch
 
 LOCAL = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.1}

@@ -13,9 +13,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.algorithms.fedwcm import Imbalance, relative_score
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.methods.algorithms.fedwcm import Imbalance, relative_score
 from fedtide.world.dataset import Dataset
 from support import (
     closest,

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms import balancefl, creff, fedgrab
-from fedtide.algorithms._head_training import slope
-from fedtide.algorithms.base import ForwardPass
-from fedtide.engine.local import TermBatch
+from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
 from fedtide.federation.state import restored_state
-from fedtide.models.base import Outputs
+from fedtide.methods.algorithms import balancefl, creff, fedgrab
+from fedtide.methods.algorithms._head_training import slope
+from fedtide.methods.algorithms.base import ForwardPass
+from fedtide.training.engine.local import TermBatch
+from fedtide.training.models.base import Outputs
 from support import (
     assembled,
     dataset,

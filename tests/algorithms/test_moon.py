@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.algorithms.base import Term
 from fedtide.core import plugins
-from fedtide.engine.local import TermBatch
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.models.base import Outputs
+from fedtide.methods.algorithms.base import Term
+from fedtide.training.engine.local import TermBatch
+from fedtide.training.models.base import Outputs
 from support import (
     closest,
     deal,

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from federation.test_ranks import compare
-from fedtide.algorithms._own_part import OwnPart
-from fedtide.algorithms.fedper import FedPer
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms._own_part import OwnPart
+from fedtide.methods.algorithms.fedper import FedPer
 from support import (
     assert_same,
     deal,

@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
-from fedtide.settings.yaml_files import read_value
+from fedtide.settings.reading.yaml_files import read_value
 from support import (
     closest,
     deal,

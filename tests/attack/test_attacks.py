@@ -11,11 +11,11 @@ from torch import Tensor
 
 from federation.jobs import UNEQUAL, events
 from federation.test_ranks import SIZES, compare
-from fedtide.algorithms.base import Round
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
+from fedtide.methods.algorithms.base import Round
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch

@@ -9,10 +9,10 @@ import pytest
 
 from commands import Fedtide
 
-ALGORITHM = "from fedtide.algorithms.base import Algorithm, Local, Term\n"
-MODEL = "from torch import nn\nfrom fedtide.models.base import Model, Network\n"
+ALGORITHM = "from fedtide.methods.algorithms.base import Algorithm, Local, Term\n"
+MODEL = "from torch import nn\nfrom fedtide.training.models.base import Model, Network\n"
 DATA = """import torch
-from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 class D(DatasetPlugin):
     "Four vectors."

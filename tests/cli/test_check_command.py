@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from fedtide.core.locks import held
+from fedtide.core.storage.locks import held
 
 SESSIONS = (
     "--set",

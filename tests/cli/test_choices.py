@@ -10,7 +10,7 @@ import yaml
 from fedtide.cli.main import app
 from fedtide.core import plugins
 from fedtide.settings.experiment import Experiment
-from fedtide.settings.references import REFERENCES
+from fedtide.settings.reading.references import REFERENCES
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 COMMANDS = sorted(typer.main.get_command(app).commands)

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
-from fedtide.runs import execution, mirroring
+from fedtide.runs import execution
 from fedtide.runs.compare import compare
+from fedtide.runs.mlflow import callback as mirroring
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from waiting import until
 
@@ -41,7 +42,7 @@ def test_while_a_command_imports(folder, module, number, status):
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_in_a_command(fedtide, monkeypatch, number, status):
     before = [signal.getsignal(number) for number, _ in SIGNALS]
-    monkeypatch.setattr("fedtide.worlds.prepared.load_data", lambda settings: signal.raise_signal(number))
+    monkeypatch.setattr("fedtide.world.storage.prepared.load_data", lambda settings: signal.raise_signal(number))
     monkeypatch.setattr("fedtide.runs.execution.load_data", lambda settings: signal.raise_signal(number))
     called = fedtide("run")
     assert (called.status, called.out, called.err) == (status, [], ["fedtide: interrupted"])
@@ -81,7 +82,7 @@ time.sleep(600)
 SERVING = f"""
 import sys
 from fedtide.cli.exits import guarded
-from fedtide.cli.ui import serve
+from fedtide.cli.commands.ui import serve
 guarded(lambda: sys.exit(serve([sys.executable, "-c", {SERVED!r}], {{}})))
 """
 

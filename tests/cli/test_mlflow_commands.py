@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.results import record_report
-from fedtide.mirror.server import Server
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
+from fedtide.runs.mlflow.results import record_report
+from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import fedtide as package
-from fedtide.mirror.logged_model import save
+from fedtide.runs.mlflow.logged_model import save
 from fedtide.settings.params import Params
-from fedtide.world.split import SplitSettings, split_samples
-from fedtide.worlds.prepared import load_data
+from fedtide.world.splits.split import SplitSettings, split_samples
+from fedtide.world.storage.prepared import load_data
 
 # Rows are numbered by time, so that held-out rows can be told by their positions.
 ROWS = "name: table, client: who, time: number, unit: row, split: {period: all}"

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedtide.mirror.workspace import Workspace
-from fedtide.runs.bars import Bars
 from fedtide.runs.compare import compare
-from fedtide.runs.progress import Follower, Position, Watch
+from fedtide.runs.display.bars import Bars
+from fedtide.runs.display.progress import Follower, Position, Watch
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.scores import ACCURACY
 from small_runs import small
 
@@ -163,7 +163,7 @@ def test_a_display_learns_of_every_run_of_a_comparison(small: Any, tmp_path: Pat
 
 def test_a_display_learns_of_every_trial_and_the_best_one(folder: Path) -> None:
     from fedtide.settings.params import Params
-    from fedtide.tuning.study import tune
+    from fedtide.studies.tuning.study import tune
 
     options = ["tune.trials=2", "tune.seeds=[3, 4]", "tune.workers=1", "tune.space={local.lr: {low: 0.01, high: 1}}"]
     display = Listed()

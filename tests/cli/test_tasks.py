@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sklearn.datasets import load_diabetes
 
-from fedtide.mirror.store import Store
+from fedtide.runs.mlflow.store import Store
 
 REGRESSION = (
     "data={name: table, file: diabetes.csv, label: target, task: regression, target_scale: 100, split: {seed: 2}}",

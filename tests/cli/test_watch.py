@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from fedtide.cli.live_page import LivePage, served
-from fedtide.core.locks import held
-from fedtide.runs.progress import title
-from fedtide.runs.stages import report, run_directories
+from fedtide.core.storage.locks import held
+from fedtide.report.comparison import report, run_directories
+from fedtide.runs.display.progress import title
 from fedtide.settings.params import Params
 from small_runs import execute, stop_after
 from waiting import until

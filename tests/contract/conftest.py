@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from fedtide.algorithms.base import Algorithm
 from fedtide.authoring.samples import clusters
 from fedtide.core import plugins
+from fedtide.methods.algorithms.base import Algorithm
 from fedtide.settings.run import RunSettings
+from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
 from support import light, needs, settings
 from traces import fedscale_file, flash_file
 

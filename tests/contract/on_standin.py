@@ -20,14 +20,14 @@ import torch
 
 import standin
 from fedtide.core import plugins
-from fedtide.engine.executors import replay
-from fedtide.federation import parts
+from fedtide.federation.assembly import parts
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.checkpoint import Generations, Saved, load
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.executors import replay
+from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
 from support import clock, images, in_full, tokens
 
 Run = tuple[RunSettings, Timeline, Dataset]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import fedtide
-from fedtide.algorithms.base import ADMITS, NEEDS, Algorithm, Round
 from fedtide.core import plugins
-from fedtide.core.faults import PluginError
+from fedtide.core.discovery.faults import PluginError
 from fedtide.federation.assembly.compatibility import refuse_unknown_words
+from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, Round
 
 SOURCE = Path(fedtide.__file__).parent
 CONTRACT = {"base.py", "_round.py", "_problem.py", "_phase.py"}

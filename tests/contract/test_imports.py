@@ -30,9 +30,10 @@ import torch
 wanted.clear()  # what PyTorch would use itself
 
 import fedtide
-from fedtide.data import ag_news, digits, newsgroups20, svhn, tiny_imagenet
-from fedtide.world import dataset, sources
-import fedtide.worlds.prepared
+from fedtide.world.data import ag_news, digits, newsgroups20, svhn, tiny_imagenet
+from fedtide.world import dataset
+from fedtide.world.storage import sources
+import fedtide.world.storage.prepared
 assert not wanted, f"readers import {wanted} before they read"
 
 import fedtide.federation.module, fedtide.runs.execution, fedtide.runs.jobs.preload

@@ -26,7 +26,7 @@ EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["opt
 UNTRIED = {"dev", "docs", "notebooks", "he", "pretrained"}  # of developers, or with packages for few machines
 PROGRAM = """
 import fedtide
-from fedtide.core.shipped import DEFAULTS
+from fedtide.core.discovery.shipped import DEFAULTS
 assert fedtide.__file__.startswith({root!r}), fedtide.__file__
 assert DEFAULTS.read_bytes() == open({params!r}, "rb").read() and not DEFAULTS.is_symlink()
 print(fedtide.run(fedtide.Params.read(fedtide.Params().raw, "scenario.rounds_per_session=1"), "python"))

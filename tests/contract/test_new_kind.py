@@ -79,7 +79,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.damping.base import Damper
-from fedtide.engine.flat import Layout
+from fedtide.training.engine.flat import Layout
 from fedtide.federation.types import Chosen, Feature, RoundContext
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline

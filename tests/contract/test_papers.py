@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fedtide.cli import cite
+from fedtide.cli.commands import cite
 from fedtide.core import plugins
 
 EVERY = [(kind, name) for kind in cite.KINDS for name in plugins.names(kind)]

@@ -29,7 +29,7 @@ def test_a_plugin_is_documented_and_refuses_bad_settings(kind: str, name: str) -
 def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "participation").mkdir()
     (tmp_path / "participation" / "nobody.py").write_text(
-        "from fedtide.participation.base import Participation\n\n\nclass Nobody(Participation):\n"
+        "from fedtide.world.participation.base import Participation\n\n\nclass Nobody(Participation):\n"
         "    def draw(self, present, round_, seed):\n        return present[:1]\n"
     )
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(tmp_path))

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.algorithms.base import Algorithm
 from fedtide.authoring.rounds import Run, assert_resumes, assert_same_on_any_engine, with_engine
 from fedtide.authoring.trial import short
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.payload import Payload
 from fedtide.federation.saving.memory import MemoryStore
-from fedtide.objectives.base import Objective
+from fedtide.federation.traffic.payload import Payload
+from fedtide.methods.algorithms.base import Algorithm
+from fedtide.training.objectives.base import Objective
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from support import (

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from fedtide.core.arrays import read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
+from fedtide.core.storage.arrays import read_arrays, write_arrays
 
 ARRAYS = {
     "numbers": np.arange(300.0).reshape(3, 100),

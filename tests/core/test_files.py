@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from fedtide.core import files
-from fedtide.core.files import make_folder, replacing, write_json
+from fedtide.core.storage import files
+from fedtide.core.storage.files import make_folder, replacing, write_json
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -21,7 +21,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
 
 def test_a_dead_process_leaves_no_part_for_long(tmp_path):
     path = tmp_path / "a.json"
-    script = "import os, sys, pathlib\nfrom fedtide.core.files import replacing\n"
+    script = "import os, sys, pathlib\nfrom fedtide.core.storage.files import replacing\n"
     script += (
         "with replacing(pathlib.Path(sys.argv[1])) as part:\n    part.write_text('half')\n    os.kill(os.getpid(), 9)\n"
     )

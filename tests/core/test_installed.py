@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fedtide.core import plugins, source
+from fedtide.core import plugins
+from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
 from fedtide.runs.identity import modules
 from support import settings
@@ -68,7 +69,7 @@ def test_the_run_key_depends_on_what_a_package_brings_and_on_what_that_imports(i
     before = modules(settings(algorithm="fedavg"))
     install("keyed", "keyed_in")
     found = set(modules(settings(algorithm="keyed_in"))) - set(before)
-    assert found == {"fedtide.algorithms.keyed_in", "keyed.steps", "keyed.sizes"}
+    assert found == {"fedtide.methods.algorithms.keyed_in", "keyed.steps", "keyed.sizes"}
     assert modules(settings(algorithm="fedavg")) == before
 
 

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.locks import held
+from fedtide.core.storage.locks import held
 from waiting import until
 
 REFUSAL = "x: another process is working on it"
@@ -35,7 +35,7 @@ def refused(lock):
 
 def holder(lock, end, before=""):
     """A process that holds a lock, says so, and then waits (``end`` is empty) or does something else."""
-    script = f"{before}import os, sys, pathlib, time\nfrom fedtide.core.locks import held\n"
+    script = f"{before}import os, sys, pathlib, time\nfrom fedtide.core.storage.locks import held\n"
     script += "with held(pathlib.Path(sys.argv[1]), ''):\n    print(flush=True)\n"
     script += f"    {end or 'time.sleep(600)'}\n"
     process = subprocess.Popen([sys.executable, "-c", script, str(lock)], stdout=subprocess.PIPE)
@@ -160,7 +160,7 @@ def test_without_locks_a_live_process_is_respected_and_a_dead_one_of_this_machin
 
 def test_of_many_processes_one_holds_the_lock(tmp_path):
     """Each appends two lines while it holds it; with and without locks of the operating system."""
-    script = "import pathlib, sys\nfrom fedtide.core.locks import Lock\nfolder = pathlib.Path(sys.argv[1])\n"
+    script = "import pathlib, sys\nfrom fedtide.core.storage.locks import Lock\nfolder = pathlib.Path(sys.argv[1])\n"
     script += "for number in range(20):\n    lock = Lock(folder / '.lock')\n    while not lock.acquire(1): pass\n"
     script += (
         "    for word in 'ab':\n        with (folder / 'x').open('a') as file: file.write(word)\n    lock.release()\n"

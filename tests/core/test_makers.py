@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from fedtide.core.discovery.imports import make, maker_of
 from fedtide.core.errors import SettingsError
-from fedtide.core.imports import make, maker_of
 
 MODULE = """
 from __future__ import annotations
@@ -66,8 +66,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("shutil:which", "; this one is not annotated"),
         ("own_makers:other", ", got a function that returns int"),
         ("own_makers:bound", ", got partial"),
-        ("fedtide.core.imports:named", "; this one is not annotated"),
-        ("fedtide.core.imports:module_file", "; this one is not annotated"),
+        ("fedtide.core.discovery.imports:named", "; this one is not annotated"),
+        ("fedtide.core.discovery.imports:module_file", "; this one is not annotated"),
     ],
 )
 def test_what_does_not_say_that_it_makes_such_a_thing_is_refused_and_not_called(

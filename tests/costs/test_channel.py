@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import exp1
 
 from fedtide.core.randomness import generator
-from fedtide.costs import radio, wireless
-from fedtide.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
-from fedtide.settings.costs import CostSettings
+from fedtide.methods.costs import radio, wireless
+from fedtide.methods.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
+from fedtide.settings.groups.costs import CostSettings
 
 CELL = CostSettings()
 

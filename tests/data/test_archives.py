@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.data._archives import read_all
+from fedtide.world.data._archives import read_all
 
 
 def everything(name):

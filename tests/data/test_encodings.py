@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from fedtide.adapters.encoding import Encoding
 from fedtide.core.errors import SettingsError
-from fedtide.data.base import Dataset, DatasetPlugin, DatasetSettings
-from fedtide.data.table import Table
-from fedtide.worlds.prepared import load
+from fedtide.world.adapters.encoding import Encoding
+from fedtide.world.data.base import Dataset, DatasetPlugin, DatasetSettings
+from fedtide.world.data.table import Table
+from fedtide.world.storage.prepared import load
 
 ROWS = pd.DataFrame({"size": [1.25, 2.5, None, 4.75] * 5, "colour": ["red", "blue", "red", None] * 5})
 LABELS = ["no", "no", "yes", "yes"] * 5

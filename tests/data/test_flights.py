@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.flights import Flights, read_flights
-from fedtide.world.calendar import periods
+from fedtide.world.data.flights import Flights, read_flights
+from fedtide.world.presence.calendar import periods
 
 OUTCOMES = ["dep_time", "dep_delay", "arr_time", "air_time"]
 

@@ -7,8 +7,8 @@ from PIL import Image
 from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.image_folder import ImageFolder
-from fedtide.worlds.prepared import load
+from fedtide.world.data.image_folder import ImageFolder
+from fedtide.world.storage.prepared import load
 
 
 def write(folder, *names, size=(4, 6), mode="RGB"):

@@ -13,15 +13,15 @@ import torch
 from PIL import Image
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.cifar10 import Cifar10
-from fedtide.data.cifar100 import Cifar100
-from fedtide.data.digits import Digits
-from fedtide.data.emnist_letters import EmnistLetters
-from fedtide.data.fashion_mnist import FashionMnist
-from fedtide.data.femnist import Femnist
-from fedtide.data.mnist import Mnist
-from fedtide.data.svhn import Svhn
-from fedtide.data.tiny_imagenet import TinyImagenet
+from fedtide.world.data.cifar10 import Cifar10
+from fedtide.world.data.cifar100 import Cifar100
+from fedtide.world.data.digits import Digits
+from fedtide.world.data.emnist_letters import EmnistLetters
+from fedtide.world.data.fashion_mnist import FashionMnist
+from fedtide.world.data.femnist import Femnist
+from fedtide.world.data.mnist import Mnist
+from fedtide.world.data.svhn import Svhn
+from fedtide.world.data.tiny_imagenet import TinyImagenet
 from raw_files import batch, idx, noise, write_emnist, write_tar
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.leaf import Leaf
 from fedtide.settings.params import Params
-from fedtide.worlds.prepared import load
+from fedtide.world.data.leaf import Leaf
+from fedtide.world.storage.prepared import load
 from small_runs import execute
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.table import Table
-from fedtide.worlds.prepared import load
+from fedtide.world.data.table import Table
+from fedtide.world.storage.prepared import load
 
 MONTH = 30 * 86400
 

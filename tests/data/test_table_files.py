@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.data._tables import windows
-from fedtide.data.base import DatasetPlugin
-from fedtide.world.digest import ARRAYS, further_arrays
-from fedtide.worlds.prepared import load
+from fedtide.world.data._tables import windows
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.storage.digest import ARRAYS, further_arrays
+from fedtide.world.storage.prepared import load
 from support import settings as run_settings
 
 HEAD = "who,when,size,colour,late"

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.data._text import encode, word_id, words
+from fedtide.world.data._text import encode, word_id, words
 
 texts = st.lists(st.text(max_size=40), min_size=1, max_size=5)
 

@@ -9,9 +9,9 @@ import torch
 from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
-from fedtide.data._text import encode
-from fedtide.data.ag_news import TEST, TRAIN, AgNews
-from fedtide.data.newsgroups20 import Newsgroups20
+from fedtide.world.data._text import encode
+from fedtide.world.data.ag_news import TEST, TRAIN, AgNews
+from fedtide.world.data.newsgroups20 import Newsgroups20
 
 
 def make(cls, **chosen):

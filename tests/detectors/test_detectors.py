@@ -11,7 +11,7 @@ import pytest
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.detectors.base import Detector
+from fedtide.methods.detectors.base import Detector
 from support import settings
 
 NAMES = [name for name in plugins.names("detectors") if name != "none"]

@@ -24,13 +24,14 @@ import pytest
 import yaml
 from printed_commands import LANGUAGES, PAGES, ROOT, Call, blocks, calls, copy_of_the_repository, files, script
 
+from fedtide.cli import stages
 from fedtide.core import plugins
-from fedtide.runs import execution, stages
+from fedtide.runs import execution
 from fedtide.runs.identity import modules
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.tuning import study
-from fedtide.tuning.space import Space
+from fedtide.studies.tuning import study
+from fedtide.studies.tuning.space import Space
 
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
@@ -152,9 +153,9 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr(stages, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
     monkeypatch.setattr(stages, "update_mlflow", enough)
     monkeypatch.setattr(study, "tune", search)
-    monkeypatch.setattr("fedtide.reproduce.reproduce.reproduce", table)
+    monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
     for work in ("campaign.run_method", "verify.methods_in", "entries.entries"):
-        monkeypatch.setattr(f"fedtide.tide.{work}", enough)
+        monkeypatch.setattr(f"fedtide.studies.tide.{work}", enough)
 
 
 def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:

@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from fedtide.cli.main import app
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.reproduce import count_runs, experiments
 from fedtide.settings.params import Params
-from fedtide.tuning.space import Space
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.reproduce import count_runs, experiments
+from fedtide.studies.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
 TEXT = "\n".join(

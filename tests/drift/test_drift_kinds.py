@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.data.base import DatasetPlugin
-from fedtide.data.two_rules import labels_of
-from fedtide.drift.base import Drift, Population
-from fedtide.records.drifts import starts
+from fedtide.records.measures.drifts import starts
+from fedtide.world.building.drifting import with_drift
 from fedtide.world.concepts import Concept, under
-from fedtide.world.digest import content_digest
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.data.two_rules import labels_of
+from fedtide.world.drift.base import Drift, Population
+from fedtide.world.storage.digest import content_digest
+from fedtide.world.storage.prepared import load
 from fedtide.world.timeline import Ints, Timeline
-from fedtide.worlds.drifting import with_drift
-from fedtide.worlds.prepared import load
 from support import settings, steady, vectors
 
 WORLDS: dict[str, Any] = json.loads((Path(__file__).parent / "drift_worlds.json").read_text(encoding="utf-8"))

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.drift.base import Drift
 from fedtide.settings.run import RunSettings
+from fedtide.world.building.build import build_timeline
+from fedtide.world.building.drifting import with_drift
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.drifting import with_drift
 from support import assert_same, federation, images, run_rounds, settings, steady, vectors
 
 SIZES = (12, 8, 20)

@@ -11,8 +11,8 @@ from torch.func import vmap
 from torch.nn import functional
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine import augment
-from fedtide.engine.augment import Augmentation
+from fedtide.training.engine import augment
+from fedtide.training.engine.augment import Augmentation
 
 PADDINGS: tuple[Literal["zeros", "reflect"], ...] = ("zeros", "reflect")
 KEY = st.integers(-(2**63), 2**63 - 1)

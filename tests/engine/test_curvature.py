@@ -8,8 +8,8 @@ import torch
 from torch.func import functional_call, hessian
 
 from fedtide.core.randomness import generator
-from fedtide.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
-from fedtide.engine.passes.evaluation import full_gradient, pass_through
+from fedtide.training.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
+from fedtide.training.engine.passes.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
 
 SIZES = (7, 4, 0, 9)

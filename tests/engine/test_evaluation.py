@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedtide.engine.passes.evaluation import Scores, evaluate, full_gradient, predict
 from fedtide.federation.federation import Federation
+from fedtide.training.engine.passes.evaluation import Scores, evaluate, full_gradient, predict
 from support import closest, deal, federation, images, settings, steady, vectors
 
 

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
+from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import PluginError
-from fedtide.engine import contract
-from fedtide.engine.executors import threads
-from fedtide.engine.executors.factory import executor_name
-from fedtide.engine.executors.stacked import Stacked
-from fedtide.engine.executors.threads import Threads
-from fedtide.engine.local import Cohort, GradientAt, Local
-from fedtide.engine.plan import BatchPlan
-from fedtide.engine.task import TINY, Task
 from fedtide.federation.federation import Federation
 from fedtide.federation.types import RunState
 from fedtide.settings.run import EngineSettings
+from fedtide.training.engine import contract
+from fedtide.training.engine.executors import threads
+from fedtide.training.engine.executors.factory import executor_name
+from fedtide.training.engine.executors.stacked import Stacked
+from fedtide.training.engine.executors.threads import Threads
+from fedtide.training.engine.local import Cohort, GradientAt, Local
+from fedtide.training.engine.plan import BatchPlan
+from fedtide.training.engine.task import TINY, Task
 from fedtide.world.dataset import Dataset
 from support import (
     assert_close,

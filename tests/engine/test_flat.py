@@ -9,8 +9,15 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import nn
 
-from fedtide.engine.flat import Layout, ResidentModule, add_weighted, add_weighted_updates, flatten, weighted_sum
-from fedtide.models.base import Network
+from fedtide.training.engine.flat import (
+    Layout,
+    ResidentModule,
+    add_weighted,
+    add_weighted_updates,
+    flatten,
+    weighted_sum,
+)
+from fedtide.training.models.base import Network
 from support import closest, federation, images, settings, steady
 
 CPU = torch.device("cpu")

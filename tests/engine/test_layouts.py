@@ -7,12 +7,12 @@ from hypothesis import settings as sampling
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.engine import forward
-from fedtide.engine.executors.factory import image_layout
-from fedtide.engine.forward import Forward
-from fedtide.engine.process import prepare_process
-from fedtide.programs.narrow import use_narrow_forms
 from fedtide.settings.run import EngineSettings
+from fedtide.training.engine import forward
+from fedtide.training.engine.executors.factory import image_layout
+from fedtide.training.engine.forward import Forward
+from fedtide.training.programs.narrow import use_narrow_forms
+from fedtide.training.resources.process import prepare_process
 from support import closest, federation, images, run_rounds, settings, steady
 
 

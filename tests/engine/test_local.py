@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
+from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import PluginError
-from fedtide.engine.local import Local, Update, clip, momentum_steps
 from fedtide.settings.run import LocalSettings
+from fedtide.training.engine.local import Local, Update, clip, momentum_steps
 from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from fedtide.engine.passes.metrics import METRICS, measure
+from fedtide.training.engine.passes.metrics import METRICS, measure
 
 
 @given(st.integers(2, 5), st.integers(0, 10_000))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from fedtide.engine.passes.neurons import MEASURES, SOFTMAX, activities, concentration, probe
+from fedtide.training.engine.passes.neurons import MEASURES, SOFTMAX, activities, concentration, probe
 from support import federation, images, run_rounds, settings, steady, vectors
 
 ACTIVITY = st.lists(st.floats(0.01, 100), min_size=2, max_size=12)

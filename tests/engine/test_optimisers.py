@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.local import Local, Update
-from fedtide.engine.optimisers import optimiser
+from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
 from fedtide.settings.run import LocalSettings
+from fedtide.training.engine.local import Local, Update
+from fedtide.training.engine.optimisers import optimiser
 from support import (
     assembled,
     assert_close,

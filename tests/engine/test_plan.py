@@ -12,10 +12,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fedtide.engine.executors.executor import Advance
-from fedtide.engine.plan import BatchPlan, plan_batches, step_count
 from fedtide.federation.state import initial_state
 from fedtide.settings.run import LocalSettings
+from fedtide.training.engine.executors.executor import Advance
+from fedtide.training.engine.plan import BatchPlan, plan_batches, step_count
 from support import deal, federation, settings, steady, vectors
 
 SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)

@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.func import functional_call
 
 import support
-from fedtide.engine.local import Term, TermBatch
-from fedtide.engine.references import References
 from fedtide.federation.state import initial_state
+from fedtide.training.engine.local import Term, TermBatch
+from fedtide.training.engine.references import References
 
 
 def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() -> None:

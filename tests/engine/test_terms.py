@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.engine.local import Term, TermBatch
 from fedtide.federation.state import initial_state
+from fedtide.training.engine.local import Term, TermBatch
 from support import closest, federation, images, settings, steady, vectors
 
 

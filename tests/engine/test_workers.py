@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedtide.engine.memory import available_bytes, plan_chunk
-from fedtide.engine.workers import Workers, WorkerState, available_cores
 from fedtide.federation.federation import Federation
+from fedtide.training.resources.memory import available_bytes, plan_chunk
+from fedtide.training.resources.workers import Workers, WorkerState, available_cores
 from support import federation, settings, steady, vectors
 
 
@@ -105,7 +105,7 @@ def test_references_have_modules_of_their_own(fed: Federation) -> None:
 def test_what_the_file_cache_would_give_back_is_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = tmp_path / "meminfo"
     figures.write_text("MemTotal:  2000 kB\nMemFree:  10 kB\nMemAvailable:  1500 kB\nCached:  1600 kB\n")
-    monkeypatch.setattr("fedtide.engine.memory.Path", lambda _: figures)
+    monkeypatch.setattr("fedtide.training.resources.memory.Path", lambda _: figures)
     assert available_bytes(torch.device("cpu")) == 1500 * 1024
     figures.unlink()
     assert available_bytes(torch.device("cpu")) > 0

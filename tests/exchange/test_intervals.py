@@ -16,16 +16,16 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.costs.wireless import Segment
-from fedtide.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
-from fedtide.exchange._notation import LETTERS
-from fedtide.exchange.intervals import uploads
 from fedtide.federation.clocks import clock
 from fedtide.federation.federation import Federation
-from fedtide.federation.ledger import charge
-from fedtide.federation.plan import RoundPlan
+from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.state import initial_state
+from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import RunState
+from fedtide.methods.costs.wireless import Segment
+from fedtide.methods.exchange._budgets import DynamicBudget, FixBudget, GivenBudget
+from fedtide.methods.exchange._notation import LETTERS
+from fedtide.methods.exchange.intervals import uploads
 from golden import families
 from golden.families.case import Case
 from support import Listed, closest, federation, run_rounds, settings, steady, trajectory, vectors

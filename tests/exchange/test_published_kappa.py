@@ -17,11 +17,11 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.randomness import Randomness
-from fedtide.engine.flat import Layout
-from fedtide.exchange._notation import LETTERS
-from fedtide.exchange.intervals import uploads
-from fedtide.federation.payload import payload
+from fedtide.federation.traffic.payload import payload
+from fedtide.methods.exchange._notation import LETTERS
+from fedtide.methods.exchange.intervals import uploads
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.flat import Layout
 from support import problem
 
 PUBLISHED = Path(__file__).parent / "published"

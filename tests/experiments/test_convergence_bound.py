@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/dynamic_init/bound.py"))
 Constants, Problem, Work = (SCRIPT[name] for name in ("Constants", "Problem", "Work"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fedtide.core import plugins
-from fedtide.engine.plan import step_count
-from fedtide.exchange.intervals import uploads
-from fedtide.reproduce.recipe import Recipe
+from fedtide.methods.exchange.intervals import uploads
 from fedtide.settings.run import RunSettings
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.training.engine.plan import step_count
 
 FAMILY = Path(__file__).parents[2] / "experiments/dynamicfl"
 FILES = sorted(set(FAMILY.glob("*.yaml")) - set(FAMILY.glob("*fmnist*")))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.settings.params import Params
-from fedtide.tuning.space import Choice, Space
+from fedtide.studies.tuning.space import Choice, Space
 
 FILE = Path(__file__).parents[2] / "experiments/dynamicfl/tuning/front_cifar10.yaml"
 

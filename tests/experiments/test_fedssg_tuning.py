@@ -9,7 +9,7 @@ import pytest
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
 from fedtide.settings.params import Params
-from fedtide.tuning.space import Space
+from fedtide.studies.tuning.space import Space
 
 FILE = Path(__file__).parents[2] / "experiments/fedssg/tuning/fmnist.yaml"
 SEARCHED = ("fedssg", "feddyn", "feddc")

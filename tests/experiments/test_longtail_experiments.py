@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.reproduce import count_runs, experiments
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.reproduce import count_runs, experiments
 
 FILES = {
     name: path

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedtide.settings.params import Params
-from fedtide.world.calendar import periods
+from fedtide.world.presence.calendar import periods
 
 ROOT = Path(__file__).parents[2] / "experiments"
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fedtide.settings.params import Params
-from fedtide.tuning.space import Space
+from fedtide.studies.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
 SEARCH = runpy.run_path(str(ROOT / "experiments/search.py"))

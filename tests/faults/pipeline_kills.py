@@ -20,7 +20,7 @@ from injection import Injection, Moment
 from kills import strike
 from words import false_words
 
-from fedtide.settings.overrides import deep_merge
+from fedtide.settings.reading.overrides import deep_merge
 from records import complete_runs, differences
 
 SUBJECT = "dvc"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedtide.core.sealed import peek_header
+from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.mirror.check import check_run
+from fedtide.runs.check import check_run
 
 _UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})

@@ -12,10 +12,10 @@ import fedtide.cli.main
 import fedtide.runs.compare
 import fedtide.runs.execution  # noqa: F401
 from fedtide.core import plugins
-from fedtide.core.source import closure, fingerprint
+from fedtide.core.discovery.source import closure, fingerprint
 
 _plugins = [plugins.load(kind, name).__module__ for kind in plugins.KINDS for name in plugins.names(kind)]
-fingerprint(closure(["fedtide.federation.module", "fedtide.runs.stages", *_plugins]))
+fingerprint(closure(["fedtide.federation.module", "fedtide.cli.stages", *_plugins]))
 
 # Orphans of a command become children of the server, which reaps them at once; the machine's init may take seconds.
 _PR_SET_CHILD_SUBREAPER = 36

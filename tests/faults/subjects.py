@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from fedtide.settings.overrides import deep_merge
+from fedtide.settings.reading.overrides import deep_merge
 
 PARAMS = """
 validation: 0.2

@@ -10,8 +10,8 @@ import pytest
 from injection import rows_of
 
 from clusters import cluster, kill_machine, output_of, started
-from fedtide.mirror.workspace import Workspace
 from fedtide.runs.compare import compare
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from records import same_records
 from waiting import until

@@ -8,7 +8,7 @@ import sys
 import pytest
 from attempt import rows_of
 
-from fedtide.mirror.store import is_held
+from fedtide.runs.mlflow.store import is_held
 from waiting import until
 
 pytestmark = pytest.mark.slow

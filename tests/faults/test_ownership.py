@@ -10,7 +10,7 @@ from attempt import Attempt, Moment
 from records import same_records
 
 ALGORITHM = '''
-from fedtide.algorithms.base import Algorithm, Round
+from fedtide.methods.algorithms.base import Algorithm, Round
 
 
 class Mine(Algorithm):

@@ -4,10 +4,10 @@ import signal
 import pytest
 from attempt import Attempt, Moment
 
-from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.randomness import generator
-from fedtide.mirror.check import check_run
+from fedtide.methods.algorithms.base import Algorithm
+from fedtide.runs.check import check_run
 from records import same_records
 from support import light, needs
 

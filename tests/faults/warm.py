@@ -10,12 +10,12 @@ import optuna.visualization.matplotlib  # noqa: F401
 import server  # noqa: F401
 import sklearn.ensemble  # noqa: F401
 
-import fedtide.cli.reproduce
-import fedtide.mirror.results
+import fedtide.cli.commands.reproduce
 import fedtide.report.build
-import fedtide.reproduce.reproduce
 import fedtide.runs.jobs.preload
-import fedtide.tuning.study  # noqa: F401
+import fedtide.runs.mlflow.results
+import fedtide.studies.reproduce.reproduce
+import fedtide.studies.tuning.study  # noqa: F401
 
 assert threading.active_count() == 1, "a process with threads must not fork"
 gc.collect()

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedtide.costs.wireless import JobCosts
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.federation import Federation
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.types import RunState
-from fedtide.settings.costs import CostSettings
+from fedtide.methods.costs.wireless import JobCosts
+from fedtide.settings.groups.costs import CostSettings
 from fedtide.world.timeline import Timeline
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 

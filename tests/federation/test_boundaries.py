@@ -17,7 +17,7 @@ from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.initialisation.base import Boundary, Initialiser
+from fedtide.methods.initialisation.base import Boundary, Initialiser
 from fedtide.world.timeline import Timeline
 from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
 

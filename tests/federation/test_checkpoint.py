@@ -12,7 +12,7 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.types import RunState
-from fedtide.records.marks import Marks
+from fedtide.records.files.marks import Marks
 from support import in_full
 
 Damage = Callable[[Path], object]

@@ -16,8 +16,8 @@ from fedtide.records import frames
 from fedtide.report.sections import fairness
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 from small_runs import execute
 from support import federation, run_rounds
 

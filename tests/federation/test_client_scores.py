@@ -10,11 +10,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.passes.evaluation import Scores
 from fedtide.federation.scoring.client_scores import expected, summary
 from fedtide.settings.params import Params
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 from small_runs import execute
 
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}

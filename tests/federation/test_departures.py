@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.algorithms.base import server_vectors
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms.base import server_vectors
 from support import assert_same, closest, deal, federation, images, light, needs, settings, timeline, vectors
 
 SIZES = (5, 2, 7, 4)

@@ -13,15 +13,15 @@ import torch
 from federation.jobs import UNEQUAL, made
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.drift.base import Drift
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.federation import Federation
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
+from fedtide.world.building.drifting import with_drift
+from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Assignment, Timeline
-from fedtide.worlds.drifting import with_drift
 from support import (
     assert_same,
     deal,

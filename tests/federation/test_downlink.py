@@ -18,13 +18,13 @@ from federation.test_events_seconds import SECOND, visited
 from federation.test_ranks import compare
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.costs.wireless import Segment
 from fedtide.federation.features.downlink import Downlink
 from fedtide.federation.federation import Federation
-from fedtide.federation.gradient_rounds import GradientRounds
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
+from fedtide.methods.costs.wireless import Segment
 from fedtide.world.timeline import Timeline
 from support import (
     assert_same,

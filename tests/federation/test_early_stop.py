@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from federation.test_ranks import SIZES, compare
-from fedtide.algorithms.base import Round
 from fedtide.core.errors import SettingsError
-from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.compatibility import refuse_early_stop
 from fedtide.federation.federation import Federation
-from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms.base import Round
+from fedtide.training.engine.plan import step_count
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from federation.jobs import EQUAL, LOCAL, SIZES, SLOT, UNEQUAL, events, line, made, models, present
 from fedtide.core.errors import SettingsError
-from fedtide.costs.wireless import Wireless
-from fedtide.engine.executors.executor import Advance
-from fedtide.engine.local import Cohort
-from fedtide.engine.plan import BatchPlan, plan_batches, sample_count
 from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.state import initial_state, restored_state
-from fedtide.settings.costs import CostSettings
+from fedtide.methods.costs.wireless import Wireless
+from fedtide.settings.groups.costs import CostSettings
 from fedtide.settings.run import LocalSettings
+from fedtide.training.engine.executors.executor import Advance
+from fedtide.training.engine.local import Cohort
+from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count
 from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
 
 

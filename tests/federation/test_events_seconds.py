@@ -14,8 +14,8 @@ from federation.jobs import LOCAL, SIZES, made, models
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
+from fedtide.world.presence.visits import Visits
 from fedtide.world.timeline import Timeline
-from fedtide.world.visits import Visits
 from support import closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
 
 SECOND = {"costs": {"slot": 1.0}}

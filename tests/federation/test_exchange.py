@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Round
 from fedtide.core.plugins import PluginSettings
-from fedtide.engine.executors.executor import Advance, Executor
-from fedtide.engine.local import Cohort
-from fedtide.exchange.base import Exchange, Schedule
 from fedtide.federation.federation import Federation
+from fedtide.methods.algorithms.base import Round
+from fedtide.methods.exchange.base import Exchange, Schedule
+from fedtide.training.engine.executors.executor import Advance, Executor
+from fedtide.training.engine.local import Cohort
 from golden.families.case import Outcome, difference
 from golden.families.dynamicfl import without_exchange
 from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch

@@ -15,12 +15,12 @@ import support
 from commands import Fedtide
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.engine.limits import free_under_limits
-from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state
+from fedtide.training.resources.limits import free_under_limits
+from fedtide.training.resources.memory import available_bytes, share_memory
 from support import settings, steady, vectors
 
 CPU = torch.device("cpu")

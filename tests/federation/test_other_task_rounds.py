@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.passes.fit import mean_losses
 from fedtide.settings.params import Params
+from fedtide.training.engine.passes.fit import mean_losses
 from fedtide.world.dataset import Dataset
 from support import (
     assert_close,

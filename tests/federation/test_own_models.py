@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide.algorithms.base import Served
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.client_samples import sample_counts, samples_of
+from fedtide.methods.algorithms.base import Served
 from fedtide.world.timeline import Timeline
 from support import assert_same, deal, federation, run_rounds, settings, steady, timeline, vectors
 

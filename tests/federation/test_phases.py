@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from federation.test_ranks import SIZES, compare
-from fedtide.algorithms.base import Phase
+from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import PluginError
 from fedtide.federation.federation import Federation
+from fedtide.methods.algorithms.base import Phase
 from support import closest, deal, federation, images, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, Round
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
-from fedtide.exchange.base import Exchange, Schedule
+from fedtide.federation.assembly.ranks import Alone, Group
 from fedtide.federation.federation import Federation
-from fedtide.federation.ranks import Alone, Group
+from fedtide.methods.algorithms.base import Algorithm, Round
+from fedtide.methods.exchange.base import Exchange, Schedule
 from support import closest, federation, needs, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")

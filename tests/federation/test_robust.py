@@ -11,7 +11,7 @@ from torch import Tensor
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.services import RoundServices
+from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.state import initial_state, restored_state
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 

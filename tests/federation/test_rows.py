@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core.sealed import peek_header
+from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Generations, Saved
 from fedtide.federation.state import initial_state, restored_state

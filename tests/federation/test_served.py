@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from federation.test_ranks import SIZES
-from fedtide.algorithms.base import Served, ServedTo
-from fedtide.core.faults import PluginError
+from fedtide.core.discovery.faults import PluginError
 from fedtide.federation.federation import Federation
+from fedtide.methods.algorithms.base import Served, ServedTo
 from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")

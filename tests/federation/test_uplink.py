@@ -12,16 +12,16 @@ from torch import Tensor
 from federation.jobs import EQUAL, events
 from federation.jobs import made as jobs
 from federation.test_ranks import SIZES, compare
-from fedtide.aggregation.base import Rule, RuleSettings
-from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
-from fedtide.federation.gradient_rounds import GradientRounds
-from fedtide.federation.services import RoundServices
+from fedtide.federation.rounds.services import RoundServices
+from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import restored_state
-from fedtide.uplink.base import Sending
+from fedtide.methods.aggregation.base import Rule, RuleSettings
+from fedtide.methods.algorithms.base import Algorithm
+from fedtide.methods.uplink.base import Sending
 from support import (
     assert_same,
     closest,

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 
-from fedtide.engine import local
-from fedtide.engine.executors.rows import Rows
+from fedtide.training.engine import local
+from fedtide.training.engine.executors.rows import Rows
 
 
 class ClippedSteps:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from session_worlds import LOCAL, alternating, made, sessions_of
 from torch import Tensor, nn
 
-from fedtide.engine.local import TermBatch
 from fedtide.federation.state import initial_state
-from fedtide.initialisation.continuous import TEACHER, _Relation, distillation
-from fedtide.models.base import Outputs
+from fedtide.methods.initialisation.continuous import TEACHER, _Relation, distillation
+from fedtide.training.engine.local import TermBatch
+from fedtide.training.models.base import Outputs
 from support import closest, images, run_rounds, watch
 
 

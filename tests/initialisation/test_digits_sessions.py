@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
 from support import assembled
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedtide.engine.flat import Layout
-from fedtide.initialisation._distances import DISTANCES, global_l2, inner_product, layerwise_unit
-from fedtide.initialisation._mixing import similarity_weights
+from fedtide.methods.initialisation._distances import DISTANCES, global_l2, inner_product, layerwise_unit
+from fedtide.methods.initialisation._mixing import similarity_weights
+from fedtide.training.engine.flat import Layout
 
 
 class Named(nn.Module):

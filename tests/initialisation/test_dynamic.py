@@ -15,14 +15,14 @@ from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, s
 
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.hashing import canonical_json
-from fedtide.engine.passes.evaluation import full_gradient
-from fedtide.federation.boundary import boundary_at
+from fedtide.federation.sessions.boundary import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
-from fedtide.initialisation import _store as store
+from fedtide.methods.initialisation import _store as store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.worlds.build import build_timeline
+from fedtide.training.engine.passes.evaluation import full_gradient
+from fedtide.world.building.build import build_timeline
 from support import closest, federation, images, run_rounds, settings, tensors, vectors
 
 PATTERNS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.initialisation._retention import kept
+from fedtide.methods.initialisation._retention import kept
 
 
 def test_the_golden_cases(golden: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.mirror.store import Store
+from fedtide.runs.mlflow.store import Store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

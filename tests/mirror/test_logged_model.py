@@ -12,20 +12,20 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.mirror.logged_model import save
-from fedtide.mirror.mlflow import mirror
-from fedtide.mirror.served import load
-from fedtide.mirror.store import Store
-from fedtide.mirror.stored_data import stored_data
-from fedtide.mirror.workspace import MlflowOptions, Workspace
-from fedtide.models.base import Model
 from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow.logged_model import save
+from fedtide.runs.mlflow.served import load
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.stored_data import stored_data
+from fedtide.runs.mlflow.upload import mirror
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
+from fedtide.training.models.base import Model
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.prepared import load_data
+from fedtide.world.storage.prepared import load_data
 from support import dataset
 
 Make = Callable[..., RunSettings]
@@ -183,7 +183,7 @@ def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: 
 
 
 def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
-    from fedtide.tuning.study import tune
+    from fedtide.studies.tuning.study import tune
 
     params = Params({**raw, "tune": {"trials": 1, "workers": 1, "prune": False}})
     options = MlflowOptions(model=True, register="mine")

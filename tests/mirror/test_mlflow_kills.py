@@ -11,15 +11,15 @@ from typing import Any
 import lightning as L
 import pytest
 
-from fedtide.mirror import mlflow_run
-from fedtide.mirror.mlflow import mirror
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs import mirroring
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow import callback as mirroring
+from fedtide.runs.mlflow import mlflow_run
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.upload import mirror
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
 Make = Callable[..., RunSettings]

@@ -19,13 +19,13 @@ import torch
 from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.mlflow import mirror
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs import mirroring
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow import callback as mirroring
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.upload import mirror
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

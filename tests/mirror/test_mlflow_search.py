@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.progress import Watch
+from fedtide.runs.display.progress import Watch
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
-from fedtide.tuning.study import tune
+from fedtide.studies.tuning.study import tune
 
 
 def test_trials_are_gathered_below_their_search(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:

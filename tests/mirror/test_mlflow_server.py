@@ -15,12 +15,12 @@ import pytest
 from servers import MlflowServer, free_port, silent_server
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.mlflow import mirror
-from fedtide.mirror.server import Server
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.upload import mirror
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -30,7 +30,7 @@ EXPERIMENT = "tests"
 PREDICT = """
 import json, sys
 import mlflow.pyfunc, numpy
-import fedtide.mirror.store
+import fedtide.runs.mlflow.store
 
 uri, address, samples = sys.argv[1:]
 mlflow.set_tracking_uri(uri)
@@ -140,7 +140,7 @@ def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
 ) -> None:
     import numpy as np
 
-    from fedtide.worlds.prepared import load_data
+    from fedtide.world.storage.prepared import load_data
 
     where, directory = sent
     data = load_data(Params(raw).run())

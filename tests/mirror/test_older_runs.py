@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedtide.mirror.mlflow import mirror
-from fedtide.mirror.store import Store
-from fedtide.mirror.stored_data import stored_data
-from fedtide.mirror.workspace import MlflowOptions, Workspace
 from fedtide.runs.execution import execute
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.stored_data import stored_data
+from fedtide.runs.mlflow.upload import mirror
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.run import RunSettings
 
 EXPERIMENT, MODEL = "older", MlflowOptions(model=True)

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import MlflowOptions, Workspace
 from fedtide.records.final_model import load_model
 from fedtide.runs.execution import execute
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.params import Params
 
 MODEL = MlflowOptions(model=True)

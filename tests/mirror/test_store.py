@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror import folder as module
-from fedtide.mirror.folder import ui_command
-from fedtide.mirror.store import Store, git_commit
-from fedtide.mirror.workspace import MlflowOptions, Workspace
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.progress import Watch
+from fedtide.runs.mlflow import folder as module
+from fedtide.runs.mlflow.folder import ui_command
+from fedtide.runs.mlflow.store import Store, git_commit
+from fedtide.runs.workspace import MlflowOptions, Workspace
 from fedtide.settings.run import RunSettings
 
 Make = Callable[..., RunSettings]

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.store import Store
-from fedtide.mirror.workspace import Workspace
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
 from fedtide.runs.execution import execute
+from fedtide.runs.mlflow.store import Store
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
-from fedtide.tuning.study import tune
+from fedtide.studies.tuning.study import tune
 
 METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedtide.core import plugins
-from fedtide.models.base import Model, Network
+from fedtide.training.models.base import Model, Network
 
 Build = Callable[..., Network]
 

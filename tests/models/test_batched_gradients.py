@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from fedtide.models.base import Network
+from fedtide.training.models.base import Network
 
 CLIENTS, BATCH, CLASSES, TOKENS = 2, 2, 3, 11
 

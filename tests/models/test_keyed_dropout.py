@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from fedtide.models.base import KeyedDropout
+from fedtide.training.models.base import KeyedDropout
 
 KEYS = st.integers(-(2**63), 2**63 - 1)
 

@@ -15,11 +15,11 @@ from torch.nn import functional
 
 import own_nets
 from fedtide.core.errors import SettingsError
-from fedtide.engine.executors.resident import Resident
-from fedtide.engine.flat import Layout
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
-from fedtide.models.base import KeyedDropout, Network
+from fedtide.training.engine.executors.resident import Resident
+from fedtide.training.engine.flat import Layout
+from fedtide.training.models.base import KeyedDropout, Network
 from support import assert_close, dataset, federation, images, run_rounds, settings, steady
 
 Build = Callable[..., Network]
@@ -127,7 +127,7 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
     (drop,) = {part for part in network.modules() if isinstance(part, KeyedDropout)}  # one layer, used twice
     assert network.body.drop is drop
     layers = nn.Sequential(nn.Dropout(0.5), nn.Dropout2d(0.5))
-    from fedtide.models._foreign import key_dropout
+    from fedtide.training.models._foreign import key_dropout
 
     key_dropout(layers)
     ones = torch.ones(2, 3, 20, 20)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.models.base import Model
+from fedtide.training.models.base import Model
 
 GREY = (1, 16, 16)
 IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")

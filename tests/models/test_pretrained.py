@@ -14,7 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.settings.params import Params
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.prepared import load_data
+from fedtide.world.storage.prepared import load_data
 from support import federation, run_rounds, settings, steady
 
 pytestmark = pytest.mark.slow

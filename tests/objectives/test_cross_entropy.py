@@ -6,8 +6,8 @@ import torch
 from torch.func import grad, vmap
 
 from fedtide.core import plugins
-from fedtide.models.base import Outputs
-from fedtide.objectives.base import Objective
+from fedtide.training.models.base import Outputs
+from fedtide.training.objectives.base import Objective
 
 
 def objective() -> Objective:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from fedtide.models.base import Outputs
+from fedtide.training.models.base import Outputs
 from support import closest, dataset, federation, largest_gap, settings, steady, trajectory, watch
 
 LABELS = torch.tensor([0, 1, 2, 3, 2, 0])

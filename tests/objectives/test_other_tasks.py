@@ -10,8 +10,8 @@ from torch.func import grad, vmap
 from torch.nn import functional
 
 from fedtide.core import plugins
-from fedtide.models.base import Outputs
-from fedtide.objectives.base import Objective
+from fedtide.training.models.base import Outputs
+from fedtide.training.objectives.base import Objective
 
 TASKS = {
     "cross_entropy": "classification",

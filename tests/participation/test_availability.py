@@ -12,13 +12,13 @@ import pytest
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.participation import dpfl_reference
-from fedtide.participation._available import Available
-from fedtide.participation._shares import client_shares, draw_label_chances, label_shares
-from fedtide.participation.base import coins
-from fedtide.participation.heterogeneous import Heterogeneous
-from fedtide.participation.markov import from_mean_on, from_stability
-from fedtide.participation.time_dependent import TimeDependent, chances
+from fedtide.world.participation import dpfl_reference
+from fedtide.world.participation._available import Available
+from fedtide.world.participation._shares import client_shares, draw_label_chances, label_shares
+from fedtide.world.participation.base import coins
+from fedtide.world.participation.heterogeneous import Heterogeneous
+from fedtide.world.participation.markov import from_mean_on, from_stability
+from fedtide.world.participation.time_dependent import TimeDependent, chances
 from fedtide.world.timeline import Timeline
 from support import deal, steady, timeline
 
@@ -345,7 +345,7 @@ def test_nobody_with_a_chance_is_one_drawn_uniformly() -> None:
 
 
 def test_hopeless_chances_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtide.participation._available._ATTEMPTS", 5)
+    monkeypatch.setattr("fedtide.world.participation._available._ATTEMPTS", 5)
     rule = model("heterogeneous", shares="given", values=(1e-12, 0.0, 0.0))
     with pytest.raises(
         SettingsError, match=r"^participation heterogeneous: availabilities of at most 1e-12 are too small"

@@ -64,6 +64,6 @@ def test_neighbouring_seeds_are_one_round_apart() -> None:
 
 
 def test_a_hopeless_probability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtide.participation.bernoulli._ATTEMPTS", 5)
+    monkeypatch.setattr("fedtide.world.participation.bernoulli._ATTEMPTS", 5)
     with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
         rule(1e-12).draw(np.arange(3), 0, 0)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.participation._available import AvailableSettings
-from fedtide.participation.base import coins, smallest
+from fedtide.world.participation._available import AvailableSettings
+from fedtide.world.participation.base import coins, smallest
 from support import steady
 
 NAMES = plugins.names("participation")
@@ -142,7 +142,7 @@ def test_out_of_range_is_refused(name, chosen):
 
 
 def test_a_hopeless_probability_is_refused(monkeypatch):
-    monkeypatch.setattr("fedtide.participation.bernoulli._ATTEMPTS", 5)
+    monkeypatch.setattr("fedtide.world.participation.bernoulli._ATTEMPTS", 5)
     with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
         rule("bernoulli", probability=1e-12).draw(np.arange(3), 0, 0)
 

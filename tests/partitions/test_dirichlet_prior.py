@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.partitions.dirichlet_prior import draw_parts
+from fedtide.world.partitions.dirichlet_prior import draw_parts
 
 LABELS = np.repeat(np.arange(10), 400)
 

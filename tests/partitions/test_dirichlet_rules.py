@@ -110,7 +110,7 @@ def test_total_variation_of_the_equal_rule(alpha, imbalance, published):
 
 def test_exhausted_preferences_are_rare_and_reported():
     """At most two of a hundred draws at alpha 0.1, none at 0.6."""
-    with TestCase().assertLogs("fedtide.partitions", "INFO") as told:
+    with TestCase().assertLogs("fedtide.world.partitions", "INFO") as told:
         rule("dirichlet_equal", alpha=0.6).deal(long_tail(0.01), 100, 10, 0)
         assert not told.records
         rule("dirichlet_equal", alpha=0.1).deal(long_tail(0.01), 100, 10, 0)
@@ -201,7 +201,7 @@ def test_literal_and_efficient_session_rules_agree_when_nothing_runs_out():
 @pytest.mark.parametrize(("kind", "expected"), [("literal", [1.0, 0.5**14, 0.0]), ("efficient", [1.0, 0.0, 0.0])])
 def test_a_session_client_gives_up_after_three_tries_per_label_and_five(monkeypatch, kind, expected):
     """3 labels: 14 tries."""
-    module = importlib.import_module("fedtide.partitions.dirichlet_session")
+    module = importlib.import_module("fedtide.world.partitions.dirichlet_session")
     seen = []
     monkeypatch.setattr(module, "fill_slots", lambda *args, **kwargs: seen.append(args[4]))
     rule("dirichlet_session", rule=kind).deal(shuffled([9] * 3), 2, 3, 0)

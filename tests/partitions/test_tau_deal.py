@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.partitions.tau_deal import TauDeal
+from fedtide.world.partitions.tau_deal import TauDeal
 
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 

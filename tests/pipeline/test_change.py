@@ -51,7 +51,7 @@ def test_a_changed_link_is_in_the_report(project):
 
 def test_the_source_of_one_algorithm_concerns_that_algorithm(project):
     other, own = project.runs("fedprox"), project.runs("fedavg")
-    source = project.root / "src/fedtide/algorithms/fedavg.py"
+    source = project.root / "src/fedtide/methods/algorithms/fedavg.py"
     source.write_text(source.read_text() + "\nSOMETHING_NEW = 1\n")
     ran, skipped = project.repro()
     assert ran - ALWAYS == {"train@fedavg", "report"}
@@ -61,7 +61,7 @@ def test_the_source_of_one_algorithm_concerns_that_algorithm(project):
 
 
 def test_a_comment_in_a_source_concerns_nothing(project):
-    source = project.root / "src/fedtide/algorithms/fedavg.py"
+    source = project.root / "src/fedtide/methods/algorithms/fedavg.py"
     source.write_text("# a comment\n" + source.read_text())
     ran, skipped = project.repro()
     assert ran == ALWAYS

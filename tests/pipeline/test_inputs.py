@@ -5,13 +5,13 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
+from fedtide.cli import stages
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
-from fedtide.runs import stages
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.worlds.prepared import load_data
+from fedtide.world.storage.prepared import load_data
 
 BASE = {
     "scenario": {"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 2},

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fedtide.mirror.store import is_held
+from fedtide.runs.mlflow.store import is_held
 from waiting import until
 
 pytestmark = pytest.mark.slow

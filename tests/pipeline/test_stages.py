@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fedtide.core import plugins
-from fedtide.core.source import closure, source_file
+from fedtide.core.discovery.source import closure, source_file
 
 PROJECT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -19,9 +19,9 @@ def every(kind):
 @pytest.mark.parametrize(
     ("stage", "modules", "packages"),
     [
-        ("partition", ["fedtide.worlds.files", "fedtide.world.picture"], {"world"}),
+        ("partition", ["fedtide.world.building.files", "fedtide.report.picture"], {"world"}),
         ("report", ["fedtide.report.build"], {"report"}),
-        ("tune", ["fedtide.tuning.study", "fedtide.report.front"], {"tuning"}),
+        ("tune", ["fedtide.studies.tuning.study", "fedtide.report.tables.front"], {"tuning"}),
     ],
 )
 def test_a_stage_depends_on_every_source_that_changes_what_it_makes(stage, modules, packages):

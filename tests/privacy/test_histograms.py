@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.privacy import he, masked
-from fedtide.privacy.factory import histograms
+from fedtide.methods.privacy import he, masked
+from fedtide.methods.privacy.factory import histograms
 from support import assert_same, federation, run_rounds, settings, steady, timeline, vectors
 
 FIVE = Randomness(5)

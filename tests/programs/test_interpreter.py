@@ -14,9 +14,9 @@ from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedtide.federation.types import RunState
-from fedtide.programs import interpreter, traces
-from fedtide.programs.interpreter import as_function
-from fedtide.programs.traces import Traced
+from fedtide.training.programs import interpreter, traces
+from fedtide.training.programs.interpreter import as_function
+from fedtide.training.programs.traces import Traced
 from support import assert_same, federation, run_rounds, settings, smallest, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")

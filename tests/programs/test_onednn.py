@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedtide.programs import onednn
-from fedtide.programs.program import Product, trace, trace_plain
+from fedtide.training.programs import onednn
+from fedtide.training.programs.program import Product, trace, trace_plain
 from support import closest
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")

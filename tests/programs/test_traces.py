@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from fedtide.federation.state import initial_state
-from fedtide.programs import traces
-from fedtide.programs.traces import Traced
+from fedtide.training.programs import traces
+from fedtide.training.programs.traces import Traced
 from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 
@@ -108,7 +108,7 @@ def test_modules_are_described_before_any_thread_can_trace_them(module: str, mon
         described.append(any(isinstance(part, nn.Module) for part in parts))
         return traces.structure(*parts)
 
-    monkeypatch.setattr(f"fedtide.engine.{module}.structure", watched)
+    monkeypatch.setattr(f"fedtide.training.engine.{module}.structure", watched)
     monkeypatch.setattr(traces, "_programs", type(traces._programs)())
     fed = federation(settings(algorithm="moon", engine={"executor": "stacked"}), steady((6, 9), 1), vectors())
     assert described.count(True) == 1

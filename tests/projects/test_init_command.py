@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedtide.cli.init import Template
+from fedtide.authoring.project.pipeline import pipeline_files
+from fedtide.authoring.project.templates import TEMPLATES, template
+from fedtide.cli.commands.init import Template
 from fedtide.core import plugins
-from fedtide.core.shipped import DEFAULTS
-from fedtide.projects.pipeline import pipeline_files
-from fedtide.projects.templates import TEMPLATES, template
+from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.settings.params import Params
 
 PROJECT = Path(__file__).parents[2]

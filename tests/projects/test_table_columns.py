@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fedtide.authoring.project.table import settings_for
 from fedtide.core.errors import SettingsError
-from fedtide.projects.table import settings_for
 from fedtide.settings.params import Params
-from fedtide.settings.yaml_files import read_value
+from fedtide.settings.reading.yaml_files import read_value
 
 
 def proposed(folder, head, rows, name="table.csv", encoding="utf-8"):

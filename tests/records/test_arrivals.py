@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.records.arrivals import since_arrival
+from fedtide.records.measures.arrivals import since_arrival
 from fedtide.report.sections.kept import NEW, relative
 from support import deal, timeline
 

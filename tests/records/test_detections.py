@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.records.detections import HORIZON, detections, summary
+from fedtide.records.measures.detections import HORIZON, detections, summary
 
 
 def at(rounds: int, *these: int) -> list[int]:

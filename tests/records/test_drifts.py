@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.core import plugins
-from fedtide.drift.base import Drift
-from fedtide.records import drifts
-from fedtide.records.drifts import Event, after_first, aligned, events, means, starts, summary
+from fedtide.records.measures import drifts
+from fedtide.records.measures.drifts import Event, after_first, aligned, events, means, starts, summary
+from fedtide.world.building.drifting import with_drift
+from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.drifting import with_drift
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors
 
 NAN = math.nan

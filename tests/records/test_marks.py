@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fedtide.records.marks import GrowingFiles, different, wrong_beginning, wrong_size
+from fedtide.records.files.marks import GrowingFiles, different, wrong_beginning, wrong_size
 
 
 def test_marks_are_those_of_the_files(tmp_path):
@@ -48,7 +48,7 @@ def test_what_is_wrong_is_named(tmp_path):
 
 def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
     script = (
-        "import pathlib, sys\nfrom fedtide.records.marks import GrowingFiles\n"
+        "import pathlib, sys\nfrom fedtide.records.files.marks import GrowingFiles\n"
         "growing = GrowingFiles(pathlib.Path(sys.argv[1]))\n"
         "try:\n    while True: growing.append('history.csv', b'1,2,3\\n')\n"
         "except OSError as error: print(error)\n"

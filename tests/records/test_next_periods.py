@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedtide.records import metrics, statistics
-from fedtide.records.periods import alarms, alarms_in, means_next
+from fedtide.records.measures import metrics, statistics
+from fedtide.records.measures.periods import alarms, alarms_in, means_next
 
 NAN = math.nan
 

@@ -12,13 +12,13 @@ from synthetic_runs import finish_again, write_run
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.records import frames as records
-from fedtide.records.client_scores import encoded, file_name
+from fedtide.records.files.client_scores import encoded, file_name
 from fedtide.report.build import build
 from fedtide.report.charts.pictures import Drawing, picture
-from fedtide.report.evaluations import evaluations
 from fedtide.report.parts import Contents
 from fedtide.report.sections import clients, fairness
 from fedtide.report.sections import own_models as own
+from fedtide.report.tables.evaluations import evaluations
 
 EVERY, CLIENTS = 4, 20
 LEVEL = {"fedavg": 0.6, "scaffold": 0.8}

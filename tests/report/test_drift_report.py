@@ -13,7 +13,6 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.core import plugins
-from fedtide.drift.base import Drift
 from fedtide.records import frames as records
 from fedtide.report.build import build
 from fedtide.report.charts.interactive import figure
@@ -22,7 +21,8 @@ from fedtide.report.sections import detections, drifts
 from fedtide.report.sections.curves import score_over_rounds
 from fedtide.report.sections.drifts import around_drifts
 from fedtide.report.sections.world import seen_concepts
-from fedtide.worlds.drifting import with_drift
+from fedtide.world.building.drifting import with_drift
+from fedtide.world.drift.base import Drift
 from support import settings, steady, vectors
 
 CHANGED = [0, 0, 3, 0, 0, 3, 0, 0]

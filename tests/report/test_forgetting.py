@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.check import check_run
-from fedtide.records.forgetting import accuracy_matrix, forgetting
+from fedtide.records.files.session_scores import matrix
 from fedtide.records.frames import load
-from fedtide.records.session_scores import matrix
+from fedtide.records.measures.forgetting import accuracy_matrix, forgetting
 from fedtide.report.charts.interactive import figure
 from fedtide.report.charts.printed import drawn
 from fedtide.report.sections.earlier import session_scores
-from fedtide.report.table import tabulate
+from fedtide.report.tables.table import tabulate
+from fedtide.runs.check import check_run
 from fedtide.settings.scores import Score
 
 NAN = math.nan

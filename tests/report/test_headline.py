@@ -15,7 +15,7 @@ from fedtide.records.frames import load
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
 from fedtide.report.sections.search import search_front
-from fedtide.report.table import tabulate
+from fedtide.report.tables.table import tabulate
 from fedtide.settings.scores import Score
 
 

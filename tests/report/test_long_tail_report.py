@@ -12,9 +12,9 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
-from fedtide.records.imbalance import accuracies, groups
+from fedtide.records.measures.imbalance import accuracies, groups
 from fedtide.report.sections import curves
-from fedtide.report.table import tabulate
+from fedtide.report.tables.table import tabulate
 
 dynamics = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedwcm/dynamics.py")))
 TAIL = {"long_tail.imbalance": 0.1}

@@ -8,9 +8,9 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.report.charts.pictures import Drawing, picture
-from fedtide.report.front import pareto_front
 from fedtide.report.sections import pareto
-from fedtide.report.table import tabulate
+from fedtide.report.tables.front import pareto_front
+from fedtide.report.tables.table import tabulate
 
 points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
 

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.records import frames, statistics
+from fedtide.cli import stages
+from fedtide.records import frames
+from fedtide.records.measures import statistics
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs import stages
-from fedtide.runs.curves import write_curves
+from fedtide.report.curves import write_curves
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 

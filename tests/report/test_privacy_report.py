@@ -8,7 +8,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
-from fedtide.records.guarantees import COLUMNS, write_guarantees
+from fedtide.records.files.guarantees import COLUMNS, write_guarantees
 from fedtide.report.charts.printed import drawn
 from fedtide.report.sections import privacy
 

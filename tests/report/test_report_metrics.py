@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.records import metrics
+from fedtide.records.measures import metrics
 
 NAN = math.nan
 shares = st.floats(0, 1, allow_nan=False)

@@ -13,14 +13,14 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
-from fedtide.records import metrics
+from fedtide.records.measures import metrics
 from fedtide.report.build import build
 from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.formats import NOTHING
 from fedtide.report.parts import Contents
 from fedtide.report.sections import curves, seconds
-from fedtide.reproduce.history import Session
-from fedtide.reproduce.measures import SimulatedTime
+from fedtide.studies.reproduce.history import Session
+from fedtide.studies.reproduce.measures import SimulatedTime
 
 NAN = math.nan
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedtide.report.speed import RoundsToTarget, last_rounds, rounds_to_target
+from fedtide.report.tables.speed import RoundsToTarget, last_rounds, rounds_to_target
 
 NAN = math.nan
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.records import statistics
+from fedtide.records.measures import statistics
 
 
 def values(**methods):

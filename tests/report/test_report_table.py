@@ -5,7 +5,7 @@ import pytest
 from synthetic_runs import accuracies, write_run
 
 from fedtide.records.frames import load
-from fedtide.report.table import tabulate
+from fedtide.report.tables.table import tabulate
 
 
 def test_mean_and_deviation_over_the_complete_runs(tmp_path):

@@ -11,7 +11,7 @@ from synthetic_sessions import ENERGY, LATENCY, START, write_sessions
 from fedtide.report import formats
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
-from fedtide.report.transitions import Rules
+from fedtide.report.tables.transitions import Rules
 
 
 def report(dirs, out, **options):

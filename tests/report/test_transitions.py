@@ -11,7 +11,7 @@ from synthetic_runs import finish_again, write_run
 from synthetic_sessions import ENERGY, LATENCY, START, curve, write_sessions
 
 from fedtide.records.frames import load
-from fedtide.report.transitions import Rules, gain, per_session, speed_up, time_to_accuracy, transitions
+from fedtide.report.tables.transitions import Rules, gain, per_session, speed_up, time_to_accuracy, transitions
 
 curves = st.lists(st.floats(0.01, 1), min_size=1, max_size=20)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.measures import BestRounds
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.reproduce import count_runs, experiments
+from fedtide.studies.reproduce.history import History, Session
+from fedtide.studies.reproduce.measures import BestRounds
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.reproduce import count_runs, experiments
 
 ROOT = Path(__file__).parents[2] / "experiments"
 FILES = {name: path for name, path in experiments(ROOT).items() if path.parent.name == "cfl"}

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from fedtide.reproduce.curves import curves, curves_csv, curves_png, smoothed, span
-from fedtide.reproduce.history import History
-from fedtide.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.curves import curves, curves_csv, curves_png, smoothed, span
+from fedtide.studies.reproduce.history import History
+from fedtide.studies.reproduce.recipe import Recipe
 
 WHOLE = ["experiment.published=published/whole.csv", "experiment.transitions={whole run: 1}"]
 ACCURACY = {1: [0.1, 0.2, 0.4], 2: [0.3, 0.4]}

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedtide.reproduce.earlier import Earlier, Kept
-from fedtide.reproduce.leads import leads
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.results import tabulate
+from fedtide.studies.reproduce.earlier import Earlier, Kept
+from fedtide.studies.reproduce.leads import leads
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.results import tabulate
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

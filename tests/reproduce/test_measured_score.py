@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.reproduce.curves import span
-from fedtide.reproduce.history import History, Session
-from fedtide.reproduce.leads import heading
-from fedtide.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
 from fedtide.settings.scores import Score
+from fedtide.studies.reproduce.curves import span
+from fedtide.studies.reproduce.history import History, Session
+from fedtide.studies.reproduce.leads import heading
+from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
 
 CURVE, REFERENCE = [10.0, 40.0, math.nan, 80.0, 70.0], [20.0, 50.0, 60.0, 90.0, 85.0]
 

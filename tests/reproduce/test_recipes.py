@@ -3,7 +3,7 @@
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.recipe import Recipe
 
 
 def run(recipe, cell=0, seed=1):

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.reproduce import count_runs
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.reproduce import count_runs
 from waiting import until
 
 

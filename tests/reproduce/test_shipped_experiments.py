@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedtide.core import plugins
-from fedtide.reproduce.published import read_published
-from fedtide.reproduce.recipe import Recipe
-from fedtide.reproduce.reproduce import count_runs, experiments
+from fedtide.studies.reproduce.published import read_published
+from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.reproduce import count_runs, experiments
 
 FILES = experiments(Path(__file__).parents[2] / "experiments")
 DYNAMIC_INIT = [name for name, path in FILES.items() if path.parent.name == "dynamic_init"]

@@ -6,7 +6,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
-from fedtide.reproduce.status import CURRENT, OTHER, UNKNOWN, page, status
+from fedtide.studies.reproduce.status import CURRENT, OTHER, UNKNOWN, page, status
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ __all__ = ["marks", "run_once", "shared_data", "small", "stop_after"]
 @pytest.fixture
 def dead_part() -> Callable[[Path], Path]:
     """Leaves what a process that was killed while it wrote a file leaves: ``dead_part(file)``."""
-    script = "import sys; from fedtide.core.files import part_suffix; print(part_suffix())"
+    script = "import sys; from fedtide.core.storage.files import part_suffix; print(part_suffix())"
     suffix = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
     def leave(file: Path) -> Path:

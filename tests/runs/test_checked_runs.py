@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedtide.core.randomness import generator
-from fedtide.mirror.check import check_run
+from fedtide.runs.check import check_run
 from fedtide.settings.imported import Imported
 from small_runs import execute
 

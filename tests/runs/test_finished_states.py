@@ -10,11 +10,11 @@ import pytest
 
 import fedtide
 from fedtide.core.errors import SettingsError
-from fedtide.core.locks import held
+from fedtide.core.storage.locks import held
 from fedtide.federation.federation import Federation
-from fedtide.mirror.check import check_run
+from fedtide.records.files.states import files_of, generations, remove_states, state_files
 from fedtide.records.run_directory import RunDirectory
-from fedtide.records.states import files_of, generations, remove_states, state_files
+from fedtide.runs.check import check_run
 from fedtide.runs.finished_states import free_states
 from small_runs import execute
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.core import source
+from fedtide.core.discovery import source
 from fedtide.runs.identity import modules, run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -99,7 +99,7 @@ def before(settings: dict[str, RunSettings]) -> Keys:
 def changed(
     settings: dict[str, RunSettings], before: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[Iterable[str], Edit], set[str]]]:
-    """Runs whose key changes with the sources of some modules: ``changed(["fedtide.engine.local"], other_constant)``."""
+    """Runs whose key changes with the sources of some modules: ``changed(["fedtide.core.errors"], other_constant)``."""
     original = source.source_file
 
     def change(edited: Iterable[str], edit: Edit) -> set[str]:
@@ -121,7 +121,7 @@ def changed(
 
 def members(package: str) -> list[str]:
     """All modules of a package, by their names."""
-    files = sorted((SOURCE / "fedtide" / package).glob("*.py"))
+    files = sorted((SOURCE / "fedtide" / package.replace(".", "/")).glob("*.py"))
     return [f"fedtide.{package}.{file.stem}" for file in files if file.stem != "__init__"]
 
 
@@ -136,36 +136,37 @@ def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) 
 
 
 def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
-    silent = [module for package in ("cli", "mirror", "records", "report", "tuning") for module in members(package)]
-    silent += ["fedtide.federation.assembly.preview", "fedtide.runs.callbacks", "fedtide.world.picture"]
-    silent += ["fedtide.settings.experiment", "fedtide.settings.tuning"]
+    areas = ("cli", "runs.mlflow", "records", "report", "studies.tuning")
+    silent = [module for area in areas for module in members(area)]
+    silent += ["fedtide.federation.assembly.preview", "fedtide.runs.lightning.callbacks", "fedtide.report.picture"]
+    silent += ["fedtide.settings.experiment", "fedtide.settings.groups.tuning"]
     assert changed(silent, other_constant) == set()
 
 
 @pytest.mark.parametrize(
     ("module", "runs"),
     [
-        ("algorithms.scaffold", {"scaffold"}),
-        ("algorithms.fedwcm", {"fedwcm", "fedwcm_x"}),
-        ("algorithms._momentum", {"fedwcm", "fedwcm_x"}),
-        ("algorithms.fedprox", set()),
-        ("initialisation.dynamic", {"dynamic"}),
-        ("initialisation._distances", {"dynamic"}),
-        ("scenarios.sessions", {"dynamic", "continuous"}),
-        ("exchange._budgets", {"intervals"}),
-        ("selection.dynacomm", {"intervals"}),
-        ("selection.genetic", set()),
-        ("models.lenet", {"intervals"}),
-        ("models.mlp", EVERY - {"intervals"}),
-        ("objectives.focal", {"intervals"}),
-        ("weighting.uniform", {"fedwcm"}),
+        ("methods.algorithms.scaffold", {"scaffold"}),
+        ("methods.algorithms.fedwcm", {"fedwcm", "fedwcm_x"}),
+        ("methods.algorithms._momentum", {"fedwcm", "fedwcm_x"}),
+        ("methods.algorithms.fedprox", set()),
+        ("methods.initialisation.dynamic", {"dynamic"}),
+        ("methods.initialisation._distances", {"dynamic"}),
+        ("world.scenarios.sessions", {"dynamic", "continuous"}),
+        ("methods.exchange._budgets", {"intervals"}),
+        ("methods.selection.dynacomm", {"intervals"}),
+        ("methods.selection.genetic", set()),
+        ("training.models.lenet", {"intervals"}),
+        ("training.models.mlp", EVERY - {"intervals"}),
+        ("training.objectives.focal", {"intervals"}),
+        ("methods.weighting.uniform", {"fedwcm"}),
     ],
 )
 def test_a_plugin_concerns_the_runs_that_use_it(changed: Any, module: str, runs: set[str]) -> None:
     assert changed([f"fedtide.{module}"], other_constant) == runs
 
 
-@pytest.mark.parametrize("module", members("engine"))
+@pytest.mark.parametrize("module", members("training.engine"))
 def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
     assert changed([module], other_constant) == EVERY
 
@@ -173,8 +174,14 @@ def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        *("algorithms.base", "algorithms._round", "core.randomness", "costs.wireless", "federation.round"),
-        *("federation.boundary", "federation.scoring.scores", "worlds.build", "world.longtail", "world.timeline"),
+        *("methods.algorithms.base", "methods.algorithms._round", "core.randomness", "methods.costs.wireless"),
+        *(
+            "federation.rounds.round",
+            "federation.sessions.boundary",
+            "federation.scoring.scores",
+            "world.building.build",
+        ),
+        *("world.splits.longtail", "world.timeline"),
     ],
 )
 def test_the_common_path_concerns_every_run(changed: Any, module: str) -> None:
@@ -217,13 +224,13 @@ def test_a_default_concerns_the_runs_that_rely_on_it(before: Keys, run_settings:
 
 def test_settings_of_a_run_do_not_import_those_of_reports_and_searches() -> None:
     found = source.closure(["fedtide.settings.run"])
-    assert not {"fedtide.settings.experiment", "fedtide.settings.tuning"} & set(found)
+    assert not {"fedtide.settings.experiment", "fedtide.settings.groups.tuning"} & set(found)
 
 
 def test_only_the_advice_of_algorithms_is_wording(changed: Any, tmp_path: Path) -> None:
     """A function of the same name that is not about a :class:`RunPreview` may change numbers."""
     helper = "def advice(r: Round) -> Tensor:\n    return r.w\n"
-    assert changed(["fedtide.algorithms.scaffold"], lambda text: f"{text}\n\n{helper}") == {"scaffold"}
+    assert changed(["fedtide.methods.algorithms.scaffold"], lambda text: f"{text}\n\n{helper}") == {"scaffold"}
     method = "    def advice(self, run: RunPreview) -> list[str]:\n        return []\n"
     meanings = []
     for number, body in enumerate(("    up = ()\n", f"    up = ()\n{method}", f"    up = ()\n    {helper}")):

@@ -13,10 +13,10 @@ import pytest
 import fedtide
 
 DOCUMENTED = (
-    "fedtide.algorithms.base",
+    "fedtide.methods.algorithms.base",
     "fedtide.core.plugins",
     "fedtide.runs.execution",
-    "fedtide.runs.interface",
+    "fedtide.interface",
     "fedtide.settings.params",
     "fedtide.world.dataset",
     "fedtide.world.timeline",
@@ -77,8 +77,8 @@ def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
 
 
 def test_mlflow_may_be_a_folder_or_a_server(tmp_path):
-    from fedtide.mirror.server import Server
-    from fedtide.mirror.workspace import Workspace
+    from fedtide.runs.mlflow.server import Server
+    from fedtide.runs.workspace import Workspace
     from fedtide.settings.experiment import TrackingSettings
 
     tracking = TrackingSettings(experiment="mine", register="net")

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import naming
+from fedtide.core.storage.files import naming
 from fedtide.runs.jobs.jobs import ATTEMPTS, Ask, Failure, run_here, run_in_workers
 
 DROP_IN = Path(__file__).parents[1] / "drop_in"

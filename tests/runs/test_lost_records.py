@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import part_suffix
+from fedtide.core.storage.files import part_suffix
 from fedtide.federation.saving import checkpoint
-from fedtide.mirror.check import check_run
 from fedtide.records.run_directory import PILOTS, TABLES, RunDirectory
+from fedtide.runs.check import check_run
 from fedtide.settings.run import RunSettings
 from small_runs import execute
 

@@ -5,9 +5,9 @@ import socket
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.workspace import Workspace
 from fedtide.runs import execution
 from fedtide.runs.jobs.cluster import child
+from fedtide.runs.workspace import Workspace
 
 
 def test_another_version_is_refused_by_the_name_of_its_host(small, tmp_path):

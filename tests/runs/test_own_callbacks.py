@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from commands import fedtide, folder, shared_data
+from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import PluginCrash
 from fedtide.runs.identity import run_key
 
 __all__ = ["fedtide", "folder", "shared_data"]
@@ -91,7 +91,7 @@ def test_what_a_callback_does_is_in_the_key(small: Any, own: Path) -> None:
     own.write_text(f"# Other words.\n{OWN}")
     assert key(small(**called("Noted"))) == noted
     own.write_text(OWN.replace("*= 0.5", "*= 0.6"))
-    from fedtide.core import source
+    from fedtide.core.discovery import source
 
     for cached in (source.tree, source._meaning):
         cached.cache_clear()

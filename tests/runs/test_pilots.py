@@ -17,7 +17,7 @@ from fedtide.records.run_directory import TABLES
 from fedtide.runs import pilots
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.worlds.prepared import load_data
+from fedtide.world.storage.prepared import load_data
 from small_runs import execute
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "pilot_sessions": 2}

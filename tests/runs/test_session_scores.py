@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedtide.records.files.session_scores import matrix
 from fedtide.records.frames import Records, load
 from fedtide.records.run_directory import RunDirectory
-from fedtide.records.session_scores import matrix
-from fedtide.report.table import tabulate
+from fedtide.report.tables.table import tabulate
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
 from small_runs import execute

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import fedtide
-from fedtide.engine.executors.rows import Rows
+from fedtide.training.engine.executors.rows import Rows
 
 SOURCE = Path(fedtide.__file__).parent
 

@@ -8,9 +8,9 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
+from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
 
 MONTH = 30 * 86400
 TRAIN = 400

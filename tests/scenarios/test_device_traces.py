@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.scenarios._plain_pickle import load_plain
-from fedtide.scenarios.fedscale_trace import parse_device
-from fedtide.scenarios.flash_trace import parse_messages
-from fedtide.world.visits import Changes
+from fedtide.world.presence.visits import Changes
+from fedtide.world.scenarios._plain_pickle import load_plain
+from fedtide.world.scenarios.fedscale_trace import parse_device
+from fedtide.world.scenarios.flash_trace import parse_messages
 from traces import fedscale_file, flash_file, messages
 from worlds import timeline, world
 

@@ -7,8 +7,8 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.preview import advice
-from fedtide.world.picture import draw, holdings, presence
-from fedtide.worlds.build import build_timeline
+from fedtide.report.picture import draw, holdings, presence
+from fedtide.world.building.build import build_timeline
 from support import federation, run_rounds, vectors
 from support import settings as run_settings
 from worlds import plugin, timeline, world

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
-from fedtide.scenarios._presence import markov
+from fedtide.world.scenarios._presence import markov
 from worlds import plugin, timeline, world
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.scenarios.trace import Interval, read_trace
+from fedtide.world.scenarios.trace import Interval, read_trace
 from worlds import timeline, world
 
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.selection._divergence import divergence
-from fedtide.selection.base import Candidates, Floats
-from fedtide.selection.brute_force import optimum
-from fedtide.selection.dynacomm import best_group
-from fedtide.selection.label_private import turn
+from fedtide.methods.selection._divergence import divergence
+from fedtide.methods.selection.base import Candidates, Floats
+from fedtide.methods.selection.brute_force import optimum
+from fedtide.methods.selection.dynacomm import best_group
+from fedtide.methods.selection.label_private import turn
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 tables = st.integers(0, 2**32 - 1).map(

@@ -11,9 +11,9 @@ import torch
 from commands import fedtide, folder, shared_data
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.settings.references import REFERENCES
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.settings.reading.references import REFERENCES
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 from initialisation.session_worlds import populations
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 

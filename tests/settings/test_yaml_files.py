@@ -8,7 +8,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.settings.yaml_files import read_mapping, read_value
+from fedtide.settings.reading.yaml_files import read_mapping, read_value
 
 
 @pytest.mark.parametrize(

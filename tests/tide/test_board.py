@@ -11,13 +11,13 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.tide.board import board
-from fedtide.tide.entries import read_rows
-from fedtide.tide.page import lines
-from fedtide.tide.scores import Row, score
-from fedtide.tide.suite import Limits, World
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
+from fedtide.studies.tide.board import board
+from fedtide.studies.tide.entries import read_rows
+from fedtide.studies.tide.page import lines
+from fedtide.studies.tide.scores import Row, score
+from fedtide.studies.tide.suite import Limits, World
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
 
 RAW = {"compare": {"seeds": [0, 1, 2, 3]}, "scenario": {"name": "static", "num_clients": 4, "rounds": 30}, "validation": 0.1,
        "tune": {"metric": "validation_accuracy", "over": "end"}}  # fmt: skip

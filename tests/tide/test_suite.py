@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from fedtide.core import plugins
-from fedtide.core.shipped import TIDE
-from fedtide.settings.tuning import SearchChoices
-from fedtide.tide.board import board
-from fedtide.tide.entries import PUBLISHED, read_rows
-from fedtide.tide.method import Method
-from fedtide.tide.suite import suite
-from fedtide.worlds.files import timeline_for
-from fedtide.worlds.prepared import load_data
+from fedtide.core.discovery.shipped import TIDE
+from fedtide.settings.groups.tuning import SearchChoices
+from fedtide.studies.tide.board import board
+from fedtide.studies.tide.entries import PUBLISHED, read_rows
+from fedtide.studies.tide.method import Method
+from fedtide.studies.tide.suite import suite
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
 
 PROJECT = Path(__file__).parents[2]
 

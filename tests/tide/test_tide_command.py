@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from commands import Fedtide
-from fedtide.core.locks import held
+from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory, hashed, read_hashed
-from fedtide.runs.progress import UNWATCHED
-from fedtide.tide.campaign import run_method
-from fedtide.tide.method import Method
-from fedtide.tide.scores import row
-from fedtide.tide.suite import chosen_worlds
-from fedtide.tide.suite import suite as worlds_of
+from fedtide.runs.display.progress import UNWATCHED
+from fedtide.studies.tide.campaign import run_method
+from fedtide.studies.tide.method import Method
+from fedtide.studies.tide.scores import row
+from fedtide.studies.tide.suite import chosen_worlds
+from fedtide.studies.tide.suite import suite as worlds_of
 
 OWN = """
 algorithm: {name: fedprox, mu: 0.1}

@@ -26,7 +26,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that draw nothing, for tests that look at no figure: drawing takes most of the time of a small search."""
-    monkeypatch.setattr("fedtide.tuning.results._draw", lambda plot, path: None)
+    monkeypatch.setattr("fedtide.studies.tuning.results._draw", lambda plot, path: None)
 
 
 @pytest.fixture(scope="session")

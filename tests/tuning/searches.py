@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedtide.mirror.workspace import Workspace
+from fedtide.runs.display.progress import Watch
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
-from fedtide.runs.progress import Watch
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
-from fedtide.tuning.study import TuneResult, tune
-from fedtide.tuning.trial import Pruner
+from fedtide.studies.tuning.study import TuneResult, tune
+from fedtide.studies.tuning.trial import Pruner
 
 
 def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:

@@ -14,7 +14,7 @@ from searches import killed, search
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.params import Params
-from fedtide.tuning.study import TuneResult
+from fedtide.studies.tuning.study import TuneResult
 from small_runs import execute
 
 Make = Callable[..., Params]

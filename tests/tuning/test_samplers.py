@@ -18,10 +18,10 @@ from searches import killed, search
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.tuning.chosen import PRUNERS, pruner
-from fedtide.tuning.samplers import Proposals
-from fedtide.tuning.space import Space
-from fedtide.tuning.stopping import promises_little
+from fedtide.studies.tuning.chosen import PRUNERS, pruner
+from fedtide.studies.tuning.samplers import Proposals
+from fedtide.studies.tuning.space import Space
+from fedtide.studies.tuning.stopping import promises_little
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]

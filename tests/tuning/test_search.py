@@ -18,15 +18,15 @@ from searches import killed, search
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.locks import held
-from fedtide.drift.base import Drift
+from fedtide.core.storage.locks import held
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
-from fedtide.tuning import trial as trials
-from fedtide.tuning.study import TuneResult
-from fedtide.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
-from fedtide.worlds.drifting import with_drift
+from fedtide.studies.tuning import trial as trials
+from fedtide.studies.tuning.study import TuneResult
+from fedtide.studies.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
+from fedtide.world.building.drifting import with_drift
+from fedtide.world.drift.base import Drift
 from small_runs import execute
 from support import deal, settings, timeline, vectors
 

@@ -14,11 +14,11 @@ from searches import search
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.settings.groups.tuning import TuneMetric
 from fedtide.settings.params import Params
 from fedtide.settings.scores import ScoreName
-from fedtide.settings.tuning import TuneMetric
-from fedtide.tuning.space import Space
-from fedtide.tuning.trial import evaluated_rounds, last_tenth
+from fedtide.studies.tuning.space import Space
+from fedtide.studies.tuning.trial import evaluated_rounds, last_tenth
 from fedtide.world.timeline import HeldOut
 from support import deal, timeline
 

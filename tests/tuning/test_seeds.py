@@ -15,7 +15,7 @@ from searches import killed, search
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
-from fedtide.tuning.study import TuneResult
+from fedtide.studies.tuning.study import TuneResult
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
+from fedtide.cli.stages import inputs
 from fedtide.core.errors import SettingsError
-from fedtide.runs.stages import inputs
 from fedtide.settings.params import Params
-from fedtide.tuning.space import Choice, Dimension, Space
+from fedtide.studies.tuning.space import Choice, Dimension, Space
 
 Make = Callable[..., Params]
 LEARNING_RATE = Dimension("local.lr", 1e-3, 1.0, log=True, integer=False)

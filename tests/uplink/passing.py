@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Vectors
 from fedtide.core import plugins
-from fedtide.engine.flat import Layout
-from fedtide.uplink.base import Link, Sending
+from fedtide.methods.algorithms.base import Vectors
+from fedtide.methods.uplink.base import Link, Sending
+from fedtide.training.engine.flat import Layout
 
 
 class Passing:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.algorithms.base import Vectors
 from fedtide.core.errors import SettingsError
-from fedtide.engine.flat import Layout
+from fedtide.methods.algorithms.base import Vectors
+from fedtide.training.engine.flat import Layout
 from support import closest, preview
 from uplink.passing import Passing, length, normal
 

@@ -21,17 +21,17 @@ from torch import Tensor
 
 from commands import Fedtide, fedtide, folder, shared_data
 from federation.test_ranks import SIZES, compare
-from fedtide.accounting import gaussian
-from fedtide.accounting.mechanisms import Banded, Blt, square_root
-from fedtide.algorithms.base import Vectors
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import restored_state
-from fedtide.participation.base import Participation
-from fedtide.uplink.base import Sending
+from fedtide.methods.accounting import gaussian
+from fedtide.methods.accounting.mechanisms import Banded, Blt, square_root
+from fedtide.methods.algorithms.base import Vectors
+from fedtide.methods.uplink.base import Sending
+from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
 from small_runs import execute, small, stop_after
 from support import assert_same, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
@@ -131,7 +131,7 @@ def test_coupled_noise_is_decoded_by_its_strategy(values: dict[str, Any], mechan
 
 def test_a_poisson_sample_is_divided_by_its_expected_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no accounting were needed: five clients are too few for it."""
-    monkeypatch.setattr("fedtide.uplink.noise.spend", lambda *_: None)
+    monkeypatch.setattr("fedtide.methods.uplink.noise.spend", lambda *_: None)
     fed = made([CLIP, noise(0.0)], participation={"name": "bernoulli", "probability": 0.5})
     seen = watch(fed)
     fed.parts.links[-1].finish = lambda columns, s: {}  # type: ignore[method-assign]
@@ -230,7 +230,7 @@ def test_every_client_has_an_epsilon_of_its_own() -> None:
 def test_clients_are_accounted_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, values: dict[str, Any]) -> None:
     """All of a large population at once need not fit into memory."""
     whole = made([CLIP, noise(2.0, **values)], moving())
-    monkeypatch.setattr("fedtide.accounting.spending._NUMBERS", 16)
+    monkeypatch.setattr("fedtide.methods.accounting.spending._NUMBERS", 16)
     split = made([CLIP, noise(2.0, **values)], moving())
     first, second = (fed.parts.links[-1] for fed in (whole, split))
     assert first.guarantees() == second.guarantees()
@@ -282,7 +282,7 @@ def test_only_poisson_samples_are_amplified(name: str) -> None:
 
 def test_poisson_samples_are_amplified() -> None:
     pytest.importorskip("dp_accounting")
-    from fedtide.accounting import poisson
+    from fedtide.methods.accounting import poisson
 
     world = timeline(deal([1] * 60), [{k: k for k in range(60)}] * 2 + [{k: k for k in range(50)}] * 2)
     fed = made([CLIP, noise(2.0)], world, participation={"name": "bernoulli", "probability": 0.5})

@@ -13,12 +13,12 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.data.base import DatasetPlugin, DatasetSettings
-from fedtide.data.digits import Digits
-from fedtide.world.contents import content_hashes
+from fedtide.world.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.digits import Digits
 from fedtide.world.dataset import Dataset
-from fedtide.world.sources import Resource
-from fedtide.worlds.prepared import load, prepared_file
+from fedtide.world.storage.contents import content_hashes
+from fedtide.world.storage.prepared import load, prepared_file
+from fedtide.world.storage.sources import Resource
 
 
 class Labels(DatasetPlugin):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.sources import Resource, fetch
+from fedtide.world.storage.sources import Resource, fetch
 
 CONTENT = bytes(range(256)) * 40
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -214,7 +214,7 @@ def test_second_process_waits_for_the_first(site, tmp_path, together):
 def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
     (tmp_path / "mirror").mkdir()
     (tmp_path / "mirror/file.bin").write_bytes(CONTENT)
-    script = "import os, sys, pathlib\nfrom fedtide.world.sources import Resource, fetch\n"
+    script = "import os, sys, pathlib\nfrom fedtide.world.storage.sources import Resource, fetch\n"
     script += "class Deadly(Resource):\n    def check(self, path):\n        os.kill(os.getpid(), 9)\n"
     script += "fetch('toy', [Deadly('file.bin')], pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
     command = [sys.executable, "-c", script, str(tmp_path), str(tmp_path / "mirror")]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.world.holdout import hold_out
+from fedtide.world.splits.holdout import hold_out
 
 sizes = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 99)), min_size=1, max_size=60)
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.longtail import thin
-from fedtide.worlds.build import build_timeline
+from fedtide.world.building.build import build_timeline
+from fedtide.world.splits.longtail import thin
 from support import dataset
 from support import settings as run_settings
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.world.membership import GROUPS, last_round, membership
+from fedtide.world.presence.membership import GROUPS, last_round, membership
 from fedtide.world.timeline import Assignment, Timeline
 
 CLIENTS = 5

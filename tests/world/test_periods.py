@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.calendar import periods
+from fedtide.world.presence.calendar import periods
 
 times = st.lists(st.integers(-(2**33), 2**33), min_size=1, max_size=30)
 years = st.lists(st.integers(-(2**28), 2**28), min_size=1, max_size=30)  # days are the same in all of them

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from fedtide.world import picture
-from fedtide.world.concepts import Concept, Concepts
-from fedtide.world.picture import (
+from fedtide.report import picture
+from fedtide.report.picture import (
     boundaries,
     concept_colours,
     concept_shares,
@@ -21,6 +20,7 @@ from fedtide.world.picture import (
     presence,
     summary,
 )
+from fedtide.world.concepts import Concept, Concepts
 from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world
 

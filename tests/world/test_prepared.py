@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from fedtide.core.discovery.source import _meaning as fingerprint_of_file
+from fedtide.core.discovery.source import tree
 from fedtide.core.errors import SettingsError
-from fedtide.core.source import _meaning as fingerprint_of_file
-from fedtide.core.source import tree
-from fedtide.data.ag_news import AgNews
-from fedtide.data.mnist import Mnist
+from fedtide.world.data.ag_news import AgNews
+from fedtide.world.data.mnist import Mnist
 from fedtide.world.dataset import Dataset
-from fedtide.world.sources import Resource
-from fedtide.worlds import prepared
-from fedtide.worlds.prepared import content_digest, load, prepared_file
+from fedtide.world.storage import prepared
+from fedtide.world.storage.prepared import content_digest, load, prepared_file
+from fedtide.world.storage.sources import Resource
 
 
 def idx(array):
@@ -126,7 +126,7 @@ def test_other_raw_files_are_read_again_but_absent_ones_are_not_missed(plugin, r
 
 def test_changed_reader_reads_again(root, reads, tmp_path, monkeypatch):
     source = tmp_path / "mine.py"
-    source.write_text("from fedtide.data.mnist import Mnist\n\nclass Mine(Mnist):\n    resources = ()\n")
+    source.write_text("from fedtide.world.data.mnist import Mnist\n\nclass Mine(Mnist):\n    resources = ()\n")
     spec = importlib.util.spec_from_file_location("mine", source)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "mine", module)

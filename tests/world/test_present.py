@@ -6,8 +6,8 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load_data
+from fedtide.world.building.build import build_timeline
+from fedtide.world.storage.prepared import load_data
 
 
 @pytest.fixture

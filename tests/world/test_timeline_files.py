@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedtide.core import source
-from fedtide.core.arrays import write_arrays
+from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
+from fedtide.core.storage.arrays import write_arrays
 from fedtide.settings.params import Params
+from fedtide.world.building.build import build_timeline
+from fedtide.world.building.files import timeline_for, world_file, world_identity
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.files import timeline_for, world_file, world_identity
 from support import vectors
 
 
@@ -91,7 +91,7 @@ def test_other_data_have_other_timelines(settings, data):
 def test_timelines_made_by_other_sources_are_made_again(settings, data, path, tmp_path, monkeypatch):
     """Of an edited scenario or partition."""
     before, original, edited = world_identity(settings, data), source.source_file, tmp_path / "edited.py"
-    for module in ("scenarios.static", "partitions.dirichlet_equal", "world.longtail"):
+    for module in ("world.scenarios.static", "world.partitions.dirichlet_equal", "world.splits.longtail"):
         name = f"fedtide.{module}"
         edited.write_text(original(name).read_text() + "\nSOMETHING_NEW = 1\n")
         with monkeypatch.context() as patch:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from fedtide.world.picture import draw, presence_in_seconds, summary
-from fedtide.world.visits import Changes, Visits
+from fedtide.report.picture import draw, presence_in_seconds, summary
+from fedtide.world.presence.visits import Changes, Visits
 from support import steady
 
 ALL = np.ones(1, dtype=np.bool_)

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, PositiveInt
 
 from fedtide.core.randomness import generator
-from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset, Origins
 
 

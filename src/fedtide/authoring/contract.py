@@ -22,10 +22,10 @@ from fedtide.authoring.rounds import (
 )
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
+from fedtide.core.discovery.faults import PluginCrash, describe_fault
 from fedtide.core.errors import Diverged, SettingsError
-from fedtide.core.faults import PluginCrash, describe_fault
 from fedtide.core.plugins import naming_plugins
-from fedtide.settings.parse import parse
+from fedtide.settings.reading.parse import parse
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.models.base import Model
+from fedtide.training.models.base import Model
 from fedtide.world.dataset import Dataset
 
 

@@ -11,17 +11,17 @@ from typing import Any
 from fedtide.authoring.rounds import Run, begin, run_rounds, with_engine
 from fedtide.authoring.samples import clusters, smallest
 from fedtide.core import plugins
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.types import RunState
-from fedtide.models.base import Model
 from fedtide.settings.choices import kind_of
-from fedtide.settings.overrides import override
 from fedtide.settings.params import Params
+from fedtide.settings.reading.overrides import override
 from fedtide.settings.run import RunSettings
+from fedtide.training.models.base import Model
+from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
+from fedtide.world.storage.prepared import load
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.build import build_timeline
-from fedtide.worlds.prepared import load
 
 _NESTED = {"selection": "exchange.selection", "weighting": "algorithm.weighting"}
 _FIELDS = {kind: key for key, field in reversed(RunSettings.model_fields.items()) if (kind := kind_of(field))}

@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 from fedtide.core import plugins
+from fedtide.core.discovery.shipped import SHIPPED
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.core.files import read_text, write_text
-from fedtide.core.shipped import SHIPPED
+from fedtide.core.storage.files import read_text, write_text
 
 _FOLDER = SHIPPED / "templates"
 

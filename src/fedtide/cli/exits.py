@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from fedtide.cli.reporter import log
+from fedtide.core.discovery.faults import TRACEBACK, PluginCrash
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import not_installed
-from fedtide.core.faults import TRACEBACK, PluginCrash
 from fedtide.core.plugins import naming_plugins
 from fedtide.runs.jobs.signals import HANGUP, leave_terminal, stop_signals
 
 if TYPE_CHECKING:
     from fedtide.records.summary import Summary
-    from fedtide.tuning.study import TuneResult
+    from fedtide.studies.tuning.study import TuneResult
 
 
 class Interrupted(BaseException):

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from fedtide.core.errors import SettingsError
-from fedtide.mirror.store import is_held
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.progress import Follower
+from fedtide.runs.display.progress import Follower
+from fedtide.runs.mlflow.store import is_held
 
 _SHARE = 4.0  # a report is not built again before this many times the seconds that it took
 _RECORDS = ("settings.json", "history.csv", "events.jsonl", "summary.json", "error.txt")

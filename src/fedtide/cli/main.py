@@ -11,10 +11,17 @@ from typing import Annotated
 import typer
 
 from fedtide import __version__
-from fedtide.cli.check import check
-from fedtide.cli.cite import cite
+from fedtide.cli.commands.check import check
+from fedtide.cli.commands.cite import cite
+from fedtide.cli.commands.init import init
+from fedtide.cli.commands.plot import plot
+from fedtide.cli.commands.plugin import contract, new
+from fedtide.cli.commands.predict import predict
+from fedtide.cli.commands.reproduce import reproduce
+from fedtide.cli.commands.tide import tide
+from fedtide.cli.commands.ui import ui
+from fedtide.cli.commands.watch import watch
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
-from fedtide.cli.init import init
 from fedtide.cli.options import (
     PARAMS,
     AllowFailures,
@@ -30,16 +37,9 @@ from fedtide.cli.options import (
     read_params,
     with_cluster,
 )
-from fedtide.cli.plot import plot
-from fedtide.cli.plugin import contract, new
-from fedtide.cli.predict import predict
 from fedtide.cli.reporter import log, print_report, print_table, progress, silent
-from fedtide.cli.reproduce import reproduce
-from fedtide.cli.tide import tide
-from fedtide.cli.ui import ui
-from fedtide.cli.watch import watch
+from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
-from fedtide.core.shipped import DEFAULTS
 
 app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -68,7 +68,7 @@ def run(
     """Run one `algorithm`, `initialiser` and `seed`. A finished run is returned at once, an interrupted one continues."""
     from fedtide.records.summary import headline, score_in
     from fedtide.runs.execution import execute
-    from fedtide.runs.stages import workspace
+    from fedtide.runs.workspace import workspace
     from fedtide.settings.scores import Score, main_score
 
     chosen = read_params(params, overrides)
@@ -106,7 +106,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Run the grid of `compare`: algorithms x initialisers x seeds, several at once. Finished runs are reused."""
-    from fedtide.runs.stages import train, workspace
+    from fedtide.cli.stages import train
+    from fedtide.runs.workspace import workspace
 
     chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, worlds, mlruns_folder(mlruns), log)
@@ -133,9 +134,9 @@ def report(
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
     require("report", "fedtide report")
     from fedtide.cli.reporter import described
-    from fedtide.mirror.results import record_report
-    from fedtide.runs.stages import report as build
-    from fedtide.runs.stages import workspace
+    from fedtide.report.comparison import report as build
+    from fedtide.runs.mlflow.results import record_report
+    from fedtide.runs.workspace import workspace
 
     chosen = read_params(params, overrides)
     told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number
@@ -170,8 +171,8 @@ def tune(
 ) -> None:
     """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
     require("tune", "fedtide tune")
-    from fedtide.runs.stages import workspace
-    from fedtide.tuning.study import tune as search
+    from fedtide.runs.workspace import workspace
+    from fedtide.studies.tuning.study import tune as search
 
     chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, runs, None, mlruns_folder(mlruns), log)
@@ -189,7 +190,7 @@ def download(
     out: Annotated[Path, typer.Option(help="File for the dataset's description.")] = Path("data/dataset.json"),
 ) -> None:
     """Fetch and prepare the dataset."""
-    from fedtide.runs import stages
+    from fedtide.cli import stages
 
     facts = stages.download(read_params(params, overrides), out)
     samples = f"{facts['train']:,} training and {facts['test']:,} test samples"
@@ -204,7 +205,7 @@ def partition(
 ) -> None:
     """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
     require("report", "fedtide partition")
-    from fedtide.runs import stages
+    from fedtide.cli import stages
 
     stages.partition(read_params(params, overrides), out, log)
 
@@ -228,7 +229,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List the plug-ins of a kind, or the kinds."""
-    from fedtide.cli.describe import kinds, listing
+    from fedtide.cli.commands.describe import kinds, listing
 
     rows = kinds() if kind is None else listing(kind)
     if as_json:
@@ -240,7 +241,7 @@ def list_(
 @app.command()
 def show(kind: str, name: str, as_json: Json = False) -> None:
     """Show documentation, settings with bounds, and traffic of a plug-in."""
-    from fedtide.cli.describe import describe, facts
+    from fedtide.cli.commands.describe import describe, facts
 
     print(json.dumps(facts(kind, name)) if as_json else describe(kind, name))
 
@@ -248,7 +249,7 @@ def show(kind: str, name: str, as_json: Json = False) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the settings file, for editors."""
-    from fedtide.cli.describe import broken
+    from fedtide.cli.commands.describe import broken
     from fedtide.settings.experiment import Experiment
 
     for reason in broken():
@@ -262,8 +263,8 @@ def mirror(
 ) -> None:
     """Bring MLflow up to date with the run directories: missing runs, rounds and models. Exit status 1 if it left some out."""
     require("mlflow", "fedtide mirror")
+    from fedtide.cli.stages import update_mlflow
     from fedtide.core.errors import SettingsError
-    from fedtide.runs.stages import update_mlflow
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedtide.cli.reporter import log
-from fedtide.core.shipped import DEFAULTS
+from fedtide.core.discovery.shipped import DEFAULTS
 
 if TYPE_CHECKING:
     from fedtide.settings.params import Params

@@ -13,7 +13,7 @@ from rich.console import Console
 
 if TYPE_CHECKING:
     from fedtide.report.build import ReportSummary
-    from fedtide.runs.progress import Watch
+    from fedtide.runs.display.progress import Watch
 
 LOG_WIDTH = 140
 """Columns of a table written to a file."""
@@ -79,7 +79,7 @@ def described(summary: ReportSummary) -> str:
 @contextmanager
 def progress(quiet: bool) -> Iterator[Watch]:
     """Log lines, and progress: bars in a terminal, otherwise of a single run a line at most every ten seconds."""
-    from fedtide.runs.progress import Watch
+    from fedtide.runs.display.progress import Watch
 
     follows = os.environ.get("LOCAL_RANK", "0") != "0"  # a run's further processes execute its command, too
     if quiet:
@@ -87,7 +87,7 @@ def progress(quiet: bool) -> Iterator[Watch]:
     elif follows:
         yield Watch(log)
     elif _console.is_interactive:
-        from fedtide.runs.bars import Bars
+        from fedtide.runs.display.bars import Bars
 
         with Bars(_console) as bars:
             yield Watch(log, bars)

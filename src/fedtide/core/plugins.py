@@ -1,8 +1,8 @@
 """Plug-ins: one file is one algorithm, partition, model, ...; the file's stem is its name.
 
-A *kind* is a sub-package (``algorithms``, ``models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass. Every
-other module of that sub-package without a leading underscore defines exactly one public subclass of it. Nothing is
-imported before it is asked for.
+A *kind* is a package (``methods/algorithms``, ``training/models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass.
+Every other module of that package without a leading underscore defines exactly one public subclass of it. Nothing is imported
+before it is asked for.
 
 Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too, and packages that
 installed distributions name in entry points: a file ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file
@@ -27,15 +27,22 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtide.core.bounds import LARGEST
+from fedtide.core.discovery.faults import PluginCrash, PluginError, describe_fault
+from fedtide.core.discovery.source import installed_packages, tree
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import not_installed
-from fedtide.core.faults import PluginCrash, PluginError, describe_fault
-from fedtide.core.source import installed_packages, tree
 
 _PACKAGE = Path(__file__).parents[1]
 
-KINDS = tuple(sorted(file.parent.name for file in _PACKAGE.glob("*/base.py")))
-"""Kinds of plug-ins: the packages with a ``base.py``."""
+HOMES = {file.parent.name: file.parent for file in _PACKAGE.glob("*/*/base.py")}
+"""Folders of fedtide's own plug-ins, by kind: the packages with a ``base.py``."""
+
+KINDS = tuple(sorted(HOMES))
+
+
+def package_of(kind: str) -> str:
+    """The package of a kind's plug-ins, ``fedtide.methods.algorithms`` of ``algorithms``."""
+    return ".".join(("fedtide", *HOMES[kind].relative_to(_PACKAGE).parts))
 
 
 class Mark(Enum):
@@ -151,7 +158,7 @@ def folders(kind: str) -> list[Path]:
     """The folders that plug-ins of a kind are in, fedtide's own first; its package finds modules in all of them from now on."""
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
-    path = importlib.import_module(f"fedtide.{kind}").__path__
+    path = importlib.import_module(package_of(kind)).__path__
     path[:] = dict.fromkeys([*path, *map(str, _other_folders(kind))])
     return [Path(folder) for folder in path]
 
@@ -185,7 +192,7 @@ def file_of(kind: str, name: str) -> Path:
 def module_of(kind: str, name: str) -> str:
     """The module of the plug-in ``name`` of ``kind``; raises as :func:`file_of`."""
     file_of(kind, name)
-    return f"fedtide.{kind}.{name}"
+    return f"{package_of(kind)}.{name}"
 
 
 @overload
@@ -202,9 +209,9 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
     folder = kind if isinstance(kind, str) else kind.kind
     file = file_of(folder, name)
     try:
-        module = importlib.import_module(f"fedtide.{folder}.{name}")
+        module = importlib.import_module(f"{package_of(folder)}.{name}")
     except (Exception, SystemExit) as error:
-        if file.parent == _PACKAGE / folder and (line := not_installed(error, f"{name} in {folder}")):
+        if file.parent == HOMES[folder] and (line := not_installed(error, f"{name} in {folder}")):
             raise PluginError(line) from None
         raise PluginError(describe_fault(error, folders(folder), file)) from error
     return _only_plugin(module, folder)
@@ -241,7 +248,7 @@ def _only_plugin(module: Any, kind: str) -> type[Plugin]:
 @functools.cache
 def _base(kind: str) -> type[Plugin]:
     """The base class of a kind: the one in its ``base.py`` that declares it."""
-    defined = vars(importlib.import_module(f"fedtide.{kind}.base")).values()
+    defined = vars(importlib.import_module(f"{package_of(kind)}.base")).values()
     classes = (cls for cls in defined if inspect.isclass(cls) and issubclass(cls, Plugin))
     return next(cls for cls in classes if vars(cls).get("kind") == kind)
 
@@ -291,7 +298,7 @@ def broken(kind: str, name: str, *, imported: bool = False) -> str | None:
     Files of others than fedtide are imported for it, with ``imported`` all, some of which need packages of an extra.
     """
     try:
-        if imported or file_of(kind, name).parent != _PACKAGE / kind:
+        if imported or file_of(kind, name).parent != HOMES[kind]:
             load(kind, name)
         else:
             summary(kind, name)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.boundary import begin_session, boundary_at, change_population
 from fedtide.federation.clocks.clock import make_clock
-from fedtide.federation.ledger import charge_session
-from fedtide.federation.plan import RoundPlan
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult, train_round
+from fedtide.federation.rounds.plan import RoundPlan
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult, train_round
 from fedtide.federation.scoring.scores import Scoring
+from fedtide.federation.sessions.boundary import begin_session, boundary_at, change_population
+from fedtide.federation.traffic.ledger import charge_session
 from fedtide.federation.types import Parts, RunState
 
 

@@ -10,18 +10,18 @@ import lightning as L
 import torch
 
 from fedtide.core.errors import Diverged
-from fedtide.engine.process import prepare_process
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.parts import assemble
+from fedtide.federation.assembly.ranks import process_group
 from fedtide.federation.federation import Federation
-from fedtide.federation.hardware import Hardware
-from fedtide.federation.parts import assemble
-from fedtide.federation.ranks import process_group
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
+from fedtide.training.resources.process import prepare_process
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline

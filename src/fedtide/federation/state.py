@@ -9,10 +9,10 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.queue import Job, Queue
-from fedtide.federation.memories import fresh_server
 from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.sessions.memories import fresh_server
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.clock import Events
+from fedtide.settings.groups.clock import Events
 
 
 def initial_state(parts: Parts) -> RunState:

@@ -13,32 +13,32 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, Round
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
-from fedtide.costs.wireless import Segment, Wireless
-from fedtide.engine.executors.executor import Executor
-from fedtide.engine.flat import Layout
-from fedtide.engine.local import Cohort
-from fedtide.engine.optimisers import optimiser
-from fedtide.engine.task import Task
-from fedtide.engine.workers import Workers
-from fedtide.exchange.base import Exchange
 from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.hardware import Hardware
-from fedtide.federation.payload import Payload, payload
-from fedtide.federation.plan import RoundPlan
-from fedtide.federation.ranks import Share
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.ranks import Share
+from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.initialisation.base import Initialiser
-from fedtide.models.base import Model, Network
-from fedtide.objectives.base import Objective
-from fedtide.participation.base import Participation
+from fedtide.federation.traffic.payload import Payload, payload
+from fedtide.methods.algorithms.base import Algorithm, Round
+from fedtide.methods.costs.wireless import Segment, Wireless
+from fedtide.methods.exchange.base import Exchange
+from fedtide.methods.initialisation.base import Initialiser
+from fedtide.methods.uplink.base import Link
+from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.run import RunSettings
-from fedtide.uplink.base import Link
-from fedtide.weighting.base import Weighting
+from fedtide.training.engine.executors.executor import Executor
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Cohort
+from fedtide.training.engine.optimisers import optimiser
+from fedtide.training.engine.task import Task
+from fedtide.training.models.base import Model, Network
+from fedtide.training.objectives.base import Objective
+from fedtide.training.resources.workers import Workers
 from fedtide.world.dataset import Dataset
+from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
 
 F = TypeVar("F", bound="Feature")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fedtide.adapters.encoding import Encoding, Place, row
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.models.base import Model, Network
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, read_json
-from fedtide.settings.parse import parse
+from fedtide.settings.reading.parse import parse
+from fedtide.training.models.base import Model, Network
+from fedtide.world.adapters.encoding import Encoding, Place, row
 
 if TYPE_CHECKING:
     import pandas as pd

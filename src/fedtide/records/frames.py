@@ -14,16 +14,18 @@ import pandas as pd
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import read_text
-from fedtide.engine.passes.neurons import MEASURES
-from fedtide.records import brief, detections, drifts, session_scores
-from fedtide.records.arrivals import since_arrival
-from fedtide.records.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
-from fedtide.records.guarantees import COLUMNS, PRIVACY
+from fedtide.core.storage.files import read_text
+from fedtide.records import brief
+from fedtide.records.files import session_scores
+from fedtide.records.files.guarantees import COLUMNS, PRIVACY
+from fedtide.records.measures import detections, drifts
+from fedtide.records.measures.arrivals import since_arrival
+from fedtide.records.measures.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
-from fedtide.scenarios.base import Scenario
 from fedtide.settings.scores import ACCURACY, Score
-from fedtide.world.calendar import RECURRING
+from fedtide.training.engine.passes.neurons import MEASURES
+from fedtide.world.presence.calendar import RECURRING
+from fedtide.world.scenarios.base import Scenario
 
 Settings = dict[str, Any]
 
@@ -75,7 +77,7 @@ class Records:
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
         clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
             ``global_loss``, ``staleness``, ``kept``, ``clip_factor`` and ``attacker``, NaN where not recorded, and where one of
-            the last three is, ``age`` and ``stay``, see :func:`fedtide.records.arrivals.since_arrival`.
+            the last three is, ``age`` and ``stay``, see :func:`fedtide.records.measures.arrivals.since_arrival`.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         session_scores: one row per run, ``session`` and session ``tested`` up to it (both from 1), if sessions have held-out
             samples of their own: the run's columns, these two, ``round``, and the ``test_*`` and ``validation_*`` scores of the
@@ -85,7 +87,7 @@ class Records:
         neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
             measures of concentration.
         privacy: one row per client of each run with noise: the run's columns and those of
-            :data:`fedtide.records.guarantees.COLUMNS`.
+            :data:`fedtide.records.files.guarantees.COLUMNS`.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
             does not use.
         missing: names of directories without settings.

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import (
+from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import (
     make_folder,
     read_text,
     remove_all_parts,
@@ -33,12 +34,11 @@ from fedtide.core.files import (
     write_bytes,
     write_json,
 )
-from fedtide.core.hashing import short_hash
-from fedtide.core.locks import held
-from fedtide.records import client_scores
-from fedtide.records.guarantees import PRIVACY
-from fedtide.records.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
-from fedtide.records.states import generations, sweep
+from fedtide.core.storage.locks import held
+from fedtide.records.files import client_scores
+from fedtide.records.files.guarantees import PRIVACY
+from fedtide.records.files.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
+from fedtide.records.files.states import generations, sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
 

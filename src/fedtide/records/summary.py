@@ -18,9 +18,9 @@ class Summary(TypedDict, total=False):
     of the rounds. ``latency`` [s] and ``energy`` [J] are simulated. The main score has three entries, see :func:`score_in`.
     Where periods are evaluated ahead, ``mean_next_<score>`` is the mean over the periods, see :func:`headline`, and there
     is no best value, which would compare different test samples. With drift, ``drifts`` and ``drift_*`` are the number of
-    events and means over them, of a complete run, see :func:`fedtide.records.drifts.summary`; with a detector, so are
+    events and means over them, of a complete run, see :func:`fedtide.records.measures.drifts.summary`; with a detector, so are
     ``drift_alarms``, ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``, see
-    :func:`fedtide.records.detections.summary`.
+    :func:`fedtide.records.measures.detections.summary`.
     """
 
     run_key: str

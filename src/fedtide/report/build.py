@@ -14,14 +14,14 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_bytes
-from fedtide.records import statistics
+from fedtide.core.storage.files import write_bytes
+from fedtide.records.measures import statistics
 from fedtide.report import findings, parts
 from fedtide.report.charts.pictures import picture
-from fedtide.report.method_table import Comparison, MethodTable, against_leaders
 from fedtide.report.page import render, rows
 from fedtide.report.parts import Contents, Source
-from fedtide.report.table import Table
+from fedtide.report.tables.method_table import Comparison, MethodTable, against_leaders
+from fedtide.report.tables.table import Table
 
 _TERMINAL_COLUMNS = {
     "final", "last", "transition", "drop", "backward", "backward_estimated", "tail", "bytes", "latency", "energy",

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
-from fedtide.report.method_table import MethodTable
+from fedtide.report.tables.method_table import MethodTable
 
 _NOT_SHOWN = ("label", "initialiser_label", "seed", "world_seed")
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "drift", "model", "objective", "evaluation")

@@ -9,15 +9,15 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from fedtide.records import statistics
 from fedtide.records.frames import Records
+from fedtide.records.measures import statistics
 from fedtide.report import findings, formats
 from fedtide.report.charts import interactive
 from fedtide.report.charts.pictures import Picture
 from fedtide.report.formats import Scale
-from fedtide.report.method_table import Comparison, MethodTable
-from fedtide.report.sheets import Sheet
-from fedtide.report.table import Table
+from fedtide.report.tables.method_table import Comparison, MethodTable
+from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.table import Table
 from fedtide.settings.scores import ACCURACY, capitalised
 
 

@@ -25,11 +25,11 @@ from fedtide.records import frames as records
 from fedtide.records.frames import Records
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.pictures import Drawing
-from fedtide.report.evaluations import evaluations
-from fedtide.report.method_table import Comparison, MethodTable
-from fedtide.report.sheets import Sheet
-from fedtide.report.table import Table, tabulate
-from fedtide.report.transitions import Rules, transitions
+from fedtide.report.tables.evaluations import evaluations
+from fedtide.report.tables.method_table import Comparison, MethodTable
+from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.table import Table, tabulate
+from fedtide.report.tables.transitions import Rules, transitions
 from fedtide.settings.scores import ACCURACY, Score
 
 
@@ -95,12 +95,12 @@ class Source:
 
     @cached_property
     def changes(self) -> pd.DataFrame:
-        """Every evaluated session change of every run, see :func:`fedtide.report.transitions.transitions`."""
+        """Every evaluated session change of every run, see :func:`fedtide.report.tables.transitions.transitions`."""
         return transitions(self.records, self.contents.rules)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """Every evaluation of a client, see :func:`fedtide.report.evaluations.evaluations`."""
+        """Every evaluation of a client, see :func:`fedtide.report.tables.evaluations.evaluations`."""
         return evaluations(self.run_dirs, self.records)
 
     @property

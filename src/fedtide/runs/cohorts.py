@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fedtide.accounting.cohorts import cohorts
 from fedtide.core import plugins
 from fedtide.core.array_types import Bools, Ints
-from fedtide.participation.base import Participation
+from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.settings.run import RunSettings
-from fedtide.world.membership import membership
+from fedtide.world.participation.base import Participation
+from fedtide.world.presence.membership import membership
 from fedtide.world.timeline import Timeline
 
 

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.detectors.base import Detector
-from fedtide.engine.workers import available_cores
 from fedtide.federation.assembly.compatibility import refuse_other_optimiser
-from fedtide.mirror.mlflow import upload_elsewhere
-from fedtide.mirror.workspace import Workspace
+from fedtide.methods.algorithms.base import Algorithm
+from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
+from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.execution import execute
 from fedtide.runs.failures import with_traceback
 from fedtide.runs.finished_states import free_unless_kept
@@ -24,12 +22,15 @@ from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.jobs.launch import refuse_several_processes
-from fedtide.runs.progress import UNWATCHED, Watch, title
-from fedtide.settings.cluster import HERE, Hosts
+from fedtide.runs.mlflow.upload import upload_elsewhere
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.groups.cluster import HERE, Hosts
+from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
+from fedtide.training.resources.workers import available_cores
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.prepared import load_data
+from fedtide.world.storage.prepared import load_data
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> Non
     chosen = [settings.engine.callbacks for settings in grid if settings.engine.callbacks]
     if not (chosen or workspace.loggers):
         return
-    from fedtide.runs.loggers import refuse_bad_loggers
-    from fedtide.runs.own_callbacks import OwnCallbacks
+    from fedtide.runs.lightning.loggers import refuse_bad_loggers
+    from fedtide.runs.lightning.own_callbacks import OwnCallbacks
 
     refuse_bad_loggers(workspace.loggers)
     for place, callbacks in enumerate(chosen):
@@ -234,3 +235,14 @@ def _line(settings: RunSettings, summary: Summary, score: Score | None) -> str:
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
     why = f": {summary['message']}" if summary["state"] == "failed" else ""
     return f"{_name(settings)}{shown}{state}{why}"
+
+
+def refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:
+    """Refuse a ``report.metric`` that some runs would not record, before they are executed."""
+    score = Score(params.experiment.report.metric)
+    for settings in grid:
+        if score.metric is not None and score.metric not in settings.evaluation.metrics:
+            raise SettingsError(
+                f"report.metric = {score.name}: {settings.label} does not record it; add {score.metric} to "
+                "evaluation.metrics"
+            )

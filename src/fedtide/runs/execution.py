@@ -19,41 +19,41 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
-from fedtide.core.files import replacing, write_json
 from fedtide.core.plugins import naming_plugins
-from fedtide.detectors.base import Detector
+from fedtide.core.storage.files import replacing, write_json
 from fedtide.federation.saving import checkpoint
-from fedtide.mirror.workspace import Workspace
-from fedtide.models.base import Model
-from fedtide.records.guarantees import write_guarantees
-from fedtide.records.marks import wrong_size
-from fedtide.records.periods import alarms_in
+from fedtide.methods.detectors.base import Detector
+from fedtide.records.files.guarantees import write_guarantees
+from fedtide.records.files.marks import wrong_size
+from fedtide.records.files.states import remove_states
+from fedtide.records.measures.periods import alarms_in
 from fedtide.records.run_directory import ENCODING, MODEL, PILOTS, RunDirectory
-from fedtide.records.states import remove_states
 from fedtide.records.summary import State, Summary
 from fedtide.records.unread import records_of
+from fedtide.runs.display.progress import UNWATCHED, Watch, title
+from fedtide.runs.display.shown import shown
 from fedtide.runs.failures import failure_kept
 from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
-from fedtide.runs.progress import UNWATCHED, Watch, title
-from fedtide.runs.shown import shown
 from fedtide.runs.summaries import scores, totals
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings, plain_name
+from fedtide.training.models.base import Model
+from fedtide.world.building.files import timeline_for, world_identity
 from fedtide.world.dataset import Dataset
+from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.files import timeline_for, world_identity
-from fedtide.worlds.prepared import load_data
 
 if TYPE_CHECKING:
     from fedtide.federation.assembly.footprint import Footprint
     from fedtide.federation.module import FederatedModule
     from fedtide.federation.types import Parts
     from fedtide.records.frames import Records
-    from fedtide.runs.mirroring import MlflowRounds
-    from fedtide.runs.own_callbacks import OwnCallbacks
+    from fedtide.runs.lightning.own_callbacks import OwnCallbacks
+    from fedtide.runs.mlflow.callback import MlflowRounds
 
 INTERRUPTED = "interrupted; the same call continues from what is saved"
 _NO_STATE = (
@@ -180,9 +180,9 @@ def _ended(job: _Job) -> Summary | None:
 
 def _world_and_callbacks(job: _Job) -> tuple[Timeline, OwnCallbacks]:
     """The run's timeline and the user's callbacks, once it is known that the run can be executed on this machine."""
-    from fedtide.runs.loggers import refuse_bad_loggers
-    from fedtide.runs.own_callbacks import OwnCallbacks
-    from fedtide.runs.trainer import refuse_missing_device
+    from fedtide.runs.lightning.loggers import refuse_bad_loggers
+    from fedtide.runs.lightning.own_callbacks import OwnCallbacks
+    from fedtide.runs.lightning.trainer import refuse_missing_device
 
     refuse_missing_device(job.settings)
     if job.settings.evaluation.clients_every:
@@ -196,10 +196,10 @@ def _world_and_callbacks(job: _Job) -> tuple[Timeline, OwnCallbacks]:
 def _train(job: _Job, decision: Decision, wait: bool) -> Summary:
     """Train the rounds that the records lack, and conclude the run."""
     from fedtide.federation.module import FederatedModule
-    from fedtide.runs.callbacks import GracefulStop, Progress, Recorder
-    from fedtide.runs.loggers import RoundLog
+    from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
+    from fedtide.runs.lightning.loggers import RoundLog
+    from fedtide.runs.lightning.trainer import quiet_lightning, trainer
     from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
-    from fedtide.runs.trainer import quiet_lightning, trainer
 
     timeline, own = _world_and_callbacks(job)
     settings, directory, watch, manifest = job.settings, job.directory, job.watch, _manifest(job, timeline)
@@ -247,7 +247,7 @@ def _mirrored(job: _Job) -> list[MlflowRounds]:
     """The callback that mirrors the run, if it has a place in MLflow."""
     if job.workspace.mlruns is None:
         return []
-    from fedtide.runs.mirroring import MlflowRounds
+    from fedtide.runs.mlflow.callback import MlflowRounds
 
     return [MlflowRounds(job.workspace, job.directory, job.data, job.watch.log)]
 
@@ -259,7 +259,7 @@ def _drop_states(job: _Job, summary: Summary) -> None:
 
 
 def _alarms(job: _Job, timeline: Timeline) -> Iterator[str]:
-    """A line for each period whose score fell, see :func:`fedtide.records.periods.alarms`."""
+    """A line for each period whose score fell, see :func:`fedtide.records.measures.periods.alarms`."""
     names = [str(name) for name in timeline.notes.get("periods", ())]
     for each in alarms_in(job.directory.history()):
         name = names[each.period] if each.period < len(names) else str(each.period + 1)
@@ -272,8 +272,8 @@ def _alarms(job: _Job, timeline: Timeline) -> Iterator[str]:
 def _follow(job: _Job) -> Summary:
     """Train this further process's share of a run; nothing is written."""
     from fedtide.federation.module import FederatedModule
-    from fedtide.runs.callbacks import GracefulStop
-    from fedtide.runs.trainer import quiet_lightning, trainer
+    from fedtide.runs.lightning.callbacks import GracefulStop
+    from fedtide.runs.lightning.trainer import quiet_lightning, trainer
 
     timeline, own = _world_and_callbacks(job)
     values, rounds = own.continued(checkpoint.load(job.directory.state, job.key)[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import write_text
+from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.jobs.jobs import Failure
 

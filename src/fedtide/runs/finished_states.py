@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedtide.core.locks import Lock
-from fedtide.records.marks import different
+from fedtide.core.storage.locks import Lock
+from fedtide.records.files.marks import different
+from fedtide.records.files.states import remove_states, state_files
 from fedtide.records.run_directory import RunDirectory
-from fedtide.records.states import remove_states, state_files
 from fedtide.settings.run import RunSettings
 
 

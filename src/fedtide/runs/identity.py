@@ -5,34 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedtide.core import plugins
+from fedtide.core.discovery.imports import own_files
+from fedtide.core.discovery.source import closure, fingerprint, fingerprint_files
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
-from fedtide.core.imports import own_files
-from fedtide.core.source import closure, fingerprint, fingerprint_files
-from fedtide.models.base import Model
 from fedtide.settings.choices import plugins_in
 from fedtide.settings.run import RunSettings
-from fedtide.world.contents import content_hashes
+from fedtide.training.models.base import Model
+from fedtide.world.building.files import world_identity
 from fedtide.world.dataset import Dataset
-from fedtide.worlds.files import world_identity
+from fedtide.world.storage.contents import content_hashes
 
-_ROOTS = ("fedtide.federation.module", "fedtide.worlds.build")
+_ROOTS = ("fedtide.federation.module", "fedtide.world.building.build")
 
-_PACKAGES = frozenset(plugins.KINDS) - {"data"} | {
-    *("accounting", "costs", "engine", "federation", "privacy", "programs", "world", "worlds")
-}
-"""Packages that can change a number of a run. Settings enter the key by value, data by content."""
+_AREAS = ("federation", "methods", "training", "world")
+"""Areas that can change a number of a run. Settings enter the key by value, data by content."""
 
-_TEXTS = frozenset({"fedtide.algorithms._preview", "fedtide.algorithms._stability"})
-"""Modules of these packages that only make texts."""
+_BY_CONTENT = ("fedtide.world.adapters.", "fedtide.world.data.")
+
+_TEXTS = frozenset({"fedtide.methods.algorithms._preview", "fedtide.methods.algorithms._stability"})
+"""Modules of these areas that only make texts."""
 
 
 def _can_change_numbers(module: str) -> bool:
-    if module in _TEXTS:
+    if module in _TEXTS or module.startswith(_BY_CONTENT):
         return False
     if not module.startswith("fedtide."):  # of a package that brings plug-ins
         return True
-    return module.split(".")[1] in _PACKAGES or module == "fedtide.core.randomness"
+    return module.split(".")[1] in _AREAS or module == "fedtide.core.randomness"
 
 
 def read_sources() -> None:

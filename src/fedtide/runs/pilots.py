@@ -13,8 +13,8 @@ from pathlib import Path
 import lightning as L
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import remove_dead_parts
-from fedtide.core.locks import Lock
+from fedtide.core.storage.files import remove_dead_parts
+from fedtide.core.storage.locks import Lock
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Saved

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from fedtide.records import detections, drifts
-from fedtide.records.periods import means_next
+from fedtide.records.measures import detections, drifts
+from fedtide.records.measures.periods import means_next
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.settings.scores import TaskName, main_score

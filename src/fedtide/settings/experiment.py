@@ -11,11 +11,11 @@ from fedtide.core.addresses import split_address
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.cluster import ClusterName, Hosts
+from fedtide.settings.groups.cluster import ClusterName, Hosts
+from fedtide.settings.groups.tuning import TuneSettings
 from fedtide.settings.imported import Imported
 from fedtide.settings.run import RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
-from fedtide.settings.tuning import TuneSettings
 
 
 class CompareSettings(SettingsModel):

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core import plugins
+from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.plugins import SettingsModel
-from fedtide.core.shipped import DEFAULTS
 from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
-from fedtide.settings.overrides import apply_overrides, merge_run
-from fedtide.settings.parse import parse
-from fedtide.settings.references import REFERENCES
+from fedtide.settings.reading.overrides import apply_overrides, merge_run
+from fedtide.settings.reading.parse import parse
+from fedtide.settings.reading.references import REFERENCES
+from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings, Seed
-from fedtide.settings.yaml_files import read_mapping
 
 Place = tuple[int | str, ...]
 """The path of a setting."""

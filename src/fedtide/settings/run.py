@@ -13,11 +13,11 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
 from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, DownlinkChoice, UplinkChoice, choice_field
 from fedtide.settings.classes import refuse_without_classes
-from fedtide.settings.clock import ClockChoice, Rounds
-from fedtide.settings.costs import CostSettings
+from fedtide.settings.groups.clock import ClockChoice, Rounds
+from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.optimiser import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
-from fedtide.settings.optimiser import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.scores import TaskName
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], Choice("algorithms", "fedavg")]

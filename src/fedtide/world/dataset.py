@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import broken_contract
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import TaskName
-from fedtide.world.pages import on_large_pages
+from fedtide.world.storage.pages import on_large_pages
 
 Kind = Literal["image", "series", "vector", "text"]
 Split = Literal["train", "test"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,20 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.core.arrays import flattened, ragged, read_arrays, write_arrays
 from fedtide.core.errors import SettingsError
+from fedtide.core.storage.arrays import flattened, ragged, read_arrays, write_arrays
 from fedtide.world.concepts import NO_DRIFT, Concepts
-from fedtide.world.visits import Visits
-
-
-def transition_sessions(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
-    """Numbers (from 1) of the sessions that return to the clients of an earlier session after the pilot.
-
-    With two groups that take turns, these are all from session pilot + 3 on. If no session returns, they are all sessions
-    after the pilot that follow another one.
-    """
-    later = range(max(2, pilot + 1), sessions + 1)
-    return [number for number in later if number in returning] or list(later)
+from fedtide.world.presence.transitions import transition_sessions
+from fedtide.world.presence.visits import Visits
 
 
 @dataclass(frozen=True)
@@ -60,8 +50,8 @@ class Timeline:
     """The whole run's world, written before training; a run only reads it.
 
     >>> from fedtide.settings.params import Params
-    >>> from fedtide.worlds.build import build_timeline
-    >>> from fedtide.worlds.prepared import load_data
+    >>> from fedtide.world.building.build import build_timeline
+    >>> from fedtide.world.storage.prepared import load_data
     >>> settings = Params({"scenario": {"name": "static", "num_clients": 4, "rounds": 2}}).run()
     >>> timeline = build_timeline(settings, load_data(settings))
     >>> timeline.rounds, timeline.at(0).clients.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.aggregation.base import Combined, Rule
+from fedtide.methods.aggregation.base import Combined, Rule
 
 
 class Nobody(Rule):

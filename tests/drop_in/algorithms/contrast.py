@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Round, Term
 from fedtide.core.randomness import hashed_uniform
-from fedtide.engine.local import TermBatch
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round, Term
+from fedtide.training.engine.local import TermBatch
 
 
 class Contrast(Algorithm):

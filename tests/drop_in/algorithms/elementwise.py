@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Round
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local, Round
 
 
 class Elementwise(Algorithm):

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Local, Phase, Round, Served, ServedTo
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local, Phase, Round, Served, ServedTo
 
 
 class InParts(Algorithm):

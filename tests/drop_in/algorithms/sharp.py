@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Gradient, Local, Round
 
 
 class Sharp(Algorithm):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 
 

@@ -1,6 +1,6 @@
 """A detector that alarms after some losses, whatever they are."""
 
-from fedtide.detectors.base import Detector, DetectorSettings, Stream
+from fedtide.methods.detectors.base import Detector, DetectorSettings, Stream
 
 
 class After(Detector):

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.models.base import KeyedDropout, Model, Network
+from fedtide.training.models.base import KeyedDropout, Model, Network
 
 
 class _Noisy(Network):
@@ -33,5 +33,5 @@ class Noisy(Model):
         name: str = "noisy"
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
+        """See :meth:`fedtide.training.models.base.Model.build`."""
         return _Noisy(math.prod(input_shape), num_classes)

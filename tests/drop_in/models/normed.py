@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.models.base import Model, Network
+from fedtide.training.models.base import Model, Network
 
 
 class _Normed(Network):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.models.base import Model, Network
+from fedtide.training.models.base import Model, Network
 
 
 class _Workspace(nn.Module):
@@ -40,5 +40,5 @@ class Point(Model):
         name: str = "point"
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """See :meth:`fedtide.models.base.Model.build`."""
+        """See :meth:`fedtide.training.models.base.Model.build`."""
         return _Point(input_shape[0])

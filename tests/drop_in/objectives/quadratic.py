@@ -7,8 +7,8 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.models.base import Outputs
-from fedtide.objectives.base import Objective
+from fedtide.training.models.base import Outputs
+from fedtide.training.objectives.base import Objective
 
 
 class Quadratic(Objective):
@@ -24,7 +24,7 @@ class Quadratic(Objective):
         curvatures: tuple[float, ...] = Field((1.0,), description="a of each label")
 
     def loss(self, outputs: Outputs, labels: Tensor, counts: Tensor | None) -> Tensor:
-        """See :meth:`fedtide.objectives.base.Objective.loss`."""
+        """See :meth:`fedtide.training.objectives.base.Objective.loss`."""
         theta, x = outputs.logits, outputs.features
         a = torch.tensor(self.settings.curvatures, dtype=theta.dtype)[labels]
         return a / 2 * theta.square().sum(-1) - (x * theta).sum(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedtide.uplink.base import Link, Sending
+from fedtide.methods.uplink.base import Link, Sending
 
 
 class Double(Link):

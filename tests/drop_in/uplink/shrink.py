@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.uplink.base import Link, Sending
+from fedtide.methods.uplink.base import Link, Sending
 
 
 class Shrink(Link):

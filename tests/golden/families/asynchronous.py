@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedtide.costs.wireless import JobCosts
 from fedtide.federation.clocks.events import EventClock, Flight
 from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.clocks.queue import Job
 from fedtide.federation.federation import Federation
-from fedtide.federation.round import train_round
+from fedtide.federation.rounds.round import train_round
 from fedtide.federation.types import RunState
+from fedtide.methods.costs.wireless import JobCosts
 from fedtide.world.timeline import Timeline
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import steady

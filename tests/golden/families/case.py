@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Round
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms.base import Round
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 from support import dataset

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from fedtide.core import plugins
-from fedtide.drift.base import Drift
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
+from fedtide.world.building.drifting import with_drift
 from fedtide.world.dataset import Dataset
+from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
-from fedtide.worlds.drifting import with_drift
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
 from golden.families.momentum_sam import ORDERS
 from support import deal, settings, timeline

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fedtide.algorithms.fedwcm import relative_score
+from fedtide.methods.algorithms.fedwcm import relative_score
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end
 from support import steady
 

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import overrides
 from fedtide.core.array_types import Floats, Ints
-from fedtide.engine.local import Cohort, Local
-from fedtide.engine.plan import plan_batches
 from fedtide.federation.federation import Federation
-from fedtide.federation.record import RoundRecord
+from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.scoring.client_scores import summary
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms.base import overrides
+from fedtide.training.engine.local import Cohort, Local
+from fedtide.training.engine.plan import plan_batches
 from fedtide.world.dataset import Origins
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
 from support import deal, timeline

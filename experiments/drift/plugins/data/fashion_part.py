@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from fedtide.core.randomness import generator
-from fedtide.data.fashion_mnist import FashionMnist
+from fedtide.world.data.fashion_mnist import FashionMnist
 from fedtide.world.dataset import Dataset
 
 

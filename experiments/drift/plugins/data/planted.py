@@ -11,7 +11,7 @@ from pydantic import Field
 
 from fedtide.core.array_types import Floats
 from fedtide.core.randomness import generator
-from fedtide.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 
 

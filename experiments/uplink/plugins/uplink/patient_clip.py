@@ -6,8 +6,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.uplink.base import Sending
-from fedtide.uplink.clip import Clip
+from fedtide.methods.uplink.base import Sending
+from fedtide.methods.uplink.clip import Clip
 
 
 class PatientClip(Clip):

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.attack.base import Attack
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.drift.base import round_of
-from fedtide.engine import contract
+from fedtide.methods.attack.base import Attack
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine import contract
 from fedtide.world.dataset import Dataset
+from fedtide.world.drift.base import round_of
 from fedtide.world.timeline import Timeline
 
 

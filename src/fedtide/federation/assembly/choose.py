@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from fedtide.aggregation.base import Rule
-from fedtide.algorithms.base import Algorithm
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.detectors.base import Detector
-from fedtide.exchange.base import Exchange
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.consistency import Consistency
@@ -19,14 +15,18 @@ from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.types import Channel, Chosen, Feature
-from fedtide.initialisation.base import Initialiser
-from fedtide.models.base import Model
-from fedtide.objectives.base import Objective
-from fedtide.participation.base import Participation
+from fedtide.methods.aggregation.base import Rule
+from fedtide.methods.algorithms.base import Algorithm
+from fedtide.methods.detectors.base import Detector
+from fedtide.methods.exchange.base import Exchange
+from fedtide.methods.initialisation.base import Initialiser
+from fedtide.methods.uplink.base import Compression, Link
+from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.run import RunSettings
-from fedtide.uplink.base import Compression, Link
-from fedtide.weighting.base import Weighting
+from fedtide.training.models.base import Model
+from fedtide.training.objectives.base import Objective
 from fedtide.world.dataset import Dataset
+from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
 
 

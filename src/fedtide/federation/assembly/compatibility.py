@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fedtide.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import broken_contract
-from fedtide.engine.plan import EPOCHS
 from fedtide.federation.types import Chosen
-from fedtide.settings.clock import Events
-from fedtide.settings.optimiser import Sgd
+from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
+from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.optimiser import Sgd
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.plan import EPOCHS
 
 
 def refuse_unknown_words(algorithm: Algorithm) -> None:

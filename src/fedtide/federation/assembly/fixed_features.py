@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from fedtide.engine.flat import flatten
-from fedtide.engine.passes.evaluation import features
-from fedtide.engine.task import Task
-from fedtide.engine.workers import Workers
-from fedtide.models.base import Network
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.flat import flatten
+from fedtide.training.engine.passes.evaluation import features
+from fedtide.training.engine.task import Task
+from fedtide.training.models.base import Network
+from fedtide.training.resources.workers import Workers
 from fedtide.world.dataset import Split
 
 

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fedtide.algorithms.base import overrides
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.engine.flat import Layout
-from fedtide.engine.memory import available_bytes
-from fedtide.engine.optimisers import optimiser
-from fedtide.engine.plan import step_count
-from fedtide.engine.size import measure
-from fedtide.engine.workers import available_cores
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.types import Chosen, Part
-from fedtide.initialisation.base import Initialiser
-from fedtide.settings.clock import Events
+from fedtide.methods.algorithms.base import overrides
+from fedtide.methods.initialisation.base import Initialiser
+from fedtide.settings.groups.clock import Events
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.optimisers import optimiser
+from fedtide.training.engine.plan import step_count
+from fedtide.training.resources.memory import available_bytes
+from fedtide.training.resources.size import measure
+from fedtide.training.resources.workers import available_cores
 from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.timeline import Timeline
 

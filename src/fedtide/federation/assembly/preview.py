@@ -6,17 +6,17 @@ import math
 
 import torch
 
-from fedtide.adapters.encoding import Encoding, Hashed
-from fedtide.algorithms.base import RunPreview
 from fedtide.core import plugins
-from fedtide.engine.plan import step_count
 from fedtide.federation.assembly.footprint import Footprint, gigabytes
-from fedtide.federation.schedules import learning_rate
+from fedtide.federation.rounds.schedules import learning_rate
 from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.types import Parts
-from fedtide.scenarios.base import Scenario
-from fedtide.settings.clock import Events
+from fedtide.methods.algorithms.base import RunPreview
+from fedtide.settings.groups.clock import Events
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.plan import step_count
+from fedtide.world.adapters.encoding import Encoding, Hashed
+from fedtide.world.scenarios.base import Scenario
 
 
 def memory_plan(parts: Parts, wanted: Footprint) -> str:

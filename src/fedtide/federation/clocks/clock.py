@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from fedtide.federation.clocks.events import EventClock
-from fedtide.federation.ledger import charge
-from fedtide.federation.plan import RoundPlan, plan_round
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.plan import RoundPlan, plan_round
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult
+from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.clock import Events
+from fedtide.settings.groups.clock import Events
 
 
 class Clock(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedtide.costs.wireless import JobCosts, Wireless
+from fedtide.methods.costs.wireless import JobCosts, Wireless
 
 AHEAD = 32
 """Most jobs computed before they start."""

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.engine.plan import sample_count
 from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
-from fedtide.federation.plan import JobStarts, RoundPlan, of_round, participants, rate_at
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.clock import Events
+from fedtide.settings.groups.clock import Events
+from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.randomness import generator
-from fedtide.federation.plan import departures, eligible_clients
+from fedtide.federation.rounds.plan import departures, eligible_clients
+from fedtide.world.presence.visits import Changes, Visits
 from fedtide.world.timeline import Assignment, Timeline
-from fedtide.world.visits import Changes, Visits
 
 _REPETITIONS = 10  # repetitions of the longest trace without a result after which none is expected any more
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedtide.engine.flat import Layout
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

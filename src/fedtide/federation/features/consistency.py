@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.engine.passes.evaluation import evaluate
-from fedtide.engine.passes.fit import fit
-from fedtide.federation.plan import RoundPlan
+from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.types import Feature, RoundContext
+from fedtide.training.engine.passes.evaluation import evaluate
+from fedtide.training.engine.passes.fit import fit
 
 
 class Consistency(Feature):

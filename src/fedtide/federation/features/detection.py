@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from fedtide.core.randomness import key64
-from fedtide.detectors.base import Detector, Stream
-from fedtide.engine import contract
-from fedtide.engine.flat import Layout
-from fedtide.federation.memories import forget_all
-from fedtide.federation.plan import RoundPlan
+from fedtide.federation.rounds.plan import RoundPlan
+from fedtide.federation.sessions.memories import forget_all
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
+from fedtide.methods.detectors.base import Detector, Stream
+from fedtide.training.engine import contract
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import overrides
 from fedtide.core.errors import SettingsError
-from fedtide.engine.flat import Layout
-from fedtide.federation.payload import BYTES
+from fedtide.federation.traffic.payload import BYTES
 from fedtide.federation.types import Channel, Chosen, Feature, Memory, Parts, RoundContext, RunState
-from fedtide.uplink.base import Compression
+from fedtide.methods.algorithms.base import overrides
+from fedtide.methods.uplink.base import Compression
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

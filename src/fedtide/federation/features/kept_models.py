@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedtide.engine.flat import Layout
 from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.training.engine.flat import Layout
 
 LATEST, LAST_SERVED = "latest", "last_served"
 """Rows kept for evaluation: each client's latest local model, and the one that it was served before it left."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fedtide.aggregation.base import Rule, shares
-from fedtide.engine.flat import Layout, weighted_sum
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
+from fedtide.methods.aggregation.base import Rule, shares
+from fedtide.training.engine.flat import Layout, weighted_sum
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.engine.flat import Layout
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.accounting.cohorts import cohorts
-from fedtide.algorithms.base import Vectors, shared_parameters, shared_size
-from fedtide.core.faults import broken_contract
-from fedtide.engine import contract
-from fedtide.engine.flat import Layout
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.assembly.leaks import what_leaks
 from fedtide.federation.types import Chosen, Feature, Memory, Part, Parts, RoundContext, RunState
-from fedtide.uplink.base import Link, Sending, memory_name
+from fedtide.methods.accounting.cohorts import cohorts
+from fedtide.methods.algorithms.base import Vectors, shared_parameters, shared_size
+from fedtide.methods.uplink.base import Link, Sending, memory_name
+from fedtide.training.engine import contract
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

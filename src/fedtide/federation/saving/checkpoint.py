@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.sealed import read_content, sealing
+from fedtide.core.storage.sealed import read_content, sealing
 from fedtide.federation.saving.rows import RowLog, StoredRows, live_rows, row_bytes
-from fedtide.records.marks import Marks
-from fedtide.records.states import generations, log_name, read_state_header, state_name, sweep
+from fedtide.records.files.marks import Marks
+from fedtide.records.files.states import generations, log_name, read_state_header, state_name, sweep
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 

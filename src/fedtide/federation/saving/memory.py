@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.files import part_suffix
+from fedtide.core.storage.files import part_suffix
 
 
 class MemoryStore:

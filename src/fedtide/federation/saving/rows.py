@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.records.marks import GrowingFiles, Mark
+from fedtide.records.files.marks import GrowingFiles, Mark
 
 Piece = tuple[Tensor, dict[str, Tensor]]  # ids of some clients, int64 [m], and their rows [m, size] of each memory
 _NUMBERS = 1 << 22  # numbers in memory at a time

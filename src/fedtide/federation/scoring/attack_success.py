@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Bools, Floats
-from fedtide.engine.passes.evaluation import evaluate
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
+from fedtide.training.engine.passes.evaluation import evaluate
 from fedtide.world.timeline import HeldOut
 
 

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.engine.passes.fit import Fit, fit
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.client_samples import own_samples, owners
 from fedtide.federation.scoring.client_scores import cells, due, named_columns, summary
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
-from fedtide.world.membership import GROUPS, PRESENT, membership
+from fedtide.training.engine.passes.fit import Fit, fit
+from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
 _RECORDED = ("r2", "mae")
 _SPREAD = ("mean", "std", "worst_decile")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.federation.scoring.evaluator import Evaluator, part_of
-from fedtide.world.membership import last_round
+from fedtide.world.presence.membership import last_round
 
 
 class Tested(NamedTuple):

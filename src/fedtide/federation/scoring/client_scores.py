@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.engine.passes.evaluation import Scores, evaluate
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.client_samples import Tested, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
-from fedtide.world.membership import GROUPS, PRESENT, membership
+from fedtide.training.engine.passes.evaluation import Scores, evaluate
+from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
 _SPREAD = ("mean", "std", "worst_decile", "below")
 _WORST = 0.1

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.engine.executors.executor import Executor
-from fedtide.engine.local import Cohort, Local
-from fedtide.engine.optimisers import optimiser
-from fedtide.engine.passes.evaluation import Scores
-from fedtide.engine.plan import plan_batches
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.settings.run import RunSettings
+from fedtide.training.engine.executors.executor import Executor
+from fedtide.training.engine.local import Cohort, Local
+from fedtide.training.engine.optimisers import optimiser
+from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.training.engine.plan import plan_batches
 
 Start = Callable[[slice], ModelValues]
 """Models [c, d] and floating buffers [c, q] of some of the clients present, by place."""

@@ -8,15 +8,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import overrides
-from fedtide.engine.flat import weighted_sum
-from fedtide.engine.passes.evaluation import Scores
-from fedtide.engine.passes.fit import Fit
-from fedtide.engine.passes.neurons import activities, concentration, probe
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
-from fedtide.federation.record import RoundRecord
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_fits import ClientFits
 from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
@@ -25,8 +20,13 @@ from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.scoring.session_scores import session_scores
 from fedtide.federation.types import Parts, RunState
+from fedtide.methods.algorithms.base import overrides
+from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
-from fedtide.weighting.base import Weighting
+from fedtide.training.engine.flat import weighted_sum
+from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.training.engine.passes.fit import Fit
+from fedtide.training.engine.passes.neurons import activities, concentration, probe
 
 MODELS = ("cloud", "participants", "all", "ensemble")
 

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.algorithms.base import Algorithm, Served, ServedTo, Vectors
 from fedtide.core.array_types import Ints
-from fedtide.core.faults import broken_contract
-from fedtide.engine import contract
-from fedtide.engine.flat import Layout
-from fedtide.engine.passes.evaluation import Scores
-from fedtide.engine.passes.fit import Fit, fit, mean_losses
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.features.kept_models import LAST_SERVED
-from fedtide.federation.round import RoundResult
+from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.types import RunState
+from fedtide.methods.algorithms.base import Algorithm, Served, ServedTo, Vectors
+from fedtide.training.engine import contract
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.training.engine.passes.fit import Fit, fit, mean_losses
 
 
 @dataclass(frozen=True)

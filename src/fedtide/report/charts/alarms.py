@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fedtide.records.detections import COLUMN
+from fedtide.records.measures.detections import COLUMN
 from fedtide.report.charts.chart import Series, floats
 from fedtide.report.charts.session_marks import drift_marks
 

@@ -9,8 +9,8 @@ from string import ascii_uppercase
 import pandas as pd
 from matplotlib.axes import Axes
 
-from fedtide.records import drifts
 from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.measures import drifts
 from fedtide.report.charts.style import DASHES, GREY, INK
 
 _MOST_SESSIONS = 40

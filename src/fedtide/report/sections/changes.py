@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from fedtide.records import metrics
 from fedtide.records.frames import Method, by_method
+from fedtide.records.measures import metrics
 from fedtide.report import formats
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats
 from fedtide.report.charts.methods import method_names, places_of
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import INK, line_look
 from fedtide.report.parts import figures, frames, sheets
-from fedtide.report.sheets import Sheet
-from fedtide.report.table import Table
-from fedtide.report.transitions import Rules, per_session
+from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.table import Table
+from fedtide.report.tables.transitions import Rules, per_session
 
 _MOST_SESSIONS = 6
 

@@ -13,8 +13,8 @@ from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.session_marks import groups_in_turn, session_spans
 from fedtide.report.charts.style import GREY, PALETTE, percent_limits
-from fedtide.report.evaluations import PREFIX
 from fedtide.report.parts import figures
+from fedtide.report.tables.evaluations import PREFIX
 
 _DISTRIBUTION = (
     "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedtide.records import drifts, metrics
-from fedtide.records.detections import COLUMN, HORIZON, detections
 from fedtide.records.frames import METHOD, Records, by_method
+from fedtide.records.measures import drifts, metrics
+from fedtide.records.measures.detections import COLUMN, HORIZON, detections
 from fedtide.report import formats
 from fedtide.report.parts import frames, sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.sheets import Sheet
 
 
 def per_run(records: Records) -> pd.DataFrame:

@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Floats
-from fedtide.records import drifts, metrics
 from fedtide.records.frames import METHOD, Method, Records, by_method
+from fedtide.records.measures import drifts, metrics
 from fedtide.report import formats
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, score_axis
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import line_look
 from fedtide.report.parts import figures, frames, sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.sheets import Sheet
 from fedtide.settings.scores import ACCURACY
 
 REPORTED, SERVED = "Reported model", "Models that clients are served"

@@ -7,14 +7,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from fedtide.records import metrics
 from fedtide.records.frames import Records
+from fedtide.records.measures import metrics
 from fedtide.report import formats
-from fedtide.report.evaluations import PREFIX
 from fedtide.report.formats import PERCENT, Scale
-from fedtide.report.method_table import Column, MethodTable, over_seeds
 from fedtide.report.parts import Source, sheets, tables
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.evaluations import PREFIX
+from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
+from fedtide.report.tables.sheets import Sheet
 
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "personal": "personal_accuracy_"}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.records import client_scores
+from fedtide.records.files import client_scores
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report import findings
-from fedtide.report.evaluations import PREFIX
 from fedtide.report.formats import percent
-from fedtide.report.method_table import MethodTable
 from fedtide.report.parts import sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.evaluations import PREFIX
+from fedtide.report.tables.method_table import MethodTable
+from fedtide.report.tables.sheets import Sheet
 
 _WORST, _COLUMNS = 5, 3
 _ERRORS = 2  # standard errors from which a client is named
@@ -100,7 +100,9 @@ def columns_that_differ(table: Any, names: list[str]) -> dict[str, str]:
     A difference of means over the root of the mean of both variances, of numbers or of the indicator of a category; those
     below 0.2 are left out.
     """
-    from fedtide.data.table import rows_and_clients  # with the extra `data`, which a report of other data does without
+    from fedtide.world.data.table import (
+        rows_and_clients,  # with the extra `data`, which a report of other data does without
+    )
 
     if (read := rows_and_clients(table)) is None:
         return {}

@@ -10,11 +10,12 @@ from statistics import median
 import numpy as np
 
 from fedtide.records.frames import Method, Records
-from fedtide.report import formats, speed
+from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.parts import sheets
-from fedtide.report.sheets import Sheet
-from fedtide.report.speed import RoundsToTarget
+from fedtide.report.tables import speed
+from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.speed import RoundsToTarget
 from fedtide.settings.scores import Score
 
 

@@ -9,9 +9,9 @@ from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, scor
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import GREY, line_look
-from fedtide.report.front import pareto_front
 from fedtide.report.parts import figures
-from fedtide.report.table import Table
+from fedtide.report.tables.front import pareto_front
+from fedtide.report.tables.table import Table
 
 
 def level_title(table: Table) -> str:

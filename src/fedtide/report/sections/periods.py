@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedtide.records import statistics
 from fedtide.records.frames import METHOD, Method, Records, by_method
-from fedtide.records.periods import BEFORE, ERRORS, Alarm, alarms, rows_column
+from fedtide.records.measures import statistics
+from fedtide.records.measures.periods import BEFORE, ERRORS, Alarm, alarms, rows_column
 from fedtide.report import findings
 from fedtide.report.formats import percent
-from fedtide.report.method_table import Comparison
 from fedtide.report.parts import Source, comparisons, warnings
+from fedtide.report.tables.method_table import Comparison
 
 _MOST_NAMED = 3
 
@@ -58,7 +58,7 @@ def compared(records: Records, reference: Method) -> list[Compared]:
     """Every method against one over the periods and, for accuracy, over the rows of each period; the last period first.
 
     Over periods: differences of the scores on a period, averaged over the common seeds, are the pairs of a t-test. Over rows:
-    see :func:`fedtide.records.statistics.compare_shares`; seeds share their rows, so their mean has the error of one.
+    see :func:`fedtide.records.measures.statistics.compare_shares`; seeds share their rows, so their mean has the error of one.
     """
     table = by_period(records, records.column)
     if records.runs.empty or table["period"].nunique() == 0:
@@ -88,7 +88,7 @@ def period_name(period: int, names: Sequence[str]) -> str:
 
 
 def falls(records: Records, names: Sequence[str]) -> list[str]:
-    """A line per period on which accuracy fell, see :func:`fedtide.records.periods.alarms`; means over a method's seeds."""
+    """A line per period on which accuracy fell (``records.measures.periods.alarms``); means over a method's seeds."""
     found: dict[int, list[tuple[Method, Alarm]]] = {}
     if "test_accuracy_next" not in records.history or rows_column() not in records.history:
         return []

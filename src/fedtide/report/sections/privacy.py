@@ -14,7 +14,7 @@ from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import PALETTE
 from fedtide.report.formats import NOTHING
 from fedtide.report.parts import figures, sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.sheets import Sheet
 
 _FIGURE = (
     "Epsilon that a client has spent by the end of the run, over the rounds in which it is present. A point per client; one "

@@ -10,7 +10,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.formats import Scale
 from fedtide.report.parts import figures, sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.sheets import Sheet
 from fedtide.settings.scores import capitalised, score_of
 
 _SETTINGS_FROM = 5

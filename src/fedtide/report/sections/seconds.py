@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedtide.records import metrics
 from fedtide.records.frames import Records, by_method
+from fedtide.records.measures import metrics
 from fedtide.report import formats
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import WIDTH, line_look, paper, percent
 from fedtide.report.parts import figures, sheets
-from fedtide.report.sheets import Sheet
+from fedtide.report.tables.sheets import Sheet
 
 _MOST_BARS = 40
 

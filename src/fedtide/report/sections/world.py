@@ -16,7 +16,7 @@ from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
-from fedtide.world.picture import concept_colours, concept_shares
+from fedtide.report.picture import concept_colours, concept_shares
 from fedtide.world.timeline import Timeline
 
 _COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part

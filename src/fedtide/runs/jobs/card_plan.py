@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedtide.runs.jobs.cards import Card, cards, uses_cards
-from fedtide.settings.cluster import Hosts
+from fedtide.settings.groups.cluster import Hosts
 from fedtide.settings.run import RunSettings
 
 _CONTEXT = 1 << 30  # bytes that a process takes on a card beside its run
@@ -43,9 +43,9 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
 
     from fedtide.federation.assembly.choose import choose
     from fedtide.federation.assembly.footprint import footprint
+    from fedtide.world.building.files import timeline_for
     from fedtide.world.concepts import under
-    from fedtide.worlds.files import timeline_for
-    from fedtide.worlds.prepared import load_data
+    from fedtide.world.storage.prepared import load_data
 
     data = load_data(settings)
     timeline = timeline_for(settings, data, worlds)

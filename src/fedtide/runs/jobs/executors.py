@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedtide.core.files import part_suffix, remove_stale_parts
+from fedtide.core.storage.files import part_suffix, remove_stale_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
-from fedtide.settings.cluster import Hosts
+from fedtide.settings.groups.cluster import Hosts
 
 _OURS = "FEDTIDE_"  # beginning of the names of variables that workers inherit
 

@@ -16,12 +16,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
+from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
-from fedtide.core.faults import PluginCrash
-from fedtide.engine.memory import available_bytes, share_memory
 from fedtide.runs.jobs.cards import place
 from fedtide.runs.jobs.processes import begin_worker, current_folder_hidden, main_module_hidden, worker_context
 from fedtide.runs.jobs.signals import StopSignals
+from fedtide.training.resources.memory import available_bytes, share_memory
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -64,7 +64,10 @@ class Decision:
     def __enter__(self) -> Decision:
         _refuse_other_number(self._settings)
         if self._several:
-            from fedtide.runs.trainer import quiet_lightning, trainer  # with Lightning, which takes seconds to import
+            from fedtide.runs.lightning.trainer import (  # with Lightning, which takes seconds to import
+                quiet_lightning,
+                trainer,
+            )
 
             with quiet_lightning():
                 trainer(self._settings, 1, []).strategy.setup_environment()

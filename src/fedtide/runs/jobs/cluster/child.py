@@ -54,8 +54,8 @@ def main() -> None:
 
     import torch
 
-    from fedtide.engine.memory import available_bytes
     from fedtide.runs.jobs.jobs import serve
+    from fedtide.training.resources.memory import available_bytes
 
     work = pickle.loads(program.work) if problem is None else _refusing(problem)
     free = available_bytes(torch.device("cpu")) // count

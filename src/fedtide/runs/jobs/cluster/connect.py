@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedtide.core import extras
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.engine.workers import available_cores
 from fedtide.runs.jobs.processes import current_folder_hidden, main_module_hidden
-from fedtide.settings.cluster import BATCH_SYSTEMS, LOCAL
+from fedtide.settings.groups.cluster import BATCH_SYSTEMS, LOCAL
+from fedtide.training.resources.workers import available_cores
 
 if TYPE_CHECKING:
     from distributed import Client

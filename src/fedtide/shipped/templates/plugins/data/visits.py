@@ -4,7 +4,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedtide import SplitSettings, from_torch
-from fedtide.data.base import Dataset, DatasetPlugin, DatasetSettings
+from fedtide.world.data.base import Dataset, DatasetPlugin, DatasetSettings
 
 
 class Visits(DatasetPlugin):

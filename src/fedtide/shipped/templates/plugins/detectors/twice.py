@@ -1,6 +1,6 @@
 from pydantic import Field
 
-from fedtide.detectors.base import Detector, DetectorSettings, Stream
+from fedtide.methods.detectors.base import Detector, DetectorSettings, Stream
 
 
 class Twice(Detector):

@@ -3,7 +3,7 @@ import math
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedtide.models.base import Model, Network
+from fedtide.training.models.base import Model, Network
 
 
 class _Bottleneck(Network):

@@ -2,7 +2,7 @@ import numpy as np
 from pydantic import Field
 
 from fedtide.core.randomness import generator
-from fedtide.partitions.base import Ints, Partition
+from fedtide.world.partitions.base import Ints, Partition
 
 
 class Skewed(Partition):

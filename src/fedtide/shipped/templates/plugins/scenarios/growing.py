@@ -1,7 +1,7 @@
 import numpy as np
 from pydantic import Field
 
-from fedtide.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Assignment, Timeline
 
 

@@ -1,7 +1,7 @@
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.uplink.base import Link, Sending
+from fedtide.methods.uplink.base import Link, Sending
 
 
 class HalfPrecision(Link):

@@ -1,0 +1,171 @@
+"""Settings for a table: how it is written, its label, client and time, and the periods of its time."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from fedtide.authoring.project.columns import Found, Time, find_client, find_identifiers, find_label, find_time
+from fedtide.authoring.project.templates import replaced, template
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.settings.params import Params
+from fedtide.settings.reading.yaml_files import read_value
+from fedtide.world.building.build import build_timeline
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.data.table import read_rows
+from fedtide.world.storage.prepared import load
+
+_DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
+_PERIODS = (3, 36)  # fewest and most that make a scenario
+_SLICES = 12
+_MANY = 100  # categories of a column that have a feature each, by default
+
+
+def settings_for(file: Path) -> tuple[str, list[str]]:
+    """Text of a settings file for a table, and what was decided, a sentence each; its data and its clients can be made.
+
+    Raises:
+        SettingsError: it is no readable table, or has no column that can be a label.
+    """
+    written, sentences = _written(file)
+    frame, place = read_rows(file, written)
+    time = find_time(frame, place)
+    client = find_client(frame, {time.name} if time else set())
+    taken = {found.name for found in (time, client) if found}
+    try:
+        label, regression = find_label(frame, taken)
+    except SettingsError as error:
+        raise SettingsError(f"{file}: {error}") from None
+    sentences.append(_sentence("label", label) + (" Regression: it is a number to predict." if regression else ""))
+    sentences.append(_sentence("client", client) if client else "client: no column repeats as an owner would.")
+    sentences.append(_sentence("time", time) if time else "time: no column has dates.")
+    data: dict[str, Any] = {"name": "table", "file": str(file), **written, "label": label.name}
+    data |= {"task": "regression"} if regression else {}
+    data |= {"client": client.name} if client else {}
+    data |= {"time": time.name, **time.settings} if time else {}
+    data |= _features(frame, taken | {label.name}, sentences)
+    problem: SettingsError | None = None
+    for period in _periods(time):
+        scenario = _scenario(period, client, time)
+        text = _text({**data, **_split(period)}, scenario, regression, client)
+        try:
+            _try(text)
+        except SettingsError as error:
+            problem = error
+            continue
+        return text, [*sentences, scenario[1]]
+    raise problem or SettingsError(f"{file}: no settings found")
+
+
+def _sentence(role: str, found: Found | Time) -> str:
+    return (
+        f"{role}: {found.name!r} is {found.why}."
+        if not found.why.startswith("has")
+        else f"{role}: {found.name!r} {found.why}."
+    )
+
+
+def _written(file: Path) -> tuple[dict[str, str], list[str]]:
+    """Settings for how a CSV file is written, where that is not the default, and a sentence about each."""
+    if file.suffix in (".parquet", ".pq") or not file.is_file():
+        return {}, []
+    found, content = dict[str, str](), b""
+    try:
+        content = pa.input_stream(str(file), compression="detect").read()
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        found["encoding"] = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        text = content.decode(found["encoding"], errors="replace")
+    except (OSError, pa.ArrowException):
+        return {}, []  # reading it says why
+    header = text.lstrip().partition("\n")[0]
+    sign = max((",", ";", "\t", "|"), key=header.count)
+    if sign != "," and sign in header:
+        found["delimiter"] = sign
+        if re.search(rf"(^|{re.escape(sign)})-?\d+,\d+({re.escape(sign)}|\r?$)", text, re.MULTILINE):
+            found["decimal"] = ","
+    return found, [f"{key}: the file has {value!r}." for key, value in found.items()]
+
+
+def _features(frame: pd.DataFrame, taken: set[str], sentences: list[str]) -> dict[str, Any]:
+    """Settings of the features: without columns that name rows, and with hashed ones if there are many categories."""
+    chosen = dict[str, Any]()
+    features = [name for name in frame.columns if name not in taken]
+    if identifiers := find_identifiers(frame, taken):
+        features = [name for name in features if name not in identifiers]
+        numeric = [name for name in features if pd.api.types.is_numeric_dtype(frame[name])]
+        chosen |= {"numeric": numeric, "categorical": [name for name in features if name not in numeric]}
+        sentences.append(f"left out: {', '.join(identifiers)}, another value in every row.")
+    text = [name for name in features if not pd.api.types.is_numeric_dtype(frame[name])]
+    if many := [name for name in text if frame[name].nunique() > _MANY]:
+        chosen["buckets"] = 64
+        sentences.append(f"hashed: {', '.join(many)}, more than {_MANY} values.")
+    return chosen
+
+
+def _periods(time: Time | None) -> list[str | int]:
+    """Lengths of a period to try, the best first."""
+    if time is None:
+        return ["all"]
+    if time.unit != "s":
+        return [max(1, -(-int(time.values.max() - time.values.min() + 1) // _SLICES)), "equal"]
+    days = (int(time.values.max()) - int(time.values.min())) / 86400
+    fitting: list[str | int] = [
+        name for name, length in _DAYS.items() if _PERIODS[0] <= days / length + 1 <= _PERIODS[1]
+    ]
+    return [*fitting, "equal"]
+
+
+def _scenario(period: str | int, client: Found | None, time: Time | None) -> tuple[list[str], str]:
+    """Lines of the group ``scenario``, and a sentence."""
+    if client is None:
+        return [
+            "scenario: {name: static, num_clients: 20, rounds: 100}"
+        ], "scenario: rows are dealt to 20 clients at random."
+    if time is None:
+        lines = ["scenario: {name: static, num_clients: null, rounds: 100}    # all clients, always present"]
+        return lines, "scenario: every client is always present."
+    lines = [
+        "scenario:                       # each period is a session with the clients that have rows in it",
+        "  name: calendar",
+    ]
+    lines += [f"  period: {period}"] + ([f"  equal_periods: {_SLICES}"] if period == "equal" else [])
+    shown = {"equal": f"{_SLICES} periods of equal size"}.get(str(period), f"every {period}")
+    if isinstance(period, int):
+        shown = f"every {period:,} of {time.name!r}"
+    return [*lines, "  rounds_per_period: 10"], f"scenario: {shown} is a session with the clients that have rows in it."
+
+
+def _split(period: str | int) -> dict[str, Any]:
+    return {} if period in ("month", "all") else {"split": {"period": "all" if period == "equal" else period}}
+
+
+def _text(data: dict[str, Any], scenario: tuple[list[str], str], regression: bool, client: Found | None) -> str:
+    text = replaced(
+        template("own-table"), "data", ["data:", *(f"  {key}: {_yaml(value)}" for key, value in data.items())]
+    )
+    text = replaced(text, "scenario", scenario[0])
+    if client is None:
+        text = replaced(text, "partition", ["partition: {name: iid}"])
+    return replaced(text, "objective", ["objective: {name: mean_squared_error}"]) if regression else text
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line of YAML: a plain word where that is read as the same."""
+    plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
+    return str(value) if plain and read_value(str(value)) == value else json.dumps(value, ensure_ascii=False)
+
+
+def _try(text: str) -> None:
+    """Read the data and make the timeline, without leaving anything."""
+    settings = Params(read_value(text)).run()
+    with tempfile.TemporaryDirectory() as folder:
+        data = load(plugins.create(DatasetPlugin, settings.data), Path(folder))
+    build_timeline(settings, data)

@@ -1,0 +1,71 @@
+"""``fedtide check``: whether the records of all runs of a folder are what the runs wrote."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedtide.cli.options import Json
+
+if TYPE_CHECKING:
+    from fedtide.runs.check import Checked
+
+
+_STATES = ("intact", "unfinished", "running", "damaged")
+
+
+def check(
+    runs: Annotated[Path, typer.Argument(help="Folder of run directories.")] = Path("runs"),
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Remove the saved states of complete, intact runs, which only serve to repair them; records and models stay.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Verify the records of all runs of a folder: nothing missing, nothing changed. Exit status 1 if a run is damaged."""
+    from fedtide.runs.check import check as verify
+
+    found = list(verify(runs))
+    freed = {each.name: _freed(runs, each) for each in found} if prune else {}
+    if as_json:
+        print(json.dumps([asdict(each) | ({"freed": freed[each.name]} if prune else {}) for each in found]))
+    else:
+        for each in found:
+            for problem in each.problems:
+                print(f"{each.name}: {problem}")
+        print(_summary(found))
+        if prune:
+            count = sum(size > 0 for size in freed.values())
+            print(f"{sum(freed.values()):,} bytes of saved states of {count} run{'s' * (count != 1)} removed")
+    if any(each.problems for each in found):
+        raise typer.Exit(1)
+
+
+def _freed(runs: Path, checked: Checked) -> int:
+    """Bytes of saved states that are removed; damaged runs may be repaired from theirs, pilots serve further runs."""
+    from fedtide.records.run_directory import RunDirectory
+    from fedtide.runs.finished_states import free_states
+
+    return free_states(RunDirectory(runs / checked.name)) if checked.state == "intact" and not checked.is_pilot else 0
+
+
+def _summary(found: list[Checked]) -> str:
+    """``3 runs: 1 intact, 1 unfinished, 1 damaged: <name>``, and the same of the shared pilots if there are any."""
+    parts = []
+    for noun, pilots in (("run", False), ("shared pilot", True)):
+        group = [each for each in found if each.is_pilot == pilots]
+        counts = Counter(each.state for each in group)
+        states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
+        damaged = [each.name for each in group if each.state == "damaged"]
+        if group:
+            names = f": {', '.join(damaged)}" if damaged else ""
+            parts.append(f"{len(group)} {noun}{'s' * (len(group) != 1)}: {', '.join(states)}{names}")
+    return "; ".join(parts)

@@ -1,0 +1,62 @@
+"""``fedtide init``: settings and a pipeline to begin with."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.options import PARAMS
+from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
+from fedtide.core.storage.files import write_text
+
+
+class Template(StrEnum):
+    """Settings to begin with."""
+
+    sessions = "sessions"
+    own_table = "own-table"
+    long_tail = "long-tail"
+    drift = "drift"
+    flights = "flights"
+
+
+def init(
+    chosen: Annotated[
+        Template | None, typer.Option("--template", help="Settings to begin with; default: the default experiment.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A table (.csv, .csv.gz, .parquet): settings for it.")
+    ] = None,
+    dvc: Annotated[
+        bool, typer.Option("--dvc", help="Write the pipeline of DVC as well: dvc.yaml and its scripts.")
+    ] = False,
+) -> None:
+    """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten."""
+    from fedtide.authoring.project.pipeline import pipeline_files, write_pipeline
+    from fedtide.authoring.project.templates import template
+
+    if chosen and table:
+        raise SettingsError("--template and --from are both given: choose one")
+    kept = dvc and PARAMS.exists() and not chosen and not table
+    if PARAMS.exists() and not kept:
+        raise SettingsError(f"{PARAMS} exists and is not overwritten; rename it, or use another folder")
+    here = Path()
+    files = pipeline_files(here) if dvc else {}
+    text, sentences = template(chosen or Template.sessions), list[str]()
+    if table:
+        require("data", "--from")
+        from fedtide.authoring.project.table import settings_for
+
+        text, sentences = settings_for(table)
+    for sentence in sentences:
+        print(sentence)
+    if not kept:
+        write_text(PARAMS, text)
+        print(f"{PARAMS}: written; `fedtide run` runs it, `fedtide compare` its grid")
+    if dvc:
+        write_pipeline(files, here)
+        print("dvc.yaml, pipeline/: written; `dvc repro` runs them")

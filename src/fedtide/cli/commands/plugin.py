@@ -1,0 +1,71 @@
+"""``fedtide new`` and ``fedtide test``: write a plug-in, and test it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.options import Override
+from fedtide.cli.reporter import log
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError, nearest, shortened
+
+Kind = Annotated[str, typer.Argument(help="algorithm, scenario, partition, dataset, model, link or detector.")]
+Folder = Annotated[
+    Path | None, typer.Option(help="Folder of plug-ins; default: the first one in $FEDTIDE_PLUGINS, or plugins.")
+]
+
+
+def new(kind: Kind, name: str, folder: Folder = None) -> None:
+    """Write a plug-in to start from, and its test."""
+    from fedtide.authoring.writing import write_plugin
+    from fedtide.cli.commands.describe import kind_of
+
+    roots = plugins.user_roots()
+    chosen = folder or (roots[0] if roots else Path("plugins"))
+    files = write_plugin(kind_of(kind), name, chosen)
+    value = os.pathsep.join(map(str, [chosen.resolve(), *roots]))
+    found = "" if chosen.resolve() in roots else f"export FEDTIDE_PLUGINS={shlex.quote(value)} && "
+    others = any(name in plugins.names(each) for each in plugins.KINDS if each != files[0].parent.name)
+    which = f" --kind {kind}" if others else ""
+    print(f"wrote {' and '.join(map(str, files))}; next: {found}fedtide test {name}{which}")
+
+
+def contract(
+    name: Annotated[str, typer.Argument(help="Of the plug-in.")],
+    kind: Annotated[str | None, typer.Option(help="Its kind, if plug-ins of several kinds have this name.")] = None,
+    overrides: Override = None,
+) -> None:
+    """Test whether a plug-in keeps what every plug-in promises, in a small run. Exit status 1 if it does not."""
+    from fedtide.cli.commands.describe import kind_of
+
+    kinds = tuple(plugins.KINDS) if kind is None else (kind_of(kind),)
+    found = [each for each in kinds if name in plugins.names(each)]
+    if not found:
+        if kind is not None:
+            raise SettingsError(
+                nearest(f"no plug-in named {shortened(name)!r} in {kinds[0]}", name, plugins.names(kinds[0]))
+            )
+        near = get_close_matches(name, {other for each in kinds for other in plugins.names(each)}, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; is its folder in FEDTIDE_PLUGINS?"
+        raise SettingsError(f"no plug-in named {shortened(name)!r}{hint}")
+    if len(found) > 1:
+        raise SettingsError(f"{' and '.join(found)} have a plug-in named {name!r}: choose one with --kind")
+    plugins.load(found[0], name)
+    from fedtide.authoring.contract import verdicts
+    from fedtide.authoring.trial import Trial
+
+    failed = False
+    for promise, problem in verdicts(Trial(found[0], name, overrides or ())):
+        if problem is None:
+            print(f"passed: {name} {promise}")
+        else:
+            failed = True
+            log(f"FAILED: {name} {promise}: {problem}")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,54 @@
+"""``fedtide predict``: what the final model of a run predicts for rows of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.options import Runs
+from fedtide.core.extras import require
+
+
+def predict(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows: .csv, .csv.gz or .parquet.")],
+    runs: Runs = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions; default: print them.")] = None,
+) -> None:
+    """Predict rows of a table with the final model of a run: a CSV line per row.
+
+    FILE is written as the table of the run (delimiter, decimal sign, encoding),
+    and needs every column that was a feature; others are ignored. Values may be
+    missing, and categories unknown. Of the run, only its directory is needed.
+
+    Classification: `prediction`, and `probability_<class>` of every class.
+    Regression: `prediction`, or `prediction_<target>` of several targets.
+    Multilabel: `prediction_<label>`, 0 or 1, and `probability_<label>`.
+    """
+    require("data", "fedtide predict")
+    from fedtide.core.errors import SettingsError
+    from fedtide.core.storage.files import write_text
+    from fedtide.records.final_model import load_model
+    from fedtide.records.run_directory import read_json
+    from fedtide.world.data.table import read_rows
+
+    directory = Path(run) if Path(run).is_dir() else runs / run
+    model = load_model(directory)
+    if not file.is_file():
+        raise SettingsError(f"{file}: no such file")
+    if out is not None and (not out.parent.is_dir() or out.is_dir() or out.resolve() == file.resolve()):
+        raise SettingsError(f"--out = {str(out)!r} should be a new file in a folder that exists")
+    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}))
+    try:
+        predictions = model.predict(rows, place)
+    except SettingsError as error:
+        text = str(error)
+        raise SettingsError(text if text.startswith(str(file)) else f"{file}: {text}") from None
+    text = predictions.to_csv(index=False, lineterminator="\n")
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        print(f"{out}: predictions of {len(predictions):,} rows")

@@ -1,0 +1,105 @@
+"""``fedtide tide``: the suite Tide-1."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedtide.cli.options import ClusterOption, Json, Quiet, with_cluster
+from fedtide.cli.reporter import log, print_table, progress
+from fedtide.core.discovery.shipped import TIDE as FOLDER
+from fedtide.core.extras import require
+
+tide = typer.Typer(
+    name="tide", no_args_is_help=True, help="A method on a fixed suite of moving populations, and the board."
+)
+
+Worlds = Annotated[list[str] | None, typer.Option("--world", help="Only this world; may be repeated.")]
+Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite; default: Tide-1.", show_default=False)]
+
+
+@tide.command()
+def run(
+    methods: Annotated[
+        list[str], typer.Argument(help="Files of methods, methods of the suite, or algorithms by name.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder with one folder per method.")] = Path("tide"),
+    worlds: Worlds = None,
+    suite: Suite = FOLDER,
+    workers: Annotated[int, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = 0,
+    cluster: ClusterOption = None,
+    quiet: Quiet = False,
+) -> None:
+    """Search and run methods in all worlds. Finished runs are reused, interrupted ones continue."""
+    require("tune", "fedtide tide run")
+    from fedtide.studies.tide.campaign import run_method
+    from fedtide.studies.tide.method import Method
+    from fedtide.studies.tide.suite import chosen_worlds
+
+    chosen, members = chosen_worlds(worlds, suite), [Method.of(given, suite) for given in methods]
+    settings = [f"compare.workers={workers}", f"tune.workers={workers}", *with_cluster(None, cluster)]
+    for method in members:
+        for world in chosen:
+            method.params(world, settings)
+    outcomes = []
+    with progress(quiet) as watch:
+        for method in members:
+            outcomes += run_method(method, chosen, out, watch, settings)
+            if outcomes[-1].stopped is not None:
+                log("interrupted; the same command continues from there")
+                raise typer.Exit(128 + outcomes[-1].stopped)
+    print(f"{out}: {', '.join(method.name for method in members)}; next: fedtide tide verify {out}")
+    if any(outcome.failed for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@tide.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Folder of one method, or of several.")] = Path("tide"),
+    worlds: Worlds = None,
+    suite: Suite = FOLDER,
+    as_json: Json = False,
+) -> None:
+    """Check that run directories are what the suite asks for. Exit status 1 if one is not."""
+    from fedtide.studies.tide.suite import chosen_worlds
+    from fedtide.studies.tide.verify import methods_in
+    from fedtide.studies.tide.verify import verify as verified
+
+    chosen = chosen_worlds(worlds, suite)
+    found = [verified(home, chosen) for home in methods_in(folder)]
+    if as_json:
+        print(json.dumps([asdict(each) | {"rows": [row._asdict() for row in each.rows]} for each in found]))
+    else:
+        for each in found:
+            for line in (*each.problems, *(f"{each.method}, {world}: {why}" for world, why in each.refused.items())):
+                print(line)
+            state = f"{len(each.problems)} problems" if each.problems else "verified"
+            print(f"{each.method}: {len(each.rows)} runs in {len(chosen)} worlds, {state}")
+    if any(each.problems for each in found):
+        raise typer.Exit(1)
+
+
+@tide.command()
+def board(
+    folder: Annotated[Path | None, typer.Argument(help="Folder of methods to put on the board.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the page and its tables.")] = Path("report/tide"),
+    suite: Suite = FOLDER,
+    alone: Annotated[bool, typer.Option("--alone", help="Without the published methods.")] = False,
+) -> None:
+    """Verify methods, and write the board with the published ones as a page, a picture and tables."""
+    require("report", "fedtide tide board")
+    from fedtide.studies.tide.board import board as board_of
+    from fedtide.studies.tide.entries import entries
+    from fedtide.studies.tide.page import HEADS, lines, write
+    from fedtide.studies.tide.suite import chosen_worlds
+
+    worlds = chosen_worlds(None, suite)
+    rows = entries(folder, worlds, None if alone else suite)
+    found = board_of(rows, worlds)
+    page = write(found, rows, out, worlds[0].suite)
+    print_table(HEADS, lines(found))
+    print(f"\nboard: {page}")

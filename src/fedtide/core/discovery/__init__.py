@@ -1,0 +1,1 @@
+"""Where modules, sources and shipped files are found."""

@@ -1,0 +1,161 @@
+"""Files that are complete or absent: written under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+
+_PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
+
+
+@contextmanager
+def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
+    """A temporary name next to ``path``; what is written there replaces ``path`` at the end, or vanishes after an error.
+
+    Temporary files of ``path`` that dead processes of this machine have left behind are removed.
+
+    With ``durable``, wait until the content, and then the new name, would survive a power failure.
+
+    Raises:
+        OSError: the file cannot be written; the error names it, and a full disk's also the free bytes.
+    """
+    part = path.with_name(f"{path.name}{part_suffix()}")
+    with naming(path):
+        try:
+            remove_stale_parts(path)
+            yield part
+            if durable:
+                sync(part)
+            part.replace(path)
+            if durable:
+                sync(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def part_suffix() -> str:
+    """End of the names of temporary files of this process."""
+    return f".{_host()}-{os.getpid()}.part"
+
+
+def _host() -> str:
+    return re.sub(r"[^\w-]", "-", socket.gethostname())
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is alive."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_dead(part: Path) -> bool:
+    """Whether a temporary file is of a process of this machine that is dead."""
+    found = _PART.search(part.name)
+    return found is not None and found[1] == _host() and not is_alive(int(found[2]))
+
+
+def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:
+    """Write a file; ``durable`` as in :func:`replacing`."""
+    with replacing(path, durable) as part:
+        part.write_bytes(content)
+
+
+def write_text(path: Path, content: str, durable: bool = False) -> None:
+    """Write a file in UTF-8."""
+    write_bytes(path, content.encode(), durable)
+
+
+def write_json(path: Path, values: Any, durable: bool = False) -> None:
+    """Write a file as sorted, indented JSON."""
+    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n", durable)
+
+
+def read_text(path: Path) -> str:
+    """Content of a file in UTF-8; a SettingsError if it is something else."""
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is damaged: byte {error.start:,} is not UTF-8") from None
+
+
+def remove_stale_parts(path: Path) -> None:
+    """Remove temporary files of ``path`` whose processes are dead."""
+    with suppress(FileNotFoundError):
+        for part in path.parent.iterdir():
+            if part.name.startswith(f"{path.name}.") and _is_dead(part):
+                part.unlink(missing_ok=True)
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove temporary files below a folder, anybody's, whose processes on this machine are dead."""
+    for part in folder.rglob("*.part"):
+        if _is_dead(part):
+            part.unlink(missing_ok=True)
+
+
+def remove_all_parts(folder: Path) -> None:
+    """Remove all temporary files below a folder that this process alone may write to.
+
+    Those of other processes of this machine that are alive are kept all the same. Numbers of processes and names of machines
+    are used again (in containers), so a file with this process's own number is as stale as one of another machine.
+    """
+    for part in folder.rglob("*.part"):
+        if (found := _PART.search(part.name)) is None:
+            continue
+        host, process = found[1], int(found[2])
+        if host != _host() or process == os.getpid() or not is_alive(process):
+            part.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and those around it, if they do not exist, and wait until their names are on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the disk name ``path`` and, if the disk is full, the bytes that are free."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            free = f"; {shutil.disk_usage(path.parent).free:,} bytes free" if path.parent.is_dir() else ""
+            raise OSError(error.errno, f"{error.strerror}{free}", str(path)) from None
+        raise
+
+
+def folder(path: Path) -> Path:
+    """A writable folder, created if missing; a SettingsError if that fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot create this folder ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise SettingsError(f"{path}: this folder cannot be written")
+    return path

@@ -1,0 +1,188 @@
+"""The parts of one run, assembled once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.core.discovery.faults import broken_contract
+from fedtide.core.errors import SettingsError, shortened
+from fedtide.core.randomness import Randomness, key64
+from fedtide.federation.assembly.compatibility import (
+    refuse_early_stop,
+    refuse_other_clock,
+    refuse_other_optimiser,
+    refuse_other_phases,
+    refuse_unknown_words,
+)
+from fedtide.federation.assembly.fixed_features import HeadAlone, on_fixed_features
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.features.synthetic import capacity
+from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.scoring.evaluator import Evaluator
+from fedtide.federation.types import Chosen, Parts
+from fedtide.methods.algorithms.base import Problem, overrides
+from fedtide.methods.costs.wireless import Wireless, flops_per_parameter
+from fedtide.settings.run import RunSettings
+from fedtide.training.engine import contract
+from fedtide.training.engine.augment import Augmentation
+from fedtide.training.engine.executors import factory
+from fedtide.training.engine.flat import Layout, flatten
+from fedtide.training.engine.probe import refuse_untrainable
+from fedtide.training.engine.task import Task
+from fedtide.training.models.base import Model, Network
+from fedtide.training.resources.workers import Workers
+from fedtide.world.dataset import Dataset, refuse_other_task
+from fedtide.world.timeline import Timeline
+
+
+def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
+    """Assemble a run; by default on one CPU process in single precision. The data are moved to the device.
+
+    Raises:
+        SettingsError: parts are incompatible.
+    """
+    hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
+    _refuse_unsuitable(chosen, timeline, data)
+    data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
+    synthetic = capacity(timeline, algorithm.synthetic_per_shard)
+    data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
+    build, network = partial(_built, chosen, data), _network(chosen, data)
+    task = _task(chosen, network, data, hardware)
+    wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
+    if chosen.attackers is None or not chosen.attackers.attack.repaints:  # which is tested on others
+        task = on_fixed_features(task, settings, synthetic)
+    data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
+
+    def drawn(number: int) -> Tensor:
+        other = build("models", number)
+        return flatten(other if task.network is network else HeadAlone(other), hardware.dtype, hardware.device)[0]
+
+    sizes = timeline.num_clients, data.num_classes, data.input_shape
+    algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.rounds, timeline.concepts.maps))
+    w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
+    workers = Workers(task, settings.engine.workers)
+    parts = Parts(
+        **vars(chosen),
+        timeline=timeline,
+        hardware=hardware,
+        data=data,
+        network=network,
+        task=task,
+        layout=layout,
+        w0=w0,
+        b0=b0,
+        workers=workers,
+        executor=factory.make(task, workers, settings.engine, chosen.model.family),
+        evaluator=Evaluator(settings.evaluation, timeline, data, workers, randomness),
+        memory=MemoryStore(settings.federation.memory, hardware.device, hardware.scratch),
+        wireless=wireless,
+        randomness=randomness,
+    )
+    for feature in parts.features:
+        feature.bind(parts)
+    return parts
+
+
+def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> None:
+    settings, algorithm = chosen.settings, chosen.algorithm
+    name = settings.algorithm.name
+    refuse_unknown_words(algorithm)
+    refuse_other_task(data, settings)
+    refuse_other_clock(chosen)
+    refuse_other_optimiser(settings, algorithm)
+    refuse_other_phases(settings, algorithm)
+    refuse_early_stop(settings, algorithm)
+    for feature in chosen.features:
+        if problem := feature.refuses(chosen, timeline, data):
+            raise SettingsError(problem)
+    chosen.exchange.require(algorithm, settings.local)
+    if "validation" in settings.evaluation.splits and not len(timeline.validation):
+        raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
+    memories = [
+        (bool(algorithm.client) or overrides(algorithm, "forget"), f"algorithm {name}"),
+        (settings.local.keeps_momentum, "local.momentum_scope = client"),
+    ]
+    if timeline.notes.get("stateless") and any(used for used, _ in memories):
+        what = next(what for used, what in memories if used)
+        raise SettingsError(
+            f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+        )
+
+
+def _network(chosen: Chosen, data: Dataset) -> Network:
+    """The run's network."""
+    model, settings, network = chosen.model, chosen.settings, _built(chosen, data, "model")
+    _refuse_other_outputs(model, network, data)
+    if "linear_head" in chosen.algorithm.needs and not network.has_linear_head:
+        raise SettingsError(
+            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
+            f"the end of the network; the head of model {settings.model.name} is another"
+        )
+    if "body" in chosen.algorithm.needs and Layout(network).mask("head").all():
+        raise SettingsError(
+            f"algorithm {settings.algorithm.name} trains the last layer of a model apart from the others; model "
+            f"{settings.model.name} has no others, choose one like mlp"
+        )
+    return network
+
+
+def _built(chosen: Chosen, data: Dataset, purpose: str, *keys: int) -> Network:
+    """A network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(key64(chosen.settings.seed, purpose, *keys) & (2**63 - 1))
+        return chosen.model.build(data.input_shape, data.outputs, data.vocabulary)
+
+
+def _task(chosen: Chosen, network: Network, data: Dataset, hardware: Hardware) -> Task:
+    settings, model, device = chosen.settings, chosen.model, hardware.device
+    executor = factory.executor_name(network, device, settings.engine, model.family)
+    few = data.prepare(data.read("test", slice(2))[0].to("cpu"), next(network.parameters()).dtype)
+    refuse_untrainable(network, few, data.outputs, executor)
+    return Task(
+        network=network,
+        data=data,
+        objective=chosen.objective,
+        local=settings.local,
+        augmentation=_augmentation(settings, data),
+        device=device,
+        dtype=hardware.dtype,
+        autocast=hardware.autocast,
+        layout=factory.image_layout(settings.engine, model.channels_last, device),
+    )
+
+
+def _refuse_other_outputs(model: Model, network: Any, data: Dataset) -> None:
+    contract.instance(model, "build", network, Network)
+    if not any(True for _ in network.parameters()):
+        raise broken_contract(model, "build", "a network with parameters, got one without")
+    few = data.read("test", slice(2))[0].to("cpu")
+    training = network.training
+    try:
+        with torch.no_grad():
+            outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
+    except RuntimeError as error:
+        wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
+        raise broken_contract(model, "build", wanted) from error
+    network.train(training)
+    shape, logits = [len(few), data.outputs], list(getattr(outputs.logits, "shape", ()))
+    if logits != shape:
+        raise broken_contract(model, "build", f"a network with logits {shape} for {len(few)} samples, got {logits}")
+
+
+def _augmentation(settings: RunSettings, data: Dataset) -> Augmentation | None:
+    local = settings.local
+    if data.kind != "image" or (local.flip == 0 and local.crop == 0):
+        return None
+    augmentation = Augmentation(local.flip, local.crop, local.crop_probability, local.crop_padding)
+    augmentation.check(data.input_shape)
+    return augmentation
+
+
+def _wireless(settings: RunSettings, network: Network, layout: Layout, data: Dataset) -> Wireless:
+    costs, parameter = settings.costs, next(network.parameters())
+    sample = data.prepare(data.read("test", slice(1))[0].to(parameter.device), parameter.dtype)
+    return Wireless(costs, settings.seed, layout.size, costs.phi or flops_per_parameter(network, sample))

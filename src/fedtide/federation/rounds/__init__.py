@@ -1,0 +1,1 @@
+"""One communication round."""

@@ -1,0 +1,69 @@
+"""Gradient rounds, which an initialiser runs at the start of a session: they change nothing but the run's costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fedtide.federation.rounds.plan import plan_gradient_round
+from fedtide.federation.rounds.round import train_round
+from fedtide.federation.state import initial_state
+from fedtide.federation.traffic.ledger import charge
+from fedtide.federation.types import Parts, RunState
+from fedtide.training.engine.flat import Layout
+
+
+@dataclass(frozen=True)
+class GradientRounds:
+    """Training at the start of the session that begins with round ``t``, with separate memories.
+
+    All clients with data take part, whatever fraction the run's own rounds draw. The memories of server and clients start as
+    in a new run, last for the rounds of one call and are discarded; what links keep at the server is as in the run. Batches
+    have their own keys, so those of training stay the same.
+    """
+
+    parts: Parts
+    state: RunState
+    t: int
+
+    @property
+    def layout(self) -> Layout:
+        return self.parts.layout
+
+    def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:
+        """Parameters [d] after some rounds of the run's own algorithm at a constant learning rate, from the model ``w``, ``b``.
+
+        Each round is charged to the run and counted in ``gradient_rounds``. ``steps`` of every client and ``batch_size`` are
+        those of training if ``None``.
+        """
+        parts, amount = self.parts, {} if steps is None else {"amount": steps, "unit": "steps"}
+        batches = {} if batch_size is None else {"batch_size": batch_size}
+        changed = {**amount, **batches, "lr": lr, "schedule": "constant"}
+        local = parts.settings.local.model_copy(update=changed)
+        scratch = self._scratch(w, b)
+        for v in range(rounds):
+            plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
+            result = train_round(parts, scratch, plan)
+            charge(self.state, plan, result.segments, parts.payload_in(scratch), parts.wireless, result.bytes_down)
+        self.state.totals["gradient_rounds"] += rounds
+        return scratch.w
+
+    def _scratch(self, w: Tensor, b: Tensor) -> RunState:
+        """A new state with the model ``w``, ``b``, which no client has, and what features keep at the server of the run."""
+        parts, scratch = self.parts, initial_state(self.parts)
+        scratch.w, scratch.b = w, b
+        for feature in parts.features:
+            if feature.rehearses:
+                scratch.features[feature.name] = _copied(self.state.features[feature.name])
+                feature.begin(parts, scratch, self.t, session=False, replaced=True)
+            else:
+                for name in feature.rows(parts, parts.layout):
+                    del scratch.memory[name]
+        return scratch
+
+
+def _copied(kept: dict[str, Any]) -> dict[str, Any]:
+    """The same nested mappings with copies of their tensors."""
+    return {name: _copied(value) if isinstance(value, dict) else value.clone() for name, value in kept.items()}

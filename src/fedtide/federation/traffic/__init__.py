@@ -1,0 +1,1 @@
+"""Bytes, seconds and joules of a round."""

@@ -1,0 +1,1 @@
+"""What methods consist of: algorithms, initializers and the plug-ins around them."""

@@ -1,0 +1,42 @@
+"""Means of the middle values of every coordinate."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.methods.aggregation.base import Combined
+from fedtide.training.engine.flat import weighted_sum
+
+_COLUMNS = 1 << 12  # that are sorted at a time
+
+
+def middle(D: Tensor, cut: int) -> Combined:
+    """In every coordinate of ``D`` [n, d] the mean without the ``cut`` smallest and the ``cut`` largest values.
+
+    A row is kept in the coordinates in which its value lies in between, ties included.
+    """
+    n = len(D)
+    weights = D.new_full((n - 2 * cut,), 1 / (n - 2 * cut))
+    updates, counts = [], torch.zeros(n, dtype=torch.int64, device=D.device)
+    for part in torch.split(D, _COLUMNS, dim=1):
+        between = _ascending(part)[cut : n - cut]
+        updates.append(weighted_sum(weights, between))
+        counts += _inside(part, between[0], between[-1])
+    return Combined(torch.cat(updates), counts.to(D) / D.shape[1])
+
+
+def _ascending(rows: Tensor) -> Tensor:
+    """Every column [n] in ascending order; on a CPU NumPy takes less than a tenth of torch's time."""
+    if rows.device.type != "cpu":
+        return rows.sort(0).values
+    return torch.from_numpy(np.sort(np.ascontiguousarray(rows.numpy().T), axis=1)).T
+
+
+def _inside(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """How many numbers of each row [c] lie between two rows, int64 [n]."""
+    inside = (rows >= low) & (rows <= high)
+    if rows.device.type != "cpu":
+        return inside.sum(1)
+    return torch.tensor([np.count_nonzero(row) for row in inside.numpy()])

@@ -1,0 +1,118 @@
+"""What an aggregation rule is: how updates become one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.core.discovery.faults import broken_contract
+from fedtide.core.plugins import Plugin, PluginSettings
+from fedtide.training.engine import contract
+from fedtide.training.engine.flat import weighted_sum
+
+_COMBINATIONS = 2
+"""Most combinations of a round that go on from those of the round before; no algorithm has more."""
+
+
+class RuleSettings(PluginSettings):
+    """Settings every rule has."""
+
+    bucket: int | None = Field(
+        None,
+        ge=1,
+        description="participants of a bucket, drawn anew in every round, whose mean takes their place; null: everyone "
+        "alone",
+    )
+
+
+class Combined(NamedTuple):
+    """One update from many.
+
+    Attributes:
+        update: [d]. kept: [C], the share of each participant's update that counts, 0 to 1.
+    """
+
+    update: Tensor
+    kept: Tensor
+
+
+class Rule(Plugin):
+    """Combines the rows behind ``r.mean``; where nothing else is set, their weighted mean.
+
+    A rule sees updates: of models, how far they have moved from where they started.
+
+    Attributes:
+        statistics: how BatchNorm's statistics are combined: ``rule``: as updates are; ``kept``: their mean, each participant
+            weighted as its update was kept; ``mean``: their weighted mean.
+    """
+
+    kind: ClassVar[str] = "aggregation"
+    Settings: ClassVar[type[PluginSettings]] = RuleSettings
+    statistics: ClassVar[Literal["rule", "kept", "mean"]] = "mean"
+
+    def extra(self, like: Tensor) -> dict[str, Tensor]:
+        """Initial values of tensors that the server keeps until the session ends; ``like``: an update [d]."""
+        return {}
+
+    @abstractmethod
+    def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
+        """Combine updates.
+
+        Args:
+            D: [C, d], finite; must not be changed. p: [C], weights that sum to one.
+            extra: what the server keeps; may be changed in place.
+        """
+
+    def begin(self, like: Tensor) -> dict[str, dict[str, Tensor]]:
+        """What the server keeps at a session's start for each combination of a round, the first one, the second, ..."""
+        kept = {str(number): self.extra(like) for number in range(_COMBINATIONS)}
+        return {name: tensors for name, tensors in kept.items() if tensors}
+
+    def over(self, D: Tensor, p: Tensor, extra: dict[str, Tensor], draws: np.random.Generator) -> Combined:
+        """Combine updates as they arrive; ``draws`` deals them to buckets.
+
+        Those with a number that is not finite count as absent. If nothing else arrives, nothing moves.
+        """
+        here = D.sum(1).isfinite()
+        if not here.all():  # a sum of finite numbers may overflow
+            here[~here] = D[~here].isfinite().all(1)
+        if here.all():
+            return self._in_buckets(D, p, extra, draws)
+        kept = torch.zeros_like(p)
+        if not here.any():
+            return Combined(torch.zeros_like(D[0]), kept)
+        found = self._in_buckets(D[here], shares(p[here]), extra, draws)
+        kept[here] = found.kept
+        return Combined(found.update, kept)
+
+    def _in_buckets(self, D: Tensor, p: Tensor, extra: dict[str, Tensor], draws: np.random.Generator) -> Combined:
+        """Bucketing (Karimireddy, He and Jaggi 2022): the rule of the buckets' means, whose weights add up."""
+        size = self.settings.bucket
+        if size is None:
+            return self._combined(D, p, extra)
+        buckets = torch.split(torch.from_numpy(draws.permutation(len(D))).to(D.device), size)
+        means = torch.stack([weighted_sum(shares(p[rows]), D[rows]) for rows in buckets])
+        found = self._combined(means, torch.stack([p[rows].sum() for rows in buckets]), extra)
+        kept = torch.empty_like(p)
+        for rows, share in zip(buckets, found.kept, strict=True):
+            kept[rows] = share
+        return Combined(found.update, kept)
+
+    def _combined(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
+        found = self.combine(D, p, extra)
+        if not isinstance(found, Combined):
+            raise broken_contract(self, "combine", f"Combined, got {type(found).__name__}")
+        contract.tensor(self, "combine", found.update, D, tuple(D.shape[1:]))
+        contract.tensor(self, "combine", found.kept, p, tuple(p.shape))
+        return found
+
+
+def shares(p: Tensor) -> Tensor:
+    """Weights [n], scaled to sum to one; equal ones if none is above zero."""
+    total = p.sum()
+    return p / total if total > 0 else torch.full_like(p, 1 / len(p))

@@ -1,0 +1,38 @@
+"""The updates that are closest to others."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.methods.aggregation._distances import squared
+from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares
+from fedtide.training.engine.flat import weighted_sum
+
+
+class Krum(Rule):
+    """The updates that are closest to others: one (Krum) or the weighted mean of several (multi-Krum, Blanchard et al. 2017).
+
+    The score of one of n updates is the sum of the n - f - 2 smallest squared distances from others; of equal scores the
+    client with the lower id is kept. In rounds with fewer than 2 f + 3 participants, f is the largest number that they allow;
+    with fewer than three, all are kept. A participant's kept share is 1 or 0.
+    """
+
+    class Settings(RuleSettings):
+        name: str = "krum"
+        f: int = Field(ge=0, description="attackers among the participants of a round that are expected at most")
+        keep: int | None = Field(1, ge=1, description="updates that are kept; null: n - f - 2 of n")
+
+    settings: Settings
+    statistics = "kept"
+
+    def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
+        n = len(D)
+        if n < 3:
+            return Combined(weighted_sum(p, D), torch.ones_like(p))
+        close = n - 2 - min(self.settings.f, (n - 3) // 2)
+        scores = squared(D).fill_diagonal_(torch.inf).sort(1).values[:, :close].sum(1)
+        best = scores.sort(stable=True).indices[: self.settings.keep or close].sort().values
+        kept = torch.zeros_like(p).index_fill_(0, best, 1.0)
+        return Combined(weighted_sum(shares(p[best]), D[best]), kept)

@@ -1,0 +1,299 @@
+"""What an algorithm is: declared memories, declared traffic and a few hooks. The federation owns the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from fedtide.core.array_types import Ints
+from fedtide.core.plugins import Plugin, PluginSettings, Tunable
+from fedtide.methods.algorithms._phase import Phase
+from fedtide.methods.algorithms._preview import RunPreview
+from fedtide.methods.algorithms._problem import Problem, ServerVector
+from fedtide.methods.algorithms._round import (
+    ForwardPass,
+    Job,
+    Means,
+    Models,
+    Participations,
+    Population,
+    Round,
+    Services,
+    Session,
+    Vectors,
+)
+from fedtide.methods.algorithms._served import Served, ServedTo
+from fedtide.settings.kinds import AlgorithmSettings
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
+from fedtide.training.engine.stop import StopRule
+
+__all__ = [
+    "ADMITS",
+    "NEEDS",
+    "Algorithm",
+    "AlgorithmSettings",
+    "Extra",
+    "ForwardPass",
+    "Gradient",
+    "GradientAt",
+    "Ints",
+    "Job",
+    "Layout",
+    "Local",
+    "Means",
+    "Models",
+    "NoStep",
+    "Participations",
+    "Phase",
+    "Population",
+    "Problem",
+    "Round",
+    "RunPreview",
+    "Served",
+    "ServedTo",
+    "ServerVector",
+    "Services",
+    "Session",
+    "Term",
+    "TermBatch",
+    "Tunable",
+    "Vectors",
+]
+
+
+Extra = Mapping[str, Tensor]
+Optimizer = Literal["any", "sgd", "plain_sgd"]
+
+ADMITS = {
+    "sums": "the rows of the local models are read one by one and added up only by means and totals of the round, so that "
+    "processes which share it exchange sums instead of models",
+    "rules": "the participants are combined by r.average, r.mean and r.mean_update alone, behind which other rules may stand",
+    "noise": "the server reads the models by r.average alone, and clients keep nothing that it adds up, which noise then hides",
+    "noise_at_equal_steps": "the same, but updates are divided by the clients' local steps, which then have to be equal",
+    "exchanges": "clients may also average inside a round: the mean of the local models is used, no client's own displacement",
+    "downlink": "with start or phases overridden all training starts from r.w or r.base nonetheless, so that the server may "
+    "compress what it sends",
+}
+"""The words of :attr:`Algorithm.admits`; a run that needs another one is refused."""
+
+NEEDS = {
+    "linear_head": "logits that are one linear map of the features",
+    "body": "parameters before the last layer",
+}
+"""What an algorithm may ask of the network in :attr:`Algorithm.needs`."""
+
+
+class Algorithm(Plugin):
+    """A federated algorithm.
+
+    A paper becomes ``Settings``, declarations (``server``, ``client``, ``down``, ``up``) and :meth:`start`, :meth:`local` (or
+    :meth:`direction`), :meth:`terms` and :meth:`finish`, whose defaults are FedAvg. Participants that train more than once in a
+    round, or a part of the model, override :meth:`phases`; clients with models of their own, :meth:`served`. All other hooks
+    are for the few algorithms that need them. Declarations that depend on settings are made in ``__init__``.
+
+    >>> class Shrink(Algorithm):
+    ...     '''FedAvg whose clients are pulled towards zero.'''
+    ...     def local(self, r: Round) -> Local:
+    ...         return Local(pull=0.1, towards=0 * r.w)
+
+    Attributes:
+        server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
+        client: names of vectors kept by every client, [d] unless :meth:`width` says otherwise, zero for a client never seen. A
+            client that leaves inside a session loses them; see ``federation.at_session`` for the start of one.
+        down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
+            of declared vectors, or names that :meth:`width` knows.
+        apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
+        models: the models to evaluate by default: ``cloud`` (the global one, without which none is trained), ``participants``,
+            ``all``, ``ensemble``. With ``personal`` what clients remember is a model of their own, which a device that leaves
+            can keep; see ``federation.returners``.
+        admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word means.
+        clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
+            own (``r.base``, ``r.job``), a client may occur twice, not all client vectors are kept, and ``local`` and ``terms``
+            see ``r.w`` and ``r.server`` as they are when the results are used.
+        buffer: results that an update of the server waits for with ``clock: events``.
+        optimizer: which ``local.optimiser`` goes with it: any; sgd, where its formulas take a client's displacement, over
+            learning rate and steps, for its mean gradient, or choose the local optimiser themselves; or sgd without momentum,
+            where it takes local steps itself.
+        needs: what the network must have; :data:`NEEDS` says what each word asks for.
+        early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
+            samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
+        personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the
+            round's.
+        synthetic_per_shard: most samples it adds for every shard that a client holds.
+        problem: the learning problem, set before all other calls.
+    """
+
+    kind: ClassVar[str] = "algorithms"
+    Settings: ClassVar[type[PluginSettings]] = AlgorithmSettings
+    server: Sequence[str | ServerVector] = ()
+    client: Sequence[str] = ()
+    down: Sequence[str] = ("w",)
+    up: Sequence[str] = ("W",)
+    apart: Sequence[str] = ()
+    models: Sequence[str] = ("cloud",)
+    admits: Sequence[str] = ()
+    clocks: ClassVar[Sequence[str]] = ("rounds",)
+    buffer: int = 1
+    optimizer: Optimizer = "any"
+    needs: Sequence[str] = ()
+    early_stop: StopRule | None = None
+    personal_lr: float | None = None
+    synthetic_per_shard: int = 0
+    problem: Problem
+
+    # A round, in the order of the calls.
+
+    def start(self, r: Round) -> Tensor:
+        """The models that local training starts from: [d] for all participants or [C, d]."""
+        return r.base
+
+    def local(self, r: Round) -> Local:
+        """What this round adds to the clients' gradients."""
+        return Local()
+
+    def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
+        """The trainings of the participants, one after the other; each ``yield`` gives the trained models [C, d].
+
+        The round is about the models of the last one, or of the one marked as ``main``: ``r.W``, steps, loss, drift and
+        floating buffers are that phase's. Memories may be written.
+        """
+        yield Phase(self.start(r), self.local(r))
+
+    def terms(self, r: Round) -> list[Term]:
+        """Extra losses of the first phase, with the reference models they need."""
+        return []
+
+    def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt | NoStep:
+        """The general form, called at every local step of the first phase if overridden.
+
+        Args:
+            grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed,
+                and is only valid until the step ends.
+            W: [c, d] current parameters of some participants; must not be changed.
+            r: the round as those participants see it; ``r.client`` may be written.
+
+        Returns:
+            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
+            point, ``GradientAt(point)`` is faster than ``grad(point)``; ``NoStep()`` where the batch only prepares the next
+            step.
+        """
+        raise NotImplementedError
+
+    def gradients_in(self, step: int) -> int:
+        """Gradients on its batch that :meth:`direction` takes in a client's local step, counted from 0.
+
+        For the record, the costs, and the memory that a run is planned with.
+        """
+        return 1
+
+    def finish(self, r: Round) -> Tensor:
+        """After local training: update the memories and return the new global model [d]."""
+        return r.average()
+
+    def served(self, s: ServedTo) -> Served | None:
+        """The model that each of some clients is evaluated with, as far as it could hold it; None: the global model.
+
+        Called after :meth:`finish` for the clients present, in pieces, when they are evaluated; must not change anything.
+        """
+        return None
+
+    # What only some algorithms need.
+
+    def bind(self, problem: Problem) -> None:
+        """Receive the learning problem, once, before all other calls; it is ``self.problem`` from then on.
+
+        Raises:
+            SettingsError: the algorithm cannot train such a network.
+        """
+        self.problem = problem
+
+    def extra(self) -> dict[str, Tensor]:
+        """Initial values of further state of any shape, kept in ``r.extra`` and saved with the run."""
+        return {}
+
+    def training_samples(
+        self, ids: Sequence[int], shard_ids: Sequence[int], shards: Sequence[Ints], extra: dict[str, Tensor]
+    ) -> Sequence[Ints]:
+        """Positions in the training set that each participant trains on, called before batches are drawn.
+
+        Args:
+            ids: participants, ascending. shard_ids: number of the shard each holds. shards: its positions, the default.
+            extra: as in the round; may be read.
+        """
+        return shards
+
+    def weights(self, r: Round) -> Tensor:
+        """Weights [C, 1] of the average at the end of the round, called after local training; by default the weighting's."""
+        return r.weights
+
+    def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
+        """Remove from ``extra`` what clients kept there that have left within a session.
+
+        Args:
+            extra: as in the round; is changed. departed: their ids, int64 [n].
+        """
+
+    def width(self, name: str, layout: Layout, extra: Extra) -> int:
+        """Numbers in a client's vector ``name``, or in one transfer of that name; by default those of a model.
+
+        Of ``w`` and ``W`` it is not asked: these are the parameters that are :meth:`shared`, and floating buffers.
+
+        Args:
+            layout: of the network; for clients' vectors asked before :meth:`bind`, too.
+            extra: further state after the round that is charged; nothing where clients' vectors are asked for.
+        """
+        return layout.size
+
+    def shared(self, layout: Layout) -> Tensor | None:
+        """What participants and server exchange of a model, bool [d] or with floating buffers [d + q]; None for all.
+
+        Links change these alone, of the others the server gets to see nothing: :meth:`finish` must not use them. Buffers that
+        are not exchanged are the clients' own, and the global ones stay as they are. Asked before :meth:`bind`, too.
+        """
+        return None
+
+    def session_traffic(self, clients: int) -> tuple[int, int]:
+        """Bytes that all clients present together send and receive once, at the beginning of a session."""
+        return 0, 0
+
+    def record(self, r: Round) -> dict[str, Tensor | float]:
+        """What to record of every round, always under the same names; called after :meth:`finish`.
+
+        A column [C, 1] goes to ``clients.csv`` (a value for each participant), a number to ``history.csv`` (NaN: no value).
+        """
+        return {}
+
+    def advice(self, run: RunPreview) -> list[str]:
+        """One line for each setting that is known to be unstable, logged once at the start."""
+        return []
+
+
+def overrides(algorithm: Algorithm, *hooks: str) -> bool:
+    """Whether an algorithm has a version of its own of some hooks."""
+    return any(getattr(type(algorithm), hook) is not getattr(Algorithm, hook) for hook in hooks)
+
+
+def server_vectors(algorithm: Algorithm) -> list[ServerVector]:
+    """The vectors that an algorithm's server keeps, with their declarations."""
+    return [ServerVector(item) if isinstance(item, str) else item for item in algorithm.server]
+
+
+def shared_parameters(algorithm: Algorithm, layout: Layout) -> Tensor | None:
+    """The parameters that participants and server exchange, bool [d]; None for all."""
+    shared = algorithm.shared(layout)
+    return None if shared is None else shared[: layout.size]
+
+
+def shares_buffers(algorithm: Algorithm, layout: Layout) -> bool:
+    """Whether participants and server exchange floating buffers."""
+    shared = algorithm.shared(layout)
+    return shared is None or bool(shared[layout.size :].all())
+
+
+def shared_size(algorithm: Algorithm, layout: Layout) -> int:
+    """How many parameters participants and server exchange."""
+    shared = shared_parameters(algorithm, layout)
+    return layout.size if shared is None else int(shared.sum())

@@ -1,0 +1,33 @@
+"""A control that is told of drift."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round
+
+
+class DriftReset(Algorithm):
+    """FedAvg that is told of every drift and starts again from the first model of the session.
+
+    It does so in each round in which the concept of a client has changed that was present in the round before, too. A control:
+    what a perfect detector with the simplest response is worth.
+    """
+
+    class Settings(AlgorithmSettings):
+        name: str = "drift_reset"
+
+    settings: Settings
+
+    admits = ("rules",)
+
+    def extra(self) -> dict[str, Tensor]:
+        """The first model of the session [d], kept in its first round."""
+        return {"first": torch.zeros(0)}
+
+    def start(self, r: Round) -> Tensor:
+        """The session's first model after a drift, else the latest one."""
+        if not r.extra["first"].numel():
+            r.extra["first"] = r.w.clone()
+        return r.extra["first"] if len(r.services.changed()) else r.w

@@ -1,0 +1,23 @@
+"""FedEnsemble."""
+
+from __future__ import annotations
+
+from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
+
+
+class FedEnsemble(Averaging):
+    """FedAvg whose participants predict together: their logits are summed (DynamicFL's baseline).
+
+    Training is FedAvg. Beside the global model, the participants' models after local training are evaluated as an ensemble
+    (column ``test_accuracy_ensemble``, or ``evaluation.reported: ensemble``). FedGen's released code sums over all clients,
+    where those that were not drawn hold the global model.
+    """
+
+    class Settings(AveragingSettings):
+        name: str = "fedensemble"
+
+    settings: Settings
+
+    admits = ("rules", "exchanges")
+
+    models = ("cloud", "ensemble")

@@ -1,0 +1,45 @@
+"""Training alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round, RunPreview, Served, ServedTo
+
+
+class LocalTraining(Algorithm):
+    """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
+
+    A client starts with the initial model and goes on from its own whenever it takes part. The global model stays the initial
+    one, so only the clients' own scores mean anything (``served_accuracy_*``, with ``evaluation.clients_every``), and no gains
+    over it are recorded. With
+    ``federation.at_session: reset`` all clients start again in every session. BatchNorm's running statistics are those of all.
+    """
+
+    class Settings(AlgorithmSettings):
+        name: str = "local"
+
+    settings: Settings
+
+    models = ("personal",)
+    down = ()
+    up = ()
+    client = ("own",)
+
+    def advice(self, run: RunPreview) -> list[str]:
+        return [
+            "algorithm local has no global model: test accuracy is that of the initial model, the clients' own models are in "
+            "served_accuracy_* (evaluation.clients_every)"
+        ]
+
+    def start(self, r: Round) -> Tensor:
+        return torch.where(r.seen > 0, r.client.own, r.w)
+
+    def finish(self, r: Round) -> Tensor:
+        r.client.own = r.W
+        return r.w
+
+    def served(self, s: ServedTo) -> Served:
+        return Served(torch.where(s.seen > 0, s.client.own, s.w), np.arange(len(s.ids)))

@@ -1,0 +1,40 @@
+"""ADWIN."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from fedtide.methods.detectors._river import DIRECTION, RiverDetector
+from fedtide.methods.detectors.base import DetectorSettings, Stream
+
+
+class Adwin(RiverDetector):
+    """Adaptive windows: two parts of a window have different means (Bifet and Gavalda, SDM 2007).
+
+    Differs from river's defaults: ``clock`` is 1, since a stream has one loss per round.
+    """
+
+    class Settings(DetectorSettings):
+        name: str = "adwin"
+        delta: float = Field(0.002, gt=0, lt=1, description="significance level")
+        clock: int = Field(1, ge=1, le=2**31 - 1, description="losses between two tests")
+        grace_period: int = Field(10, ge=0, le=2**31 - 1, description="losses before the first test")
+        min_window_length: int = Field(5, ge=1, le=2**31 - 1, description="least losses in either part")
+        direction: Literal["up", "both"] = Field("up", description=DIRECTION)
+
+    settings: Settings
+
+    def begin(self, seed: int) -> Stream:
+        from river.drift import ADWIN
+
+        s = self.settings
+        window = ADWIN(s.delta, clock=s.clock, min_window_length=s.min_window_length, grace_period=s.grace_period)
+
+        def alarms(loss: float) -> bool:
+            before = window.estimation
+            window.update(loss)
+            return bool(window.drift_detected) and (s.direction == "both" or window.estimation > before)
+
+        return alarms

@@ -1,0 +1,47 @@
+"""The signs of an update (Bernstein et al. 2018, Karimireddy et al. 2019)."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.methods.algorithms.base import RunPreview
+from fedtide.methods.uplink._compress import ByNorm, NormSettings
+from fedtide.methods.uplink.base import Draws
+
+
+class Sign(ByNorm):
+    """The sign of every number is sent, and the mean of their absolute values; zero counts as positive.
+
+    ``|Q(v) - v|^2 = |v|_2^2 - |v|_1^2 / d``; d + 32 bits, d with a given magnitude.
+    """
+
+    class Settings(NormSettings):
+        name: str = "sign"
+        error_feedback: bool = Field(True, description="clients add to their next update what compression has lost")
+        magnitude: float | None = Field(None, gt=0, description="absolute value of every number; null: their mean")
+
+    settings: Settings
+
+    def exact(self, size: int) -> bool:
+        return False
+
+    def remedy(self, size: int) -> str:
+        return "" if self.settings.magnitude is None else "leave out magnitude"
+
+    def bits(self, size: int) -> int:
+        return size + (32 * len(self.sizes(size)) if self.settings.magnitude is None else 0)
+
+    def part(self, v: Tensor, draws: Draws) -> Tensor:
+        given = self.settings.magnitude
+        magnitude = v.abs().mean() if given is None else torch.full_like(v[0], given)
+        return torch.where(v < 0, -magnitude, magnitude)
+
+    def advice(self, run: RunPreview) -> list[str]:
+        if self.settings.magnitude is None:
+            return []
+        return [
+            f"uplink sign with magnitude = {self.settings.magnitude:g}: every update has the same length, at any learning "
+            "rate; null follows the updates"
+        ]

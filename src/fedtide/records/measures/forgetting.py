@@ -1,0 +1,82 @@
+"""Forgetting of a run, from scores of the model at the end of period s on the data of period u: A[s, u], u <= s.
+
+*Measured* where sessions have test samples of their own: A[s, u] is the score on those of session u.
+
+*Estimated* elsewhere, from accuracies per class. A period is a session, or a round where data drifts within one. Its data is
+described by the class shares of the samples that participants held: ``A[s, u] = sum_c share_u(c) accuracy_s(c)``. That assumes
+that samples of a class are the same in all periods; where the relation of inputs and labels changes, it does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from fedtide.core.array_types import Floats, Ints
+from fedtide.records.measures import metrics
+
+
+class Forgetting(NamedTuple):
+    """Over S periods; NaN without an earlier one.
+
+    Attributes:
+        seen: score of the last model on the data of all periods, equally weighted: mean_u A[S, u].
+        backward: backward transfer, mean over u < S of ``A[S, u] - A[u, u]``; negative if later training hurt. Lopez-Paz &
+            Ranzato, "Gradient Episodic Memory for Continual Learning" (2017).
+        forgotten: mean over u < S of ``max_{u <= s < S} A[s, u] - A[S, u]``; negative if the last model is the best one.
+            Chaudhry et al., "Riemannian Walk for Incremental Learning" (2018), whose maximum includes models from before
+            period u.
+    """
+
+    seen: float
+    backward: float
+    forgotten: float
+
+
+NOTHING = Forgetting(math.nan, math.nan, math.nan)
+
+
+def accuracy_matrix(accuracy: Floats, held: Floats, period: Ints) -> Floats:
+    """A [S, S].
+
+    Args:
+        accuracy: [R, L] of each class after each round; NaN rows where the model was not evaluated, NaN columns for classes
+            without test samples.
+        held: [R, L] samples of each class that the participants of each round held.
+        period: [R], ascending. One without an evaluated round is merged into the next, or dropped if it is the last.
+    """
+    evaluated = np.flatnonzero(~np.isnan(accuracy).all(axis=1))
+    tested = ~np.isnan(accuracy).all(axis=0)
+    accuracy, held = accuracy[:, tested], np.nan_to_num(held[:, tested])
+    last = np.flatnonzero(np.append(np.diff(period) != 0, True))
+    ends: list[int] = []
+    for begin, end in zip(np.concatenate([[-1], last[:-1]]), last, strict=True):
+        inside = evaluated[(evaluated > begin) & (evaluated <= end)]
+        ends += [int(inside[-1])] if len(inside) else []
+    if not ends:
+        return np.zeros((0, 0))
+    # A period includes its data from after its last evaluation.
+    bounds = [0, *(int(last[np.searchsorted(last, end)]) + 1 for end in ends)]
+    amounts = np.array([held[a:b].sum(axis=0) for a, b in pairwise(bounds)])
+    shares = amounts / np.maximum(amounts.sum(axis=1, keepdims=True), 1)
+    return np.asarray(accuracy[ends] @ shares.T, dtype=np.float64)
+
+
+def forgetting(A: Floats, sign: int = 1) -> Forgetting:
+    """All measures of A [S, S], whose part above the diagonal does not matter.
+
+    ``sign`` is -1 for a score that is better if lower; ``backward`` is still negative, and ``forgotten`` positive, if later
+    training hurt. Sessions in which the score is undefined do not count.
+    """
+    if len(A) == 0:
+        return NOTHING
+    gains, past = sign * A, range(len(A) - 1)
+    best = [metrics.best(gains[u:-1, u]) for u in past]
+    return Forgetting(
+        seen=metrics.mean(A[-1]),
+        backward=metrics.mean([gains[-1, u] - gains[u, u] for u in past]),
+        forgotten=metrics.mean([high - gains[-1, u] for u, high in zip(past, best, strict=True)]),
+    )

@@ -1,0 +1,86 @@
+"""The report of a comparison, from its settings and its run directories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.storage.files import folder
+from fedtide.report import parts
+from fedtide.report.build import ReportSummary, build
+from fedtide.report.charts.pictures import Drawing
+from fedtide.report.parts import Contents, Pace
+from fedtide.report.picture import class_names, draw, drawn
+from fedtide.report.sections.world import raster, seen_concepts
+from fedtide.report.tables.transitions import Rules
+from fedtide.runs.cohorts import movements, presence_and_cohorts
+from fedtide.runs.compare import refuse_unrecorded
+from fedtide.runs.identity import run_key
+from fedtide.settings.params import Params
+from fedtide.settings.scores import Score
+from fedtide.world.building.files import timeline_for, world_file, world_identity
+from fedtide.world.concepts import seen_classes
+from fedtide.world.storage.prepared import load_data
+from fedtide.world.timeline import Timeline
+
+
+def run_directories(params: Params, runs: Path) -> list[Path]:
+    """Run directories of the grid, existing or not."""
+    data = load_data(params.run())
+    return [runs / run_key(settings, data) for settings in params.grid()]
+
+
+_ROWS = 5000  # most clients for which the picture of who participates is drawn, a row per client
+
+
+def report(
+    params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
+) -> ReportSummary:
+    """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
+    directories, contents, timeline, labels = _reported(params, runs, worlds)
+    first = params.grid()[0]
+    origin = world_identity(first, load_data(first))
+    pictures = [world_file(worlds, first, origin).with_suffix(".png")] if worlds else []
+    if not pictures or not pictures[0].is_file():
+        pictures = [folder(out) / "world.png"]
+        draw(timeline, labels, pictures[0], class_names(first))
+    contents = replace(contents, command=command, timeline_pictures=pictures, tuning=tuning)
+    return build(directories, folder(out), contents)
+
+
+def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
+    """The figures of the report of the grid, none of them drawn yet."""
+    directories, contents, timeline, labels = _reported(params, runs, worlds)
+    world = drawn(timeline, labels, class_names(params.grid()[0]))
+    return parts.figures.of(parts.Source.read(directories, replace(contents, timeline_pictures=[world])))
+
+
+def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints]:
+    """Run directories, contents of the report, the timeline of the first run and its labels."""
+    data, grid = load_data(params.run()), params.grid()
+    refuse_unrecorded(params, grid)
+    first, directories = grid[0], run_directories(params, runs)
+    if not any((directory / "settings.json").is_file() for directory in directories):
+        raise SettingsError(
+            f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
+        )
+    timeline = timeline_for(first, data, worlds)
+    labels = seen_classes(data, timeline.concepts)
+    chosen = params.experiment.report
+    few = timeline.num_clients <= _ROWS
+    contents = Contents(
+        chosen.title,
+        chosen.last,
+        command="",
+        rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
+        speed=Pace(chosen.target, chosen.baseline),
+        cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
+        concepts=seen_concepts(timeline),
+        score=Score(chosen.metric),
+        moves=movements(timeline),
+        table=first.data if getattr(first.data, "client", None) and first.data.name == "table" else None,
+        formats=chosen.formats,
+    )
+    return directories, contents, timeline, labels

@@ -1,0 +1,63 @@
+"""What DVC compares between experiments: curves of accuracy (or another main score), and one number per method."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedtide.core.storage.files import replacing, write_json
+from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary, headline, score_in
+from fedtide.settings.scores import main_score
+
+_DIGITS = 6
+
+
+def write_curves(summaries: Iterable[Summary], runs: Path, metrics: Path, curves: Path) -> None:
+    """Write the accuracies (or other main scores) of one algorithm's complete runs, summarised over their seeds.
+
+    Where periods are evaluated ahead, accuracies are those on the next period.
+
+    Args:
+        metrics: JSON file: ``{algorithm: {initialiser: accuracy}}``, the mean over the last ten rounds, or over the next
+            periods: then an initialiser has ``{mean_next_accuracy: ...}``, by the name of the mean.
+        curves: folder of a CSV file per initialiser: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
+            rounds that all runs have evaluated.
+    """
+    methods: dict[tuple[str, str], list[Summary]] = defaultdict(list)
+    for summary in summaries:
+        if summary["state"] == "complete" and score_in(summary, "mean_last10") is not None:
+            methods[summary["label"], summary["initialiser"]].append(summary)
+    found: dict[str, dict[str, float | dict[str, float]]] = defaultdict(dict)
+    curves.mkdir(parents=True, exist_ok=True)
+    for (label, initialiser), members in methods.items():
+        main, first = main_score(members[0].get("task", "classification")), headline(members[0])
+        column = f"test_{main.name}"
+        if first is not None and first.score.ahead:
+            column = f"test_{first.score.name}"
+            means = [each.value for summary in members if (each := headline(summary)) is not None]
+            found[label][initialiser] = {first.name: round(statistics.fmean(means), _DIGITS)}
+        else:
+            means = [value for each in members if (value := score_in(each, "mean_last10")) is not None]
+            found[label][initialiser] = round(statistics.fmean(means), _DIGITS)
+        with replacing(curves / f"{initialiser}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow(["round", main.name, "lowest", "highest"])
+            table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members], column))
+    metrics.parent.mkdir(parents=True, exist_ok=True)
+    write_json(metrics, found)
+
+
+def _rows(members: Iterable[RunDirectory], score: str) -> Iterable[tuple[int, float, float, float]]:
+    columns = [
+        {int(row["round"]): float(row[score]) for row in member.history() if row.get(score)} for member in members
+    ]
+    for number in sorted(set.intersection(*map(set, columns))):
+        values = [column[number] for column in columns]
+        mean, lowest, highest = (
+            round(value, _DIGITS) for value in (statistics.fmean(values), min(values), max(values))
+        )
+        yield number, mean, lowest, highest

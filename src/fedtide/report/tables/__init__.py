@@ -1,0 +1,1 @@
+"""Tables of a report and what they are computed from."""

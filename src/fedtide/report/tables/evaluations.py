@@ -1,0 +1,49 @@
+"""Scores of single clients, evaluation by evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fedtide.core.errors import SettingsError
+from fedtide.records.files import client_scores
+from fedtide.records.frames import METHOD, Records
+from fedtide.records.run_directory import RunDirectory
+
+PREFIX = "client_accuracy_"
+"""Of the columns of a history about the clients' accuracies."""
+
+_READ = ("client", "group", "accuracy", "served_accuracy", "served_gain", "personal_accuracy", "personal_gain")
+
+
+def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
+    """Evaluations of clients by complete runs, a row each: the run's columns, ``session``, ``round``, and scores of the client.
+
+    Scores that a run has not recorded are NaN; a missing or changed table of client scores is a SettingsError.
+    """
+    measured = records.history[records.history["state"] == "complete"].reindex(
+        columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
+    )
+    by_run = dict(list(measured.dropna(subset=[f"{PREFIX}mean"]).groupby("key")))
+    tables = []
+    for path in (path for path in run_dirs if path.name in by_run):
+        directory = RunDirectory(path)
+        directory.verify(*(name for name in directory.marks() if name.startswith(f"{client_scores.FOLDER}/")))
+        for row in by_run[path.name].to_dict("records"):
+            table = _table(path / client_scores.file_name(int(row["round"])))
+            tables.append(table.assign(**{name: row[name] for name in ("key", *METHOD, "session", "round")}))
+    columns = ["key", *METHOD, "session", "round", *_READ]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(path)
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: this record of the run is missing; put it back, or delete the run") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
+    found = frame.reindex(columns=list(_READ))
+    return found.astype({name: "float64" for name in _READ if name not in ("client", "group")})

@@ -1,0 +1,119 @@
+"""Metrics of every run, and their mean and spread over the seeds of a method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from fedtide.records.frames import METHOD, Method
+from fedtide.records.measures import metrics, statistics
+from fedtide.report.formats import PERCENT, Scale
+
+
+@dataclass(frozen=True)
+class Column:
+    """One metric.
+
+    Attributes:
+        key: its name in frames. title: the heading. text: formats mean and spread. good: which values are marked best.
+        headline: what it is, inside a sentence; set for metrics that methods are compared by.
+        scale: of its values and their differences.
+    """
+
+    key: str
+    title: str
+    text: Callable[[float, float], str]
+    good: Literal["high", "low", "none"] = "high"
+    headline: str = ""
+    scale: Scale = PERCENT
+
+
+@dataclass(frozen=True)
+class MethodTable:
+    """Metrics of a comparison.
+
+    Attributes:
+        runs: ``Records.runs`` with one column per metric; shares in [0, 1], rounds, bytes.
+        methods: one row per (label, initialiser): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
+            ``<metric>_mean``, ``<metric>_std`` over the complete runs.
+        columns: the metrics to show, in order.
+    """
+
+    runs: pd.DataFrame
+    methods: pd.DataFrame
+    columns: list[Column]
+
+    def by_seed(self, metric: str) -> pd.DataFrame:
+        """A metric of the complete runs: one row per seed, one column per method in order of appearance."""
+        complete = self.runs[self.runs["state"] == "complete"]
+        wide = complete.pivot(index="seed", columns=METHOD, values=metric)
+        return wide.reindex(columns=[method for method in self.methods.index if method in wide.columns])
+
+    def rows(self) -> list[tuple[Method, dict[str, Any]]]:
+        """``methods`` row by row: names of the method, and values by column."""
+        names = [(str(label), str(start)) for label, start in self.methods.index]
+        columns = [str(name) for name in self.methods.columns]
+        values = self.methods.itertuples(index=False, name=None)
+        return [(method, dict(zip(columns, row, strict=True))) for method, row in zip(names, values, strict=True)]
+
+    def leader(self, column: Column) -> Method | None:
+        """The method with the best mean, among those with the most complete runs; None without a value."""
+        means, best = self._means(column), min if column.good == "low" else max
+        return best(means, key=lambda names: means[names]) if means else None
+
+    def best(self, column: Column) -> list[Method]:
+        """The methods with the best mean as shown, among those with the most complete runs; none of a single one."""
+        means = self._means(column)
+        if len(means) < 2 or column.good == "none":
+            return []
+        top = max(means.values()) if column.good == "high" else min(means.values())
+        return [names for names, mean in means.items() if column.text(mean, math.nan) == column.text(top, math.nan)]
+
+    def _means(self, column: Column) -> dict[Method, float]:
+        rows, key = self.rows(), f"{column.key}_mean"
+        most = max(row["seeds"] for _, row in rows)
+        return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
+
+    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of; ``shown``: whether the page
+    has it, too.
+    """
+
+    column: Column
+    reference: Method
+    frame: pd.DataFrame
+    over: Literal["seeds", "periods", "rows"] = "seeds"
+    period: str = ""
+    shown: bool = True
+
+
+def against_leaders(table: MethodTable) -> list[Comparison]:
+    """Every method against the best one, by the headline metrics; none for a single method."""
+    comparisons = []
+    for column in (column for column in table.columns if column.headline):
+        values = table.by_seed(column.key).dropna(axis=1, how="all")
+        reference = table.leader(column)
+        if reference is not None and values.shape[1] > 1:
+            comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
+    return comparisons
+
+
+def over_seeds(runs: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
+    """``MethodTable.methods`` of runs, with some of their metrics."""
+    rows = {}
+    for method, group in runs.groupby(METHOD, sort=False):
+        states, complete = group["state"].value_counts(), group[group["state"] == "complete"]
+        row: dict[str, float] = {"seeds": len(complete)}
+        row |= {state: int(states.get(state, 0)) for state in ("diverged", "unfinished")}
+        for key in keys:
+            row[f"{key}_mean"], row[f"{key}_std"] = metrics.mean_std(complete[key])
+        rows[method] = row
+    return pd.DataFrame(list(rows.values()), index=pd.MultiIndex.from_tuples(list(rows), names=METHOD))

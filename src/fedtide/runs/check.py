@@ -1,0 +1,113 @@
+"""Verification of run directories: every file against the marks that the run left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.records.files.marks import different
+from fedtide.records.files.states import generations, read_state_header
+from fedtide.records.run_directory import LOGGERS, PILOTS, RunDirectory, read_hashed, read_json, read_manifest
+from fedtide.runs.mlflow.store import is_held
+
+_SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
+"""Any of these makes a folder a run directory, even if most of it is lost."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in a run directory, or the folder of a shared pilot.
+
+    Attributes:
+        name: of the folder. state: ``intact``, ``unfinished`` (and intact so far), ``running`` (a process is working on it, so
+            it was not verified) or ``damaged``.
+        problems: one line each; not empty if damaged.
+    """
+
+    name: str
+    state: str
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_pilot(self) -> bool:
+        return self.name.startswith(f"{PILOTS}/")
+
+
+def check(runs: Path) -> Iterator[Checked]:
+    """Verify all run directories of a folder, then its shared pilots.
+
+    Raises:
+        SettingsError: there are none.
+    """
+    folders = [path for path in _folders(runs) if any((path / name).exists() for name in _SIGNS)]
+    if not folders:
+        raise SettingsError(f"{runs}: no run directories here")
+    yield from map(check_run, folders)
+    yield from map(_check_pilot, _folders(runs / PILOTS))
+
+
+def check_run(path: Path) -> Checked:
+    """Verify one run directory; nothing in it is changed."""
+    if is_held(path):
+        return Checked(path.name, "running")
+    problems: list[str] = []
+    for verify in (_manifest, _records, _states):
+        try:
+            problems += verify(RunDirectory(path))
+        except SettingsError as error:
+            problems.append(str(error))
+    ended = (path / "summary.json").exists()
+    return Checked(path.name, "damaged" if problems else "intact" if ended else "unfinished", _distinct(problems))
+
+
+def _manifest(directory: RunDirectory) -> list[str]:
+    """Manifest and settings; a process killed before the first round may have left neither."""
+    manifest, settings = read_manifest(directory.path), read_json(directory.path / "settings.json")
+    if manifest and settings is not None and manifest.get("settings", short_hash(settings)) != short_hash(settings):
+        return ["settings.json was changed"]
+    found = {"manifest.json": manifest, "settings.json": settings}
+    begun = (directory.path / "history.csv").exists() or generations(directory.state) or directory.summary() is not None
+    return [f"{name} is missing" for name, values in found.items() if values is None] if begun else []
+
+
+def _records(directory: RunDirectory) -> list[str]:
+    """All files of a run that has ended; of any other, rounds without a gap; what its loggers have."""
+    read_hashed(directory.path / LOGGERS)
+    if directory.summary() is None:
+        directory.history()
+    lost = ["summary.json is missing"] if directory.has_lost_summary else []
+    return lost + different(directory.path, directory.marks())
+
+
+def _states(directory: RunDirectory) -> list[str]:
+    """The saved states, and the records that the newest one continues."""
+    owner = (read_json(directory.path / "manifest.json") or {}).get("run_key", "")
+    headers = {path: read_state_header(path, owner) for path in generations(directory.state)}
+    problems = [f"{path.name} is damaged" for path, header in headers.items() if header is None]
+    whole = [header for header in headers.values() if header is not None]
+    if whole and directory.summary() is None:
+        problems += directory.lost(whole[0]["records"])
+    return problems
+
+
+def _check_pilot(folder: Path) -> Checked:
+    name = f"{PILOTS}/{folder.name}"
+    if is_held(folder):
+        return Checked(name, "running")
+    try:
+        states = generations(folder)
+        problems = [f"{path.name} is damaged" for path in states if read_state_header(path, folder.name) is None]
+    except SettingsError as error:
+        problems = [str(error)]
+    return Checked(name, "damaged" if problems else "intact" if states else "unfinished", _distinct(problems))
+
+
+def _distinct(problems: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(problems))
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []

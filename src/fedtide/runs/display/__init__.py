@@ -1,0 +1,1 @@
+"""Progress of runs on a terminal or in a notebook."""

@@ -1,0 +1,1 @@
+"""Lightning: the trainer, callbacks and loggers."""

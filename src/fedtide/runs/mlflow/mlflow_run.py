@@ -1,0 +1,189 @@
+"""The MLflow run of one run directory."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.records.files.guarantees import PRIVACY
+from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
+from fedtide.runs.mlflow.logged_model import log_model
+from fedtide.runs.mlflow.store import Store, git_commit
+from fedtide.runs.workspace import MlflowOptions
+from fedtide.world.dataset import Dataset
+
+_DIGEST = 36  # characters of a dataset's digest, MLflow's limit
+_MAX_VALUE = 250  # characters of a parameter's value
+_MAX_METRICS = 1000  # per call, MLflow's limit
+_MAX_PARAMS = 100  # per call, MLflow's limit
+_EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
+_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", ENCODING, PRIVACY, MODEL)
+_STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
+
+
+class MlflowRun:
+    """The MLflow run of a run directory, found by run key and name; :meth:`begin` creates it.
+
+    Raises:
+        SettingsError: another version has written the manifest.
+    """
+
+    def __init__(self, store: Store, directory: RunDirectory) -> None:
+        self.directory, self._client, self._store = directory, store.client, store
+        self._facts = read_json(directory.path / "manifest.json") or {}
+        needed = ("label", "initialiser", "algorithm", "scenario", "dataset", "seed", "run_key")
+        if missing := [key for key in needed if key not in self._facts]:
+            raise SettingsError(f"its manifest.json has no {missing[0]}, so another version wrote it")
+        name, key = directory.path.name, self._facts["run_key"]
+        self._run: Any = next(iter(store.runs(f"tags.run_key = '{key}' and attributes.run_name = '{name}'")), None)
+        self._rounds: set[int] = set()
+        if self._run is not None:
+            self._rounds = {item.step for item in self._client.get_metric_history(self._id, _EVERY_ROUND)}
+
+    @property
+    def _id(self) -> str:
+        return str(self._run.info.run_id)
+
+    def is_complete(self, options: MlflowOptions) -> bool:
+        """Whether MLflow has every round, the outcome, and the model if it is wanted."""
+        return (
+            self._run is not None
+            and self._run.data.tags.get("outcome") == outcome_of(self.directory)
+            and self._run.info.status != "RUNNING"
+            and self._rounds.issuperset(int(row["round"]) for row in self.directory.history())
+            and not self.lacks_model(options)
+        )
+
+    def lacks_model(self, options: MlflowOptions) -> bool:
+        """Whether the model is wanted, there is one, and MLflow does not have it."""
+        known = self._run is not None and self._run.outputs is not None and self._run.outputs.model_outputs
+        return options.model and not known and outcome_of(self.directory) == "complete"
+
+    def begin(self, parent: str, data: Dataset | None = None) -> None:
+        """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new.
+
+        ``data``: the dataset, if it is loaded, for its numbers of samples.
+        """
+        from mlflow.entities import Param, RunTag
+
+        rows, tags = self.directory.history(), self._tags()  # first: they may be damaged
+        if self._run is None:
+            if parent:
+                tags["mlflow.parentRunId"] = self._store.parent(parent)
+            self._run = self._client.create_run(self._store.experiment, run_name=self.directory.path.name, tags=tags)
+        else:
+            self._client.update_run(self._id, status="RUNNING")
+            self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
+        settings = read_json(self.directory.path / "settings.json") or {}
+        params = [Param(key, value) for key, value in _flat(settings)]
+        for start in range(0, len(params), _MAX_PARAMS):
+            self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
+        self._client.log_inputs(self._id, _inputs(self._facts, settings, data))
+        self.add(rows)
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Log the missing rounds in as few calls as possible, each round within one call."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        block: list[Any] = []
+        for row in rows:
+            step = int(row["round"])
+            if step in self._rounds:
+                continue
+            metrics = [Metric(key, value, now, step) for key, value in finite(row)]
+            if len(block) + len(metrics) > _MAX_METRICS:
+                self._client.log_batch(self._id, metrics=block)
+                block = []
+            block += metrics
+            self._rounds.add(step)
+        if block:
+            self._client.log_batch(self._id, metrics=block)
+
+    def upload(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
+        """Bring a run that is not in progress up to its records: all of :meth:`begin`, then files, model and outcome.
+
+        A repetition adds what is missing. The model is left out unless ``data``, the run's dataset, is at hand.
+
+        Raises:
+            SettingsError: the records are damaged, or no longer say what the model is; of the latter all else is logged.
+        """
+        self.begin(parent, data)
+        for path in (self.directory.path / name for name in _FILES):
+            if path.is_file():
+                self._client.log_artifact(self._id, str(path))
+        self._log_means()
+        outcome = outcome_of(self.directory)
+        try:
+            if data is not None and self.lacks_model(options):
+                log_model(self._store, self._id, self.directory.path, data, options.register)
+        except SettingsError as error:
+            raise SettingsError(f"without its model: {error}") from None
+        finally:
+            self._client.set_tag(self._id, "outcome", outcome)
+            self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
+
+    def _log_means(self) -> None:
+        """Log the means over the next periods and over the drifts, which only a complete run has."""
+        from mlflow.entities import Metric
+
+        summary, now = self.directory.summary() or {}, int(time.time() * 1000)
+        known = self._client.get_run(self._id).data.metrics
+        means = {key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}
+        missing = [(key, value) for key, value in finite(means) if key not in known]
+        metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in missing]
+        if metrics:
+            self._client.log_batch(self._id, metrics=metrics)
+
+    def _tags(self) -> dict[str, str]:
+        facts, commit = self._facts, git_commit()
+        tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
+        tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
+        tags |= {"mlflow.user": getpass.getuser(), "mlflow.source.name": "fedtide", "mlflow.source.type": "LOCAL"}
+        return {**tags, **({"git_commit": commit} if commit else {})}
+
+
+def outcome_of(directory: RunDirectory) -> str:
+    """Outcome of a run that is not in progress, from its directory.
+
+    The state in its summary, else ``failed`` if an exception ended it, ``interrupted`` if its last event is that, or
+    ``killed``.
+    """
+    summary, facts = directory.summary(), read_json(directory.path / "manifest.json") or {}
+    if summary is not None and summary.get("run_key") == facts.get("run_key"):
+        return str(summary["state"])
+    if directory.error.is_file():
+        return "failed"
+    log = directory.path / "events.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as dotted keys and values short enough for MLflow."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
+
+
+def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any], data: Dataset | None) -> list[Any]:
+    """The training and the test samples as MLflow's inputs, with their number and shape if they are loaded."""
+    from mlflow.entities import Dataset as Entity
+    from mlflow.entities import DatasetInput, InputTag
+
+    source = json.dumps({"tags": {"fedtide": json.dumps(settings.get("data", {}), sort_keys=True)}})
+    found = []
+    for split, context in (("train", "training"), ("test", "testing")):
+        profile = None
+        if data is not None:
+            shape = list(getattr(data, f"{split}_inputs").shape)
+            profile = json.dumps({"samples": shape[0], "features_shape": shape, "outputs": data.outputs})
+        entity = Entity(f"{facts['dataset']} {split}", str(facts["data"])[:_DIGEST], "code", source, None, profile)
+        found.append(DatasetInput(entity, [InputTag("mlflow.data.context", context)]))
+    return found

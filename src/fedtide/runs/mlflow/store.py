@@ -1,0 +1,128 @@
+"""An experiment in MLflow's store, used without MLflow's global state."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from fedtide.core.hashing import short_hash
+from fedtide.core.storage.locks import Lock
+from fedtide.runs.mlflow.folder import artifacts, open_store
+from fedtide.runs.mlflow.server import Server
+
+_EXPERIMENT_TAGS = {
+    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report."
+}
+
+
+class Store:
+    """One experiment in the store of a folder or of a server, created if missing.
+
+    Several processes may open, and write to, one store at once.
+
+    Raises:
+        sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable, damaged or out of reach.
+    """
+
+    def __init__(self, where: Path | Server, experiment: str) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
+        self.folder = None if isinstance(where, Server) else where.resolve()
+        if isinstance(where, Server):
+            where.configure()
+            name = f"fedtide-{short_hash([getpass.getuser(), where.address])}.lock"
+            self._lock = Path(tempfile.gettempdir()) / name
+        else:
+            where.mkdir(parents=True, exist_ok=True)
+            self._lock = where.resolve() / ".lock"
+        with self._locked():
+            self.uri = where.address if isinstance(where, Server) else open_store(where.resolve())
+            self.client: Any = MlflowClient(tracking_uri=self.uri)
+            self.experiment: str = self._experiment(experiment)
+
+    def _locked(self) -> FileLock:
+        """Keeps other processes of this machine and user from creating anything in the store."""
+        return FileLock(self._lock, timeout=60)
+
+    def _experiment(self, name: str) -> str:
+        if (found := self.client.get_experiment_by_name(name)) is None:
+            place = None if self.folder is None else artifacts(self.folder)  # a server decides itself
+            try:
+                return str(self.client.create_experiment(name, place, _EXPERIMENT_TAGS))
+            except Exception:
+                found = self.client.get_experiment_by_name(name)
+                if found is None:  # not that a process on another machine was first
+                    raise
+        return str(found.experiment_id)
+
+    def runs(self, condition: str) -> list[Any]:
+        """Runs that match a filter in MLflow's search syntax, newest first."""
+        found, token = [], None
+        while token != "":
+            page = self.client.search_runs([self.experiment], condition, page_token=token)
+            found += list(page)
+            token = page.token or ""
+        return found
+
+    def parent(self, name: str) -> str:
+        """Id of the parent run of a comparison or search, created by the first process that asks for it."""
+        with self._locked():
+            if found := self.runs(f"tags.comparison = '{name}'"):
+                run = found[-1]
+            else:
+                run = self.client.create_run(self.experiment, run_name=name, tags={"comparison": name})
+            if run.info.status == "RUNNING":  # a parent is never in progress
+                self.client.set_terminated(run.info.run_id)
+        return str(run.info.run_id)
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[bool]:
+    """Hold a run directory inside the block; whether it is held, since no other process works on it."""
+    lock = Lock(directory / ".lock")
+    try:
+        free = lock.acquire()
+    except OSError:  # nobody can write there
+        yield True
+        return
+    try:
+        yield free
+    finally:
+        lock.release()
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is working on a run directory."""
+    if not (directory / ".lock").exists():
+        return False
+    with claimed(directory) as free:
+        return not free
+
+
+def reason(error: BaseException) -> str:
+    """First line of the root cause: MLflow wraps SQLAlchemy, which wraps SQLite, or a library for HTTP."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@functools.cache
+def git_commit() -> str | None:
+    """Commit of the working directory, with ``-dirty`` for uncommitted changes; ``None`` without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

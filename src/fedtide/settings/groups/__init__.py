@@ -1,0 +1,1 @@
+"""Groups of settings within those of a run or an experiment."""

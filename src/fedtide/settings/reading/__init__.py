@@ -1,0 +1,1 @@
+"""From a params file and overrides to settings."""

@@ -1,0 +1,1 @@
+"""What is built out of runs: reproduced tables, searches, the benchmark Tide."""

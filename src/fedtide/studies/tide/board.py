@@ -1,0 +1,140 @@
+"""The board: ranks and gains of methods over the worlds, with intervals over seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.randomness import generator
+from fedtide.studies.tide.suite import REFERENCE, World
+
+NO_RUNS = "no runs"
+"""In a world that refuses a method, or where all trials of its search diverged."""
+
+RESAMPLES = 2000
+"""Resamples of the seeds, the same ones for all methods."""
+
+_TRIMMED = 0.25  # at each end: the mean of the rest is the interquartile mean
+_INTERVAL = (2.5, 97.5)  # percentiles of the resamples
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Board:
+    """What is known of the methods.
+
+    Attributes:
+        methods: one row per method, the best first: ``rank`` (mean over the worlds of the rank of its mean score), ``gain``
+            (interquartile mean over the worlds of the mean difference from the reference, in points), ``better`` (mean over the
+            worlds of the share of seeds on which it is better than the reference, ties half), each with ``_low`` and ``_high``;
+            ``bytes`` and ``gradients`` (mean over the worlds that it runs in, as multiples of the reference's).
+        scores, gains: a row per method, a column per world: mean score, and its difference from the reference's, in percent and
+            points. A world without runs, and a run that diverged, score 0.
+        spread: standard deviation of the scores over the seeds, in points. seeds: of every world. failed: runs that diverged,
+            and worlds without any (:data:`NO_RUNS`), by method and world, in words.
+    """
+
+    methods: pd.DataFrame
+    scores: pd.DataFrame
+    gains: pd.DataFrame
+    spread: pd.DataFrame
+    seeds: Mapping[str, int]
+    failed: Mapping[tuple[str, str], str]
+
+    @property
+    def worlds(self) -> list[str]:
+        return list(self.seeds)
+
+
+def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
+    """The board of runs.
+
+    Intervals are percentiles of a bootstrap that resamples the seeds of every world, jointly for all methods, since a seed
+    fixes world, initial model and cohorts of all (after Agarwal et al. 2021, Deep reinforcement learning at the edge of the
+    statistical precipice, with worlds in the place of tasks). They hold for these worlds, which are not a sample of others.
+
+    Args:
+        rows: columns of :class:`fedtide.studies.tide.scores.Row`.
+
+    Raises:
+        SettingsError: the reference has not all runs.
+    """
+    methods = sorted(rows["method"].unique())
+    if REFERENCE not in methods:
+        raise SettingsError(f"the board compares with {REFERENCE}, which has no runs here")
+    cubes = {world.name: _cube(rows, world, methods) for world in worlds}
+    draws = [_resampled(cube, place) for place, cube in enumerate(cubes.values())]
+    reference = methods.index(REFERENCE)
+    table = pd.DataFrame(index=pd.Index(methods, name="method"))
+    for name, quantity in (("rank", _rank), ("gain", _gain), ("better", _better)):
+        table[name] = quantity([cube.to_numpy(np.float64)[:, None] for cube in cubes.values()], reference)[0]
+        table[f"{name}_low"], table[f"{name}_high"] = np.percentile(quantity(draws, reference), _INTERVAL, axis=0)
+    table[["gain", "gain_low", "gain_high"]] *= 100
+    for cost in ("bytes", "gradients"):
+        mean = rows.pivot_table(index="method", columns="world", values=cost, aggfunc="mean")
+        table[cost] = (mean / mean.loc[REFERENCE]).mean(axis=1)
+    order = table.sort_values(["rank", "gain"], ascending=[True, False]).index
+    means = 100 * pd.DataFrame({name: cube.mean() for name, cube in cubes.items()}).loc[order]
+    return Board(
+        table.loc[order],
+        means,
+        means - means.loc[REFERENCE],
+        100 * pd.DataFrame({name: cube.std() for name, cube in cubes.items()}).loc[order],
+        {name: len(cube) for name, cube in cubes.items()},
+        _failed(rows, cubes),
+    )
+
+
+def _cube(rows: pd.DataFrame, world: World, methods: list[str]) -> pd.DataFrame:
+    """Scores in a world: a row per seed, a column per method."""
+    here = rows[rows["world"] == world.name]
+    seeds = list(world.params.experiment.compare.seeds)
+    cube = here.pivot_table(index="seed", columns="method", values="score").reindex(index=seeds, columns=methods)
+    partly = [name for name in methods if cube[name].isna().any() and not cube[name].isna().all()]
+    if partly or cube[REFERENCE].isna().any():
+        raise SettingsError(
+            f"world {world.name}: {(partly or [REFERENCE])[0]} has not the runs of all {len(seeds)} seeds"
+        )
+    return cube.fillna(0.0)
+
+
+def _resampled(cube: pd.DataFrame, place: int) -> Floats:
+    """Scores of resampled seeds: [seeds, resamples, methods]."""
+    seeds = len(cube)
+    drawn = generator(0, "board", place).integers(0, seeds, (seeds, RESAMPLES))
+    return np.asarray(cube.to_numpy()[drawn], dtype=np.float64)
+
+
+def _rank(draws: Sequence[Floats], _: int) -> Floats:
+    """From scores [seeds, resamples, methods] of every world: mean rank [resamples, methods]."""
+    ranks = [stats.rankdata(-scores.mean(axis=0).round(12), axis=-1) for scores in draws]
+    return np.asarray(np.mean(ranks, axis=0))
+
+
+def _gain(draws: Sequence[Floats], reference: int) -> Floats:
+    gains = [scores.mean(axis=0) - scores.mean(axis=0)[:, [reference]] for scores in draws]
+    return np.asarray(stats.trim_mean(np.stack(gains), _TRIMMED, axis=0))
+
+
+def _better(draws: Sequence[Floats], reference: int) -> Floats:
+    shares = []
+    for scores in draws:
+        other = scores[:, :, [reference]]
+        shares.append(((scores > other) + 0.5 * (scores == other)).mean(axis=0))
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def _failed(rows: pd.DataFrame, cubes: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str], str]:
+    diverged = Counter(zip(*(rows[rows["state"] == "diverged"][key] for key in ("method", "world")), strict=True))
+    there = set(zip(rows["method"], rows["world"], strict=True))
+    methods = sorted(rows["method"].unique())
+    none = {(method, world): NO_RUNS for world in cubes for method in methods if (method, world) not in there}
+    return none | {key: f"{count} diverged" for key, count in diverged.items()}

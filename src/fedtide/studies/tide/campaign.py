@@ -1,0 +1,119 @@
+"""A method's search and runs in every world. What is there is reused, what was interrupted continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.storage.files import make_folder, write_text
+from fedtide.core.storage.locks import held
+from fedtide.records.summary import Summary
+from fedtide.runs.compare import compare, unsuccessful
+from fedtide.runs.display.progress import Watch
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.params import Params
+from fedtide.studies.tide.method import METHOD_FILE, Method
+from fedtide.studies.tide.suite import World
+from fedtide.studies.tuning.study import tune
+from fedtide.world.storage.prepared import load_data
+
+SEARCH, RUNS, REFUSED = "search", "runs", "refused.txt"
+"""Names in the folder of a world: of the search, of the runs, and of the line that says why there are none."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a method in a world.
+
+    Attributes:
+        line: for a person. stopped: the signal that stopped it. failed: whether a run or a trial raised, or its process died.
+    """
+
+    line: str
+    stopped: int | None = None
+    failed: bool = False
+
+
+def run_method(
+    method: Method, worlds: Sequence[World], folder: Path, watch: Watch, overrides: list[str] | None = None
+) -> list[Outcome]:
+    """Search and run in every world, one after the other, until a signal stops it.
+
+    Args:
+        folder: gets ``<method>/method.yaml`` and, for every world, ``<method>/<world>/search`` and ``runs``.
+        overrides: of settings that change no number, such as ``compare.cluster=...``.
+
+    Raises:
+        SettingsError: bad settings, data that is missing or not the suite's, the folder has another method of this name, or
+            another process is at work there; before any run.
+    """
+    plans = {world.name: method.params(world, overrides) for world in worlds}
+    for world in worlds:
+        refuse_other_data(world)
+    home = folder / method.name
+    make_folder(home)
+    outcomes: list[Outcome] = []
+    # Locked as a whole: what a world refuses then is the method, never a search that another process is working on.
+    with held(home / ".lock", f"{home}: another process is running this method here"):
+        _claim(home / METHOD_FILE, method)
+        for world in worlds:
+            outcomes.append(_in_world(plans[world.name], home / world.name, watch))
+            watch.log(f"{method.name}, {world.name}: {outcomes[-1].line}")
+            if outcomes[-1].stopped is not None:
+                break
+    return outcomes
+
+
+def refuse_other_data(world: World) -> None:
+    """Refuse prepared data that is not what the suite was frozen with."""
+    settings = world.params.run()
+    digest = load_data(settings).digest
+    if digest != world.limits.data:
+        raise SettingsError(
+            f"world {world.name}: data {settings.data.name} has digest {digest}, the suite has {world.limits.data}"
+        )
+
+
+def _claim(file: Path, method: Method) -> None:
+    """Write the method's file, or refuse a folder with another one."""
+    content = yaml.safe_dump(method.settings.model_dump(mode="json"), sort_keys=False)
+    if file.is_file() and file.read_text(encoding="utf-8") != content:
+        raise SettingsError(
+            f"{file}: another method of this name was run here; give it another name, or --out another folder"
+        )
+    write_text(file, content)
+
+
+def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
+    """Search, then the runs of all seeds with what the search has found."""
+    (home / REFUSED).unlink(missing_ok=True)
+    try:
+        found = tune(params, _workspace(home / SEARCH / RUNS, params), home / SEARCH, watch)
+        if found.stopped is not None:
+            return Outcome("interrupted", found.stopped)
+        if found.failed:
+            return Outcome(f"{len(found.failed)} trials failed: {found.failed[0]}", failed=True)
+        best = Params.read(home / SEARCH / "best.yaml")
+        grid, compared = best.grid(), params.experiment.compare
+        summaries, stopped = compare(
+            grid, _workspace(home / RUNS, params), compared.workers, watch, hosts=params.experiment.hosts
+        )
+    except SettingsError as error:
+        make_folder(home)
+        write_text(home / REFUSED, f"{error}\n")
+        return Outcome(f"no runs: {error}")
+    return Outcome(_line(summaries), stopped, any(summary["state"] == "failed" for summary in summaries))
+
+
+def _workspace(runs: Path, params: Params) -> Workspace:
+    return Workspace.of_script(runs, None, params.experiment.tracking)
+
+
+def _line(summaries: Sequence[Summary]) -> str:
+    lines = unsuccessful(summaries)
+    complete = sum(summary["state"] == "complete" for summary in summaries)
+    return "; ".join([f"{complete} of {len(summaries)} runs complete", *lines])

@@ -1,0 +1,95 @@
+"""A method that takes part: a file of settings, one that comes with the suite, or an algorithm by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedtide.core import plugins
+from fedtide.core.discovery.shipped import TIDE
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.plugins import SettingsModel
+from fedtide.settings.params import Params
+from fedtide.settings.reading.overrides import apply_overrides
+from fedtide.settings.reading.parse import parse
+from fedtide.settings.reading.yaml_files import read_mapping
+from fedtide.settings.run import plain_name
+from fedtide.studies.tide.suite import World, refuse_other_world
+
+METHOD_FILE = "method.yaml"
+
+RATES = [0.02, 0.05, 0.1, 0.2, 0.5, 1.0]
+"""Learning rates that are searched for every method, so that none has fewer because it has a parameter of its own."""
+
+
+class MethodSettings(SettingsModel):
+    """A method's file."""
+
+    algorithm: dict[str, Any] = Field(
+        description="as an entry of `algorithms`: name, settings, `with` for others of a run"
+    )
+    initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
+    space: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what is searched beside six learning rates, as `tune.space`: a grid, of which the trials are a part; a "
+        "method that names `local.lr` has its own rates",
+    )
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method.
+
+    Attributes:
+        name: of its row on the board, and of its folder. settings: its file.
+    """
+
+    name: str
+    settings: MethodSettings
+
+    @staticmethod
+    def of(given: str, folder: Path = TIDE) -> Method:
+        """The method of a file, by its path; of the suite, by name; or an algorithm with its defaults, by name.
+
+        Raises:
+            SettingsError: there is none, or its file is not one.
+        """
+        shipped = {path.stem: path for path in sorted((folder / "methods").glob("*.yaml"))}
+        path = Path(given) if given.endswith((".yaml", ".yml")) else shipped.get(given)
+        if path is not None:
+            if not path.is_file():
+                raise SettingsError(f"no file {path} of a method")
+            name = path.parent.name if path.name == METHOD_FILE else path.stem
+            return Method(plain_name(name), parse(MethodSettings, read_mapping(path), path.name))
+        if given not in (algorithms := plugins.names("algorithms")):
+            raise SettingsError(
+                nearest(f"no method {given!r}, nor a file that ends in .yaml", given, {*shipped, *algorithms})
+            )
+        return Method(given, MethodSettings(algorithm={"name": given}))
+
+    def params(self, world: World, overrides: list[str] | None = None) -> Params:
+        """Settings of its search and its runs in a world.
+
+        Raises:
+            SettingsError: they are not valid, or set what belongs to the world.
+        """
+        algorithm, initialiser, label = self.settings.algorithm, self.settings.initialiser, self.name
+        start = str(initialiser.get("name", "previous"))
+        raw = world.with_method(
+            {
+                "algorithms": {label: {"name": label, **algorithm}},
+                "initialisers": {start: initialiser},
+                "algorithm": {"name": label},
+                "initialiser": {"name": start},
+                "compare": {"algorithms": [label], "initialisers": [start]},
+                "tune": {"space": {"local.lr": {"choices": RATES}} | self.settings.space},
+                "tracking": {"mlflow": False},
+            }
+        )
+        apply_overrides(raw, overrides or ())
+        params = Params(raw, f"method {label} in world {world.name}")
+        refuse_other_world(params.run(), world.params.run(), params.source)
+        return params

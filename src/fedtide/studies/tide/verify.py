@@ -1,0 +1,154 @@
+"""Whether run directories are what the suite asks for: its worlds, its seeds, its budgets, and records that nobody changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.runs.check import check_run
+from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import score_of
+from fedtide.studies.tide.campaign import REFUSED, RUNS, SEARCH, refuse_other_data
+from fedtide.studies.tide.method import METHOD_FILE
+from fedtide.studies.tide.scores import Row, row
+from fedtide.studies.tide.suite import World, chosen, given, given_of
+from fedtide.studies.tuning.space import Space
+from fedtide.studies.tuning.trial import evaluated_rounds, score
+from fedtide.studies.tuning.until import Until
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
+from fedtide.world.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found of a method.
+
+    Attributes:
+        method: its name. rows: of its runs, without those of worlds with problems. problems: a line each. refused: why there
+            are no runs in a world, by the world's name.
+    """
+
+    method: str
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...]
+    refused: Mapping[str, str]
+
+
+def methods_in(folder: Path) -> list[Path]:
+    """Folders of methods: ``folder`` itself, or those in it.
+
+    Raises:
+        SettingsError: there are none.
+    """
+    if (folder / METHOD_FILE).is_file():
+        return [folder]
+    found = sorted(file.parent for file in folder.glob(f"*/{METHOD_FILE}"))
+    if not found:
+        raise SettingsError(f"{folder}: no folder of a method here, which has a {METHOD_FILE}; see `fedtide tide run`")
+    return found
+
+
+def verify(home: Path, worlds: Sequence[World]) -> Verified:
+    """Verify the folder of one method, world by world; nothing in it is changed, and the method's plug-ins are not needed.
+
+    The timelines are built again from the suite's settings, so the worlds' data has to be there.
+    """
+    rows: list[Row] = []
+    problems: list[str] = []
+    refused: dict[str, str] = {}
+    for world in worlds:
+        place = home / world.name
+        if (place / REFUSED).is_file() and not _run_folders(place / RUNS):
+            refused[world.name] = (place / REFUSED).read_text(encoding="utf-8").strip()
+            continue
+        try:
+            found, wrong = _world(home.name, world, place) if place.is_dir() else ([], ["not run"])
+        except SettingsError as error:
+            found, wrong = [], [str(error)]
+        rows += [] if wrong else found
+        problems += [f"{home.name}, {world.name}: {line}" for line in wrong]
+    return Verified(home.name, tuple(rows), tuple(problems), refused)
+
+
+def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]:
+    """Rows of the seeds, and problems."""
+    refuse_other_data(world)
+    winners, problems = _search(world, home / SEARCH / RUNS)
+    folders, rows = _run_folders(home / RUNS), []
+    for seed, timeline in world.timelines.items():
+        named = [path for path in folders if _recorded(path).get("seed") == seed]
+        if len(named) != 1:
+            problems.append(f"seed {seed}: {len(named)} runs, should be one")
+            continue
+        path = named[0]
+        folders.remove(path)
+        if chosen(_recorded(path)) not in winners:
+            problems.append(f"{path.name}: its settings are not those of the best trial")
+        found, wrong = _run(method, world, path, world.params.run(seed=seed), timeline)
+        rows += found
+        problems += [f"{path.name}: {line}" for line in wrong]
+    return rows, problems + [f"{path.name}: a run that the suite does not ask for" for path in folders]
+
+
+def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Timeline) -> tuple[list[Row], list[str]]:
+    """The row of a run, and what is wrong with it; ``own``: the world's settings at its seed."""
+    checked, directory, limits = check_run(path), RunDirectory(path), world.limits
+    if checked.state != "intact":
+        return [], list(checked.problems) or [f"it is {checked.state}"]
+    found, problems = row(method, world, own.seed, directory, timeline), []
+    manifest = read_json(path / "manifest.json") or {}
+    if given_of(_recorded(path), own, f"{path.name}/settings.json") != given(own):
+        problems.append("its settings are not those of the world")
+    for what, mine, theirs in (
+        ("the timeline built here has digest", timeline.digest, limits.timelines.get(own.seed)),
+        ("it ran on timeline", manifest.get("timeline"), limits.timelines.get(own.seed)),
+        ("it ran on data", manifest.get("data"), limits.data),
+    ):
+        if mine != theirs:
+            problems.append(f"{what} {mine}, the suite has {theirs}")
+    if found.state not in ("complete", "diverged"):
+        problems.append(f"it is {found.state}")
+    elif found.state == "complete" and (done := len(directory.history())) != timeline.rounds:
+        problems.append(f"it has {done} rounds, the suite asks for {timeline.rounds}")
+    if found.bytes > limits.bytes:
+        problems.append(f"it has sent {found.bytes:,} bytes, the budget is {limits.bytes:,.0f}")
+    return [found], problems
+
+
+def _search(world: World, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the best trials of a search have chosen, and what is wrong with it."""
+    params, folders, problems = world.params, _run_folders(runs), list[str]()
+    options, space = params.experiment.tune, Space(params)
+    data = load_data(space.base)
+    own = Until.of(space.base, data, options.until).cut(space.settings({}))
+    ahead = score_of(options.metric).ahead
+    rounds = evaluated_rounds(timeline_for(own, data), options.over, own.evaluation.every, ahead=ahead)
+    if len(folders) > options.trials:
+        problems.append(f"{len(folders)} trials, the budget is {options.trials}")
+    values = []
+    for path in folders:
+        directory, recorded = RunDirectory(path), _recorded(path)
+        problems += [f"trial {path.name}: {line}" for line in check_run(path).problems]
+        if given_of(recorded, own, f"{path.name}/settings.json") != given(own):
+            problems.append(f"trial {path.name}: its settings are not those of the search")
+        complete = (directory.summary() or {}).get("state") == "complete"
+        value = score(directory.history(), options.metric, rounds) if complete else None
+        values += [] if value is None else [(value, chosen(recorded))]
+    if not values:
+        return [], [*problems, "no trial of the search is complete"]
+    most = max(value for value, _ in values)
+    return [choice for value, choice in values if value == most], problems
+
+
+def _run_folders(runs: Path) -> list[Path]:
+    return sorted(path.parent for path in runs.glob("*/settings.json"))
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """The settings that a run has recorded."""
+    return read_json(path / "settings.json") or {}

@@ -1,0 +1,160 @@
+"""Results of a search: the best settings, a table of the trials, figures."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedtide.core.storage.files import replacing, write_bytes, write_text
+from fedtide.settings.groups.tuning import Value
+from fedtide.studies.tuning.front import best_of_front, distinct, format_value, pareto_front, picture
+from fedtide.studies.tuning.space import Space
+
+_TABLES_AND_FIGURES = ("trials.csv", "history.png", "importance.png", "front.csv", "front.png")
+
+
+def best(study: Any) -> Any:
+    """The complete trial with the best metric, ``None`` if there is none."""
+    if len(study.directions) == 2:
+        return best_of_front(study)
+    return study.best_trial if any(trial.state.name == "COMPLETE" for trial in study.trials) else None
+
+
+def why_none(study: Any, metric: str) -> str:
+    """Why none of the ended trials is complete, and what to change."""
+    ended = list(_ended(study))
+    if any(trial.user_attrs["outcome"] == "undetermined" for trial in ended):
+        return (
+            f"tune.metric = {metric}: the validation samples do not determine it in any of {len(ended)} trials; raise "
+            "`validation`, or choose another metric"
+        )
+    return f"tune.space: none of {len(ended)} trials is complete, all diverged; lower the ranges"
+
+
+def settings_line(values: Mapping[str, Value]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key} = {format_value(value)}" for key, value in values.items())
+
+
+def values_line(objectives: Sequence[str], values: Sequence[float]) -> str:
+    """A trial's values in one line."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in zip(objectives, values, strict=True))
+
+
+def summary(study: Any, objectives: Sequence[str], folder: Path) -> str:
+    """The outcome of a search with a complete trial, in a few lines."""
+    top, ended, complete = best(study), len(list(_ended(study))), len(_complete(study))
+    lines = [f"{values_line(objectives, top.values)} with {settings_line(top.params)}"]
+    lines += [f"{ended} trials, {complete} of them complete; {folder / 'best.yaml'} is a file for --params"]
+    if len(objectives) == 2:
+        lines += [f"Pareto front (all trials are in {folder / 'front.csv'}):"]
+        front = distinct(pareto_front(study))
+        lines += [f"  {values_line(objectives, trial.values)}  {settings_line(trial.params)}" for trial in front]
+    return "\n".join(lines)
+
+
+def facts(study: Any, objectives: Sequence[str]) -> tuple[dict[str, str], dict[str, float]]:
+    """The outcome of a search with a complete trial: words (the best trial and its settings) and numbers."""
+    top = best(study)
+    words = {"best_run": str(top.user_attrs["run"]), **{f"best {key}": str(value) for key, value in top.params.items()}}
+    numbers = {f"best_{name}": value for name, value in zip(objectives, top.values, strict=True)}
+    counts = {"trials": len(list(_ended(study))), "complete": len(_complete(study))}
+    return words, {**numbers, **counts, **({"front": len(pareto_front(study))} if len(objectives) == 2 else {})}
+
+
+def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log: Callable[[str], None]) -> list[Path]:
+    """Write ``best.yaml`` (a settings file) and a table of the trials with its figures.
+
+    One objective: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
+    prediction that a setting explains alone (fANOVA, Hutter et al. 2014). Two objectives: ``front.csv`` and ``front.png``.
+
+    Without a complete trial only the table is written. Tables and figures of an earlier search that this one does not write
+    are removed; ``log`` gets a line if a figure cannot be drawn.
+
+    Returns:
+        The files.
+    """
+    keys = [dimension.key for dimension in space.dimensions]
+    single = len(objectives) == 1
+    names = _one_objective(study, keys, folder, log) if single else _two_objectives(study, keys, objectives, folder)
+    files = [folder / name for name in names]
+    if (found := best(study)) is not None:
+        write_text(folder / "best.yaml", yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True))
+        files.append(folder / "best.yaml")
+    for stale in {folder / name for name in _TABLES_AND_FIGURES} - set(files):
+        stale.unlink(missing_ok=True)
+    return files
+
+
+def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
+    complete = _complete(study)
+    seeds = list(complete[0].user_attrs.get("seeds", ())) if complete else []
+    rows = (
+        [
+            *_outcome(trial),
+            trial.value if trial.state.name == "COMPLETE" else None,
+            *(trial.user_attrs.get("seeds", {}).get(seed) for seed in seeds),
+            *(trial.params[key] for key in keys),
+        ]
+        for trial in _ended(study)
+    )
+    _write_table(["run", "outcome", "value", *(f"seed {seed}" for seed in seeds), *keys], rows, folder / "trials.csv")
+    if not complete:
+        return ["trials.csv"]
+    from optuna.importance import FanovaImportanceEvaluator
+    from optuna.visualization import matplotlib as figures
+
+    _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
+    if len({trial.value for trial in complete}) == 1:
+        log("no importance.png: it needs complete trials with different values")
+        return ["trials.csv", "history.png"]
+    evaluator = FanovaImportanceEvaluator(seed=0)
+    _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")
+    return ["trials.csv", "history.png", "importance.png"]
+
+
+def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], folder: Path) -> list[str]:
+    front = {trial.number for trial in pareto_front(study)}
+    rows = (
+        [*_outcome(trial), *(trial.values or (None, None)), str(trial.number in front).lower(),
+         *(trial.params[key] for key in keys)]
+        for trial in _ended(study)
+    )  # fmt: skip
+    _write_table(["run", "outcome", *objectives, "front", *keys], rows, folder / "front.csv")
+    if not front:
+        return ["front.csv"]
+    write_bytes(folder / "front.png", picture(study, keys, objectives[0]))
+    return ["front.csv", "front.png"]
+
+
+def _ended(study: Any) -> Iterator[Any]:
+    return (trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED"))
+
+
+def _complete(study: Any) -> list[Any]:
+    return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+
+
+def _outcome(trial: Any) -> tuple[str, str]:
+    return trial.user_attrs["run"], trial.user_attrs["outcome"]
+
+
+def _write_table(head: list[str], rows: Iterable[list[Any]], path: Path) -> None:
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([head, *rows])
+
+
+def _draw(plot: Callable[[], Any], path: Path) -> None:
+    """Save one of Optuna's figures, without keeping its style."""
+    from matplotlib import pyplot
+
+    with warnings.catch_warnings(), pyplot.rc_context(), replacing(path) as part:
+        warnings.simplefilter("ignore")  # the figures are experimental
+        figure = plot().figure
+        figure.savefig(part, format="png", bbox_inches="tight")
+        pyplot.close(figure)

@@ -1,0 +1,394 @@
+"""A search: trials proposed by Optuna and executed as real runs, in the exact number asked for despite interruptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import remove_dead_parts
+from fedtide.core.storage.locks import held
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.compare import refuse_bad_imports
+from fedtide.runs.display.progress import UNWATCHED, Watch
+from fedtide.runs.failures import with_traceback
+from fedtide.runs.identity import code, run_key
+from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.executors import executor
+from fedtide.runs.jobs.jobs import Failure, run_here
+from fedtide.runs.jobs.launch import refuse_several_processes
+from fedtide.runs.mlflow.upload import upload_elsewhere
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.groups.tuning import TuneSettings, Value
+from fedtide.settings.params import Params
+from fedtide.settings.reading.parse import parse
+from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import score_of
+from fedtide.studies.tuning import results
+from fedtide.studies.tuning.chosen import pruner, quietly
+from fedtide.studies.tuning.journal import SUFFIX, open_journal
+from fedtide.studies.tuning.samplers import Proposals
+from fedtide.studies.tuning.space import Space
+from fedtide.studies.tuning.stopping import promises_little, report_seeds
+from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
+from fedtide.studies.tuning.until import Until
+from fedtide.training.resources.workers import available_cores
+from fedtide.world.building.files import timeline_for
+from fedtide.world.storage.prepared import load_data
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The outcome of a search.
+
+    Attributes:
+        study: its name. trials: number of ended trials (complete, pruned or diverged). value, best: metric and settings of
+            the complete trial with the best metric; ``None`` and empty if the search was stopped.
+        stopped: the signal that stopped it, or ``None``. failed: a line for each trial that raised or whose process died.
+        text: all of this in a few lines.
+    """
+
+    study: str
+    trials: int
+    value: float | None
+    best: dict[str, Value]
+    stopped: int | None
+    failed: tuple[str, ...]
+    text: str
+
+
+def tune(
+    params: Params,
+    workspace: Workspace,
+    folder: Path,
+    watch: Watch = UNWATCHED,
+) -> TuneResult:
+    """Search for good settings of the file's algorithm and initialiser on the validation split.
+
+    Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
+    value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar runs end with
+    period ``tune.until``. With ``tune.prune`` its first run is asked after every round whether ``tune.pruner`` gives the trial
+    up. A diverged trial is reported as pruned: Optuna ranks such trials below all complete ones, so no value has to be
+    invented. A trial that raises, or whose process dies twice, has failed: the others go on without it, and the same command
+    tries it again.
+
+    With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
+    a pruner sees one objective only.
+
+    The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
+    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended, a grid is complete, or
+    ``tune.terminator`` ends it. With one worker the trials are always the same, even after an interruption, since each is
+    sampled with its own key (but for ``cmaes`` and ``hyperband``, which use the numbers of Optuna's trials, and those differ
+    where a killed one is repeated); with several workers they depend on timing.
+
+    Args:
+        params: the settings file.
+        workspace: for the runs and their mirror in MLflow, below a parent run with the study's name that also gets the
+            results.
+        folder: for the study's journal and, when all trials have ended, the files of :mod:`fedtide.studies.tuning.results`.
+        watch: gets one line per trial, and shows the trials in progress and the best value so far.
+
+    Raises:
+        SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
+    """
+    options, space = params.experiment.tune, Space(params)
+    proposals = Proposals(options, space.dimensions)
+    refuse_several_processes(space.base)
+    refuse_bad_imports([space.base], workspace)
+    data = load_data(space.base)
+    rounds, length = dict[int, tuple[int, ...]](), 0
+    until = Until.of(space.base, data, options.until)
+    for seed in options.run_seeds:
+        timeline = timeline_for(until.cut(space.settings({}, seed)), data)
+        if len(timeline.validation) == 0:
+            raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
+        scored, evaluation = score_of(options.metric), space.base.evaluation
+        ahead, every = scored.ahead, evaluation.clients_every if scored.of_clients else evaluation.every
+        rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
+        length = length or timeline.rounds
+    if until.text:
+        watch.log(until.text)
+    for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
+        key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
+        watch.log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
+    stops = pruner(options.pruner, length)
+    chosen = {"sampler": {"name": options.sampler.name, **proposals.arguments}}
+    if options.prunes:
+        chosen["pruner"] = {"name": options.pruner.name, **stops.keywords}
+    varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
+    sources = sorted({part for settings in space.extremes for part in code(settings)})
+    measured = [options.metric, options.cost, options.seed, *rounds.items()]
+    digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
+    name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
+    sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
+    where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
+
+    per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
+    study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
+    jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
+    with _held(folder, name):
+        with jobs as run_jobs:
+            search = _Search(study, where, watch, places, hosts.away)
+            if hosts.away or search.workers > 1:
+                search.stopped = run_jobs(run_trial, search, options.workers if hosts.away else search.workers)
+            else:
+                run_here(run_trial, search)
+        return search.result()
+
+
+@contextmanager
+def _held(folder: Path, name: str) -> Iterator[None]:
+    """Lock the study. Workers end with the process that started them, so the lock covers them too."""
+    with ExitStack() as holding:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refusal = f"{folder / name}: another process is working on this search"
+            holding.enter_context(held(folder / f"{name}.lock", refusal))
+        except OSError as error:
+            raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
+        yield
+
+
+@dataclass(frozen=True)
+class _Study:
+    """What a search is.
+
+    Attributes:
+        path: its folder and name. space: what is varied. until: the last period. proposals: of trials.
+        pruner: makes Optuna's. rounds: of a run that are scored, by its seed. key: of a run with some settings.
+    """
+
+    path: Path
+    space: Space
+    until: Until
+    options: TuneSettings
+    proposals: Proposals
+    pruner: Callable[[], Any]
+    rounds: Mapping[int, tuple[int, ...]]
+    key: Callable[[RunSettings], str]
+
+
+class _Search:
+    """The study and its open trials; :class:`fedtide.runs.jobs.jobs.Jobs`.
+
+    Attributes:
+        stopped: the signal that stopped it, or ``None``. workers: processes at once, as many as there are ``places``, or less.
+    """
+
+    def __init__(self, study: _Study, workspace: Workspace, watch: Watch, places: int, away: bool) -> None:
+        """``away``: a cluster executes the runs, which are uploaded to MLflow here."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._what, self._options, options = study, study.options, study.options
+        self._states = optuna.trial.TrialState
+        self._workspace, self._log, self._display = workspace, watch.log, watch.display
+        self._away = away
+        self._objectives: list[str] = [options.metric, *([options.cost] if options.cost else [])]
+        up, down = optuna.study.StudyDirection.MAXIMIZE, optuna.study.StudyDirection.MINIMIZE
+        with quietly():
+            self._study = optuna.create_study(
+                study_name=study.path.name,
+                storage=open_journal(study.path.with_suffix(SUFFIX)),
+                directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
+                pruner=study.pruner(),
+                load_if_exists=True,
+            )
+            if self._study.metric_names is None:
+                self._study.set_metric_names(self._objectives)
+        self._open: dict[str, Any] = {}
+        self._answers: dict[str, dict[int, bool]] = {}
+        self._failures: dict[str, Failure] = {}
+        self._remarks: set[str] = set()
+        self.stopped: int | None = None
+        self._wanted = min(options.trials, study.proposals.most or options.trials)
+        if self._wanted < options.trials:
+            self._log(
+                f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run"
+            )
+        self._repeat_lost()
+        self._enough = self._promises_little()
+        self.workers = min(options.workers or available_cores(), self._wanted - self._ended, places)
+        self._count()
+
+    def _repeat_lost(self) -> None:
+        """Queue the failed trials, and the open ones of a killed or stopped search, again; their runs continue.
+
+        A process may die between any two lines of the journal. A trial without a run was still being sampled, and is sampled
+        again with its own key. One that was itself queued may not have taken over all of its parameters yet.
+        """
+        settled = (self._states.WAITING, self._states.COMPLETE, self._states.PRUNED)
+        begun = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False, states=settled)]
+        known: set[str] = {facts["run"] for facts in begun if "run" in facts}
+        for run in known:
+            for directory in self._directories(run):
+                remove_dead_parts(directory.path)  # of a process that was killed after the end of the run
+        for lost in self._study.get_trials(states=(self._states.RUNNING, self._states.FAIL)):
+            name, open_ = lost.user_attrs.get("run"), lost.state == self._states.RUNNING
+            if name is not None and name not in known and (open_ or lost.user_attrs.get("outcome") == "failed"):
+                params = lost.system_attrs.get("fixed_params", lost.params)
+                self._study.enqueue_trial(params, user_attrs={"run": name})
+                known.add(name)
+            if open_:
+                self._study.tell(lost.number, state=self._states.FAIL)
+
+    def _names(self, trial: str) -> dict[int, str]:
+        """Names of a trial's run directories, by seed."""
+        seeds = self._options.run_seeds
+        return {seed: trial if len(seeds) == 1 else f"{trial}-{seed}" for seed in seeds}
+
+    def _directories(self, trial: str) -> list[RunDirectory]:
+        return [RunDirectory(self._workspace.runs / name) for name in self._names(trial).values()]
+
+    def _promises_little(self) -> bool:
+        """Whether the terminator ends the search; not before a trial is complete."""
+        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
+        return bool(complete) and promises_little(self._study, self._options.terminator, self._options.seed)
+
+    @property
+    def _ended(self) -> int:
+        return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
+
+    def next(self) -> Task | None:
+        while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
+            trial = self._ask(number)
+            name = str(trial.user_attrs["run"])
+            try:
+                runs = tuple(self._run(trial.params, seed, run) for seed, run in self._names(name).items())
+            except SettingsError as error:  # ends of the ranges are checked beforehand, not everything between them
+                self._fail(trial, Failure(str(error), refused=True))
+                continue
+            self._open[name], self._answers[name] = trial, {}
+            self._display.begin(_title(trial), [directory.path for directory in self._directories(name)])
+            where = dataclasses.replace(self._workspace, mlruns=None) if self._away else self._workspace
+            return Task(name, runs, where, self._options.metric)
+        return None
+
+    def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
+        settings = self._what.until.cut(self._what.space.settings(values, seed))
+        key = self._what.key(settings)
+        if self.workers > 1 or self._away:  # they share the cores; results do not depend on it
+            settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
+        return SeedRun(name, settings.model_dump(mode="json"), self._what.rounds[seed], key)
+
+    @property
+    def _begun(self) -> int:
+        """Number of trials that have ended, failed or are open."""
+        return self._ended + len(self._failures) + len(self._open)
+
+    def _ask(self, number: int) -> Any:
+        """A trial of the sampler, or one that is repeated; ``number`` gives the former its sampler and name."""
+        self._study.sampler = self._what.proposals.sampler(number)
+        try:
+            with quietly():
+                trial = self._study.ask(self._what.proposals.distributions)
+        except (AssertionError, TypeError, ValueError) as error:  # Optuna checks some arguments only here
+            raise SettingsError(f"tune.sampler = {self._options.sampler.name}: {error}") from None
+        trial.set_user_attr("run", trial.user_attrs.get("run", f"{self._study.study_name}-{number:04d}"))
+        return trial
+
+    def answer(self, job: Task, question: tuple[int, float]) -> bool:
+        """Whether to prune a trial, given a round and the metric after it; a repeated question has the same answer."""
+        if self._options.cost:  # Optuna does not prune with two objectives
+            return False
+        (round_, value), trial, answers = question, self._open[job.name], self._answers[job.name]
+        if round_ not in answers:
+            trial.report(value, round_)
+            answers[round_] = self._options.prunes and bool(trial.should_prune())
+        return answers[round_]
+
+    def begin(self, job: Task, place: str) -> None:
+        self._log(f"{job.name}: on {place}")
+
+    def repeat(self, job: Task, reason: str) -> None:
+        self._log(f"{job.name}: {reason}; restarting from its saved state")
+
+    def is_interrupted(self, result: Outcome) -> bool:
+        return result.state == "interrupted"
+
+    def finish(self, job: Task, end: Outcome | Failure) -> None:
+        trial = self._open.pop(job.name)
+        self._display.end(_title(trial))
+        if self._away:
+            for member in job.runs:
+                upload_elsewhere(self._workspace, parse(RunSettings, member.settings), member.name, self._log)
+        self._settle(trial, end)
+        self._count()
+
+    def _count(self) -> None:
+        best = results.best(self._study)
+        self._display.count(self._ended, self._wanted, "" if best is None else f"best {best.values[0]:.4g}")
+
+    def _settle(self, trial: Any, end: Outcome | Failure) -> None:
+        if isinstance(end, Failure):
+            self._fail(trial, end)
+            return
+        for line in end.remarks:
+            if line not in self._remarks:
+                self._remarks.add(line)
+                self._log(line)
+        if end.state == "interrupted":
+            self.stopped = end.signal or signal.SIGINT
+            return
+        trial.set_user_attr("outcome", end.state)
+        if end.values is None:
+            self._study.tell(trial, state=self._states.PRUNED)
+            text = end.state
+        else:
+            values = end.values[: len(self._objectives)]
+            text = results.values_line(self._objectives, values)
+            if len(end.seeds) > 1:
+                trial.set_user_attr("seeds", dict(zip(map(str, self._options.run_seeds), end.seeds, strict=True)))
+                report_seeds(trial, end.seeds)
+                text += f" (standard deviation over {len(end.seeds)} seeds {statistics.stdev(end.seeds):.4f})"
+            self._study.tell(trial, values)
+            self._enough = self._promises_little()
+        self._log(f"{self._ended}/{self._wanted}  {results.settings_line(trial.params)}  {text}")
+
+    def _fail(self, trial: Any, failure: Failure) -> None:
+        name = str(trial.user_attrs["run"])
+        trial.set_user_attr("outcome", "failed")
+        self._study.tell(trial, state=self._states.FAIL)
+        directories = self._directories(name)
+        failed = next((directory for directory in directories if directory.error.is_file()), directories[0])
+        failure = with_traceback(failure, failed, self._log)
+        self._failures[name] = failure
+        self._log(f"{name}  {results.settings_line(trial.params)}  FAILED: {failure.message}")
+
+    def result(self) -> TuneResult:
+        """The outcome; results are written unless the search was stopped."""
+        name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
+        failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
+        if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
+            text = f"stopped after {ended} of {self._wanted} trials; the same command continues"
+            return TuneResult(name, ended, None, {}, self.stopped, failed, text)
+        if failed and not ended and all(failure.refused for failure in self._failures.values()):
+            raise SettingsError(next(iter(self._failures.values())).message)
+        files = results.write(self._study, self._what.space, self._objectives, folder, self._log)
+        best = results.best(self._study)
+        if best is None and not failed:
+            raise SettingsError(results.why_none(self._study, self._options.metric))
+        if best is None:
+            return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
+        if self._workspace.mlruns is not None:
+            from fedtide.runs.mlflow.results import record
+
+            words, numbers = results.facts(self._study, self._objectives)
+            record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
+        text = results.summary(self._study, self._objectives, folder)
+        if self._enough and ended < self._wanted:
+            terminator = self._options.terminator.name
+            text += f"\nended by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
+        return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
+
+
+def _title(trial: Any) -> str:
+    return f"trial {int(trial.user_attrs['run'].rpartition('-')[2])} · {results.settings_line(trial.params)}"

@@ -1,0 +1,252 @@
+"""One trial: real runs on the validation split, one per seed, that may be pruned."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightning as L
+
+from fedtide.core.errors import SettingsError
+from fedtide.federation.module import FederatedModule
+from fedtide.records.measures.drifts import starts
+from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.display.progress import Watch
+from fedtide.runs.execution import execute
+from fedtide.runs.jobs.jobs import Ask
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.reading.parse import parse
+from fedtide.settings.run import RunSettings
+from fedtide.world.timeline import Timeline
+
+_DIGITS = 9  # of a cost: equal costs must not differ by rounding, or one would dominate the other
+
+ShouldPrune = Callable[[int, float], bool]
+"""Given a round and the metric after it: whether to prune the trial."""
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One run of a trial, that can be sent to another process: name of its directory, JSON-able settings, and run key.
+
+    ``rounds`` are the numbers (from 1) of those that its metric is averaged over.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    rounds: tuple[int, ...]
+    key: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to run in a trial: one run per seed, their workspace, and the metric, a column of the history."""
+
+    name: str
+    runs: tuple[SeedRun, ...]
+    workspace: Workspace
+    metric: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a trial, or of one of its runs.
+
+    Attributes:
+        state: complete, pruned, diverged, undetermined (without a value of the metric in any of the rounds) or interrupted.
+        values: of a complete trial, means over its seeds: metric (see :func:`score`) and mean communication cost kappa.
+        signal: that interrupted it. remarks: log lines of the runs about their tracking. seeds: the metric of each run of a
+            complete trial.
+    """
+
+    state: str
+    values: tuple[float, float] | None
+    signal: int | None
+    remarks: tuple[str, ...]
+    seeds: tuple[float, ...] = ()
+
+
+class Pruner(L.Callback):
+    """Stops the run as soon as, after an evaluated round, it should be pruned; rounds in its directory are considered first.
+
+    Attributes:
+        pruned: whether the run was pruned; read by :func:`fedtide.runs.execution.execute`.
+    """
+
+    def __init__(self, directory: RunDirectory, metric: str, should_prune: ShouldPrune) -> None:
+        self.directory, self.metric, self.should_prune = directory, metric, should_prune
+        self.pruned = False
+        self._last = 0
+
+    def catch_up(self) -> None:
+        for row in self.directory.history():
+            self._consider(row)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.catch_up()
+        trainer.should_stop = self.pruned
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if isinstance(pl_module, FederatedModule) and pl_module.record is not None:
+            self._consider(pl_module.record.row)
+            trainer.should_stop |= self.pruned
+
+    def _consider(self, row: Mapping[str, Any]) -> None:
+        round_, cell = int(row["round"]), measured(row, self.metric)
+        if round_ > self._last and cell not in (None, "") and math.isfinite(float(cell)):
+            self._last = round_
+            self.pruned |= self.should_prune(round_, float(cell))
+
+
+def run_trial(task: Task, ask: Ask) -> Outcome:
+    """Run a trial, seed by seed, until one of its runs is not complete.
+
+    Finished runs are read from their records, an interrupted one continues. Waits for a process of an interrupted search that
+    still works on it. Only the first run may be pruned, before any time is spent on other seeds; it asks with a round and the
+    metric after it.
+    """
+    outcomes: list[Outcome] = []
+    for place, member in enumerate(task.runs):
+        outcomes.append(_run_seed(task, member, ask if place == 0 else None))
+        if outcomes[-1].values is None:
+            break
+    remarks = tuple(line for outcome in outcomes for line in outcome.remarks)
+    last, values = outcomes[-1], [outcome.values for outcome in outcomes if outcome.values]
+    if last.values is None:
+        return replace(last, remarks=remarks)
+    metrics, costs = zip(*values, strict=True)
+    means = statistics.fmean(metrics), round(statistics.fmean(costs), _DIGITS)
+    return Outcome(last.state, means, last.signal, remarks, metrics)
+
+
+def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
+    def should_prune(round_: int, value: float) -> bool:
+        return ask is not None and bool(ask((round_, value)))
+
+    settings: RunSettings = parse(RunSettings, member.settings)
+    directory = RunDirectory(task.workspace.runs / member.name)
+    pruner = Pruner(directory, task.metric, should_prune)
+    remarks: list[str] = []
+    watch = Watch(remarks.append, callbacks=[pruner])
+    summary = execute(settings, task.workspace, name=member.name, watch=watch, expected=member.key)
+    pruner.catch_up()  # a finished run was not executed again
+    state, history = str(summary["state"]), directory.history()
+    value = score(history, task.metric, member.rounds) if state == "complete" else None
+    if state == "complete" and value is None:
+        found = any(measured(row, task.metric) for row in history if int(row["round"]) in member.rounds)
+        state = "diverged" if found else "undetermined"
+    tracking = tuple(line for line in remarks if line.startswith("MLflow"))
+    if value is None:
+        return Outcome(state, None, summary.get("signal"), tracking)
+    cost = round(statistics.fmean(float(row["kappa"]) for row in history), _DIGITS)
+    return Outcome(state, (value, cost), summary.get("signal"), tracking)
+
+
+_WINDOW = 10  # rounds after a session change or a drift
+
+
+def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
+    """Numbers of the last tenth of the rounds, at least the last; with ``ahead``, of those before the last period."""
+    rounds = [round_ for round_ in range(1, timeline.rounds + 1) if not ahead or _looks_ahead(timeline, round_)]
+    return tuple(rounds[-max(1, timeline.rounds // 10) :])
+
+
+def _looks_ahead(timeline: Timeline, round_: int) -> bool:
+    return timeline.evaluated_ahead_at(round_ - 1) is not None  # on a next period, in a round from 1
+
+
+def after_changes(timeline: Timeline) -> tuple[int, ...]:
+    """Numbers of the first ten rounds of every session that counts as a transition.
+
+    Raises:
+        SettingsError: there is no such session.
+    """
+    if not (sessions := timeline.transition_sessions):
+        raise SettingsError("tune.over = 'changes': no session follows another one after the pilot; use end")
+    firsts = timeline.session_starts
+    spans = [timeline.session_span(firsts[number - 1]) for number in sessions]
+    return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
+
+
+def after_drifts(timeline: Timeline) -> tuple[int, ...]:
+    """Numbers of the first ten rounds of every drift; a round that belongs to two counts once.
+
+    Raises:
+        SettingsError: no client's concept changes.
+    """
+    if not (drifts := _drifts(timeline)):
+        raise SettingsError("tune.over = 'drifts': no concept of a client changes; use end, or choose a drift")
+    rounds = {round_ for start in drifts for round_ in range(start + 1, start + 1 + _WINDOW)}
+    return tuple(sorted(round_ for round_ in rounds if round_ <= timeline.rounds))
+
+
+def _drifts(timeline: Timeline) -> list[int]:
+    """Rounds (0-based) in which drifts begin."""
+    return starts([len(timeline.changed_at(round_)) for round_ in range(timeline.rounds)])
+
+
+def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
+    """Numbers of the last evaluated round of every period.
+
+    Raises:
+        SettingsError: sessions are no periods.
+    """
+    if not timeline.has_periods:
+        raise SettingsError("tune.over = 'periods': sessions are no periods of the data's time; use scenario calendar")
+    spans = [timeline.session_span(start) for start in timeline.session_starts]
+    evaluated = [[t + 1 for t in range(first, first + n) if _evaluated(timeline, t + 1, every)] for first, n in spans]
+    return tuple(rounds[-1] for rounds in evaluated if rounds)
+
+
+def _evaluated(timeline: Timeline, round_: int, every: int) -> bool:
+    return round_ % every == 0 or round_ == timeline.rounds or timeline.ends_period(round_ - 1)
+
+
+_WHICH = {"changes": "the first ten of a session", "end": "the last tenth", "periods": "the last of a period"}
+_WHICH["drifts"] = "the first ten of a drift"
+
+
+def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
+    """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
+
+    With ``ahead``, only rounds with a next period to evaluate on: the mean over ``periods`` is then the mean over the next
+    periods that reports give.
+
+    Raises:
+        SettingsError: there are no changes, drifts or periods to evaluate, no next period, or none of the rounds is evaluated.
+    """
+    if ahead and not timeline.looks_ahead:
+        why = " after tune.until" if timeline.has_periods else "; use scenario calendar with ahead: 1"
+        raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
+    which = over
+    if over == "auto":
+        there = {"periods": timeline.has_periods, "drifts": _drifts(timeline), "changes": timeline.transition_sessions}
+        which = next((name for name, found in there.items() if found), "end")
+    if which == "periods":
+        rounds = period_ends(timeline, every)
+    elif which == "end":
+        rounds = last_tenth(timeline, ahead)
+    else:
+        rounds = after_changes(timeline) if which == "changes" else after_drifts(timeline)
+    rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
+    if not any(_evaluated(timeline, round_, every) for round_ in rounds):
+        raise SettingsError(
+            f"evaluation.every = {every}: no round of tune.over = {over!r}, {_WHICH[which]}, is evaluated"
+        )
+    return rounds
+
+
+def measured(row: Mapping[str, Any], metric: str) -> Any:
+    """A metric after a round; where clients have no models of their own, that of the reported one."""
+    return row[metric] if metric in row else row.get(metric.replace("served_", "client_", 1))
+
+
+def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
+    """Mean of a metric over some rounds, as far as they are evaluated; ``None`` if it is not finite or none was."""
+    cells = [measured(row, metric) for row in history if int(row["round"]) in rounds]
+    values = [float(cell) for cell in cells if cell]
+    mean = sum(values) / len(values) if values else math.nan
+    return mean if math.isfinite(mean) else None

@@ -1,0 +1,1 @@
+"""Local training: the engine, models, objectives and traced programs."""

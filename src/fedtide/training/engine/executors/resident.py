@@ -1,0 +1,148 @@
+"""Executor for networks with running statistics: worker threads, each with a resident module and plain autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedtide.training.engine.executors.executor import Advance, Executor
+from fedtide.training.engine.flat import ResidentModule
+from fedtide.training.engine.local import Cohort, Direction, GradientAt, NoStep, Term, Update, rows_of
+from fedtide.training.engine.task import Task
+from fedtide.training.models.base import Outputs
+from fedtide.training.resources.workers import Workers, WorkerState
+
+
+class Resident(Executor):
+    """One client at a time per worker; parameters and gradients are two flat vectors.
+
+    Batches keep their exact size, since padding would enter BatchNorm's statistics, and the network runs as written.
+    """
+
+    def __init__(self, task: Task, workers: Workers) -> None:
+        self.task, self.workers = task, workers
+
+    def begin(self, cohort: Cohort) -> Advance:
+        done = 0
+
+        def advance(last: int) -> None:
+            nonlocal done
+            first, done = done, last
+            busy = [row for row, steps in enumerate(cohort.plan.steps) if steps > first]
+            self.workers.map(lambda worker, row: self._client(worker, cohort, row, first, last), busy)
+
+        return advance
+
+    def describe(self) -> str:
+        return f"resident modules, {self.workers.at_a_time('client')}"
+
+    def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:
+        task, module, plan = self.task, worker.module, cohort.plan
+        rows = slice(row, row + 1)
+        update = Update(cohort, rows, task.local)
+        terms = [
+            (term, _number(term, rows), self._references(worker, place, term, row, cohort.b), _constants(term, row))
+            for place, term in enumerate(cohort.terms)
+        ]
+        terms = [item for item in terms if item[1] != 0]
+        module.load(cohort.W[row], cohort.buffers[row])
+        module.network.train()
+        w, g = module.w.unsqueeze(0), module.g.unsqueeze(0)
+        sizes = plan.sizes[row].tolist()
+        total = torch.zeros((), dtype=task.dtype, device=task.device)
+        for step in range(first, min(last, plan.steps[row])):
+            key = plan.keys[row, step]
+            samples = task.batch(plan.indices[row, step, : sizes[step]], key)
+
+            def loss(inputs: Tensor, labels: Tensor, key: Tensor) -> Tensor:
+                module.set_key(int(key))
+                with task.mixed():
+                    outputs = module.network.outputs(inputs)
+                    applied = [
+                        (term, weight, _frozen_outputs(frozen, inputs), own) for term, weight, frozen, own in terms
+                    ]
+                    counts = cohort.label_counts[row]
+                    return task.losses(outputs, labels, counts, applied, module.network.head, key).mean()
+
+            def collect(samples: tuple[Tensor, Tensor] = samples, key: Tensor = key) -> Tensor:
+                """Add the gradient of the samples' mean loss to that of the module, batch by batch; returns that loss."""
+                inputs, labels = samples
+                found = torch.zeros((), dtype=task.dtype, device=task.device)
+                for part, apart in plan.batches(len(labels)):
+                    value = loss(inputs[part], labels[part], key + apart)
+                    share = (part.stop - part.start) / len(labels)
+                    torch.autograd.backward(value if share == 1 else value * share)
+                    found += value.detach() if share == 1 else value.detach() * share
+                return found
+
+            if cohort.direction is None:
+                update.seed(g)
+                value, moves = collect(), True
+            else:
+                value, moves = self._own_direction(cohort.direction, module, collect, rows)
+            total += value
+            if moves:
+                update.step(w, g)
+            if cohort.stop is not None and cohort.stop(row, step + 1, module.w, module.b):
+                break
+        cohort.W[row].copy_(module.w)
+        cohort.buffers[row].copy_(module.b)
+        cohort.losses[row] += total
+
+    @staticmethod
+    def _own_direction(
+        direction: Direction, module: ResidentModule, collect: Callable[[], Tensor], rows: slice
+    ) -> tuple[Tensor, bool]:
+        """Write the algorithm's own direction into ``module.g``; returns a loss, and whether there is a step.
+
+        The loss is that of the first gradient it takes, or at the parameters, where the direction is the gradient there.
+        """
+        values: list[Tensor] = []
+        here = module.w.clone().unsqueeze(0)
+
+        def gradient(at: Tensor) -> Tensor:
+            module.w.copy_(at.expand(1, -1)[0])
+            module.g.zero_()
+            statistics = module.b.clone()
+            value = collect()
+            if values:  # a batch counts once in the running statistics, however many gradients are taken on it
+                module.b.copy_(statistics)
+            values.append(value)
+            return module.g.clone().unsqueeze(0)
+
+        step, which = direction(gradient, here, rows), 0
+        if isinstance(step, GradientAt):
+            which = len(values) if step.point is here else 0
+            found = gradient(step.point)
+            step = found if step.minus is None else found - gradient(step.minus)
+        module.w.copy_(here[0])
+        if isinstance(step, NoStep):
+            return values[0], False
+        module.g.copy_(step[0])
+        return values[which], True
+
+    @staticmethod
+    def _references(worker: WorkerState, place: int, term: Term, row: int, b: Tensor) -> dict[str, ResidentModule]:
+        """The reference models of the term at a place in the list; terms may use the same names."""
+        modules = {}
+        for name, vector in term.references.items():
+            modules[name] = worker.frozen(f"{place}.{name}")
+            modules[name].load(vector[row] if vector.dim() == 2 else vector, term.buffers.get(name, b))
+        return modules
+
+
+def _number(term: Term, rows: slice) -> Any:
+    weight = rows_of(term.weight, rows)
+    return weight.item() if isinstance(weight, Tensor) else weight
+
+
+def _constants(term: Term, row: int) -> dict[str, Tensor]:
+    return {name: value[row] for name, value in term.constants.items()} | term.tensors
+
+
+def _frozen_outputs(modules: dict[str, ResidentModule], inputs: Tensor) -> dict[str, Outputs]:
+    with torch.no_grad():
+        return {name: module.network.outputs(inputs) for name, module in modules.items()}

@@ -1,0 +1,270 @@
+"""Any torch module as a network in two parts: what is in front of a named layer, and that layer.
+
+Where the layer can be replaced by the identity without changing anything else, the module is cut there. Where it cannot (its
+output is processed further, or the module uses its weights), the module runs as a whole, and the layer's input is noted on the
+way. A layer whose parameters are all constant runs in evaluation mode, with everything in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.training.models.base import KeyedDropout, Network, Outputs
+
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)  # layers that can be made again for another number of classes
+
+_DROPOUTS: dict[type[nn.Module], int | None] = {nn.Dropout: None, nn.Dropout1d: 2, nn.Dropout2d: 2, nn.Dropout3d: 2}
+"""Leading dimensions of the inputs that a dropout layer draws for; None for all."""
+
+_SALT = 0x5851F42D4C957F2D  # an odd 64-bit multiplier keeps the keys of a network's layers apart
+
+
+class _Tap(nn.Module):
+    """Takes the place of a layer: notes the input and calls the layer, which is registered elsewhere; looks like it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = (layer,)  # in a tuple, so that the layer's parameters have one name
+        self.seen: list[Tensor] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen[:] = [inputs]
+        outputs: Tensor = self.layer[0](inputs)
+        return outputs
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "layer":  # while it is being copied
+                raise
+            return getattr(self.layer[0], name)
+
+
+class ForeignNetwork(Network):
+    """A module with one of its layers as the head.
+
+    Args:
+        module: any; it is changed. Its dropout layers get keyed masks.
+        head: name of the layer.
+        sample: prepared inputs [n, ...] to try the cut on.
+
+    Raises:
+        SettingsError: the module does not call the layer.
+
+    Attributes:
+        body: the module without the layer, or with a note-taker in its place.
+    """
+
+    def __init__(self, module: nn.Module, head: str, sample: Tensor) -> None:
+        super().__init__()
+        key_dropout(module)
+        self._place, self._constant, self._fixed = head, list[str](), False
+        module.eval()
+        layer, is_meta = module.get_submodule(head), any(value.is_meta for value in module.parameters())
+        expected = None if is_meta else _logits(module, sample)
+        _set(module, head, nn.Identity())
+        self.body, self.head = module, layer
+        self._cut = not is_meta
+        self._linear = expected is not None and self._fits(sample, expected)
+        if not self._linear:
+            self._cut = False
+            _set(module, head, _Tap(layer))
+            self._linear = expected is not None and self._fits(sample, expected)
+            if not (is_meta or self._tap.seen):
+                raise SettingsError(
+                    f"model.head = {head!r}: forward does not call it; name the last layer that it calls"
+                )
+        self._keep_constant()
+
+    @property
+    def has_linear_head(self) -> bool:
+        return self._linear and isinstance(self.head, nn.Linear)
+
+    @property
+    def has_fixed_features(self) -> bool:
+        return self._fixed
+
+    def stored_name(self, name: str) -> str:
+        """The name in the module as it was."""
+        part, _, rest = name.partition(".")
+        return rest if part == "body" else f"{self._place}.{rest}"
+
+    def features(self, inputs: Tensor) -> Tensor:
+        if self._cut:
+            return self._flat(logits_of(self.body(inputs)))
+        return self._whole(inputs)[0]
+
+    def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
+        """The features; the logits if features are fixed, and so the same for all models."""
+        return logits if self._fixed else features
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.outputs(inputs).logits
+
+    def outputs(self, inputs: Tensor) -> Outputs:
+        if self._cut:
+            return super().outputs(inputs)
+        features, logits = self._whole(inputs)
+        return Outputs(logits, self.contrast(features, logits))
+
+    def freeze(self, patterns: tuple[str, ...], key: str) -> None:
+        """Keep parameters and statistics in front of the head constant whose names match, or begin with, a pattern.
+
+        A pattern that matches nothing is a SettingsError about the setting ``key``.
+        """
+        tensors = {**dict(self.body.named_parameters()), **dict(self.body.named_buffers())}
+        for pattern in patterns:
+            chosen = [name for name in tensors if fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")]
+            if not chosen:
+                tops = {name.rpartition(".")[0] or name for name in tensors}
+                raise SettingsError(nearest(f"{key}: {pattern!r} matches nothing in front of the head", pattern, tops))
+            for name in chosen:
+                if isinstance(tensors[name], nn.Parameter):
+                    tensors[name].requires_grad_(False)
+        self._keep_constant()
+
+    def _keep_constant(self) -> None:
+        """Find the layers that are constant, and keep their statistics too."""
+        self._constant = [name for name, part in self.body.named_modules() if _is_constant(part)]
+        for name in self._constant:
+            _keep_statistics(self.body.get_submodule(name))
+        self._fixed = self._linear and "" in self._constant
+        self.train()
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, but for layers that are constant."""
+        super().train(mode)
+        for name in self._constant:
+            self.body.get_submodule(name).eval()
+        return self
+
+    def _fits(self, sample: Tensor, expected: Tensor) -> bool:
+        """Whether features and head, one after the other, are the module."""
+        try:
+            with torch.no_grad():
+                return torch.allclose(self.head(self.features(sample)), expected, rtol=1e-4, atol=1e-5)
+        except Exception:  # whatever the module makes of a layer that is missing
+            return False
+
+    def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and logits."""
+        logits = logits_of(self.body(inputs))
+        return self._flat(self._tap.seen[-1]), logits
+
+    @property
+    def _tap(self) -> Any:
+        return self.body.get_submodule(self._place)
+
+    @staticmethod
+    def _flat(features: Tensor) -> Tensor:
+        return features.flatten(1)
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object.
+
+    Raises:
+        TypeError: there are none; the message says what there is.
+    """
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
+    if isinstance(found, Tensor):
+        return found
+    shown = type(outputs).__name__
+    if isinstance(outputs, Mapping):
+        shown = f"{shown} with the keys {shortened(', '.join(map(str, outputs)))}"
+    raise TypeError(f"forward should return logits, or a mapping or an object with logits, got {shown}")
+
+
+def _logits(module: nn.Module, sample: Tensor) -> Tensor:
+    with torch.no_grad():
+        return logits_of(module(sample))
+
+
+def _set(module: nn.Module, name: str, part: nn.Module) -> None:
+    owner, _, leaf = name.rpartition(".")
+    module.get_submodule(owner)._modules[leaf] = part
+
+
+def _is_constant(part: nn.Module) -> bool:
+    """Whether a module has parameters, and all are constant."""
+    values = list(part.parameters())
+    return bool(values) and not any(value.requires_grad for value in values)
+
+
+def _keep_statistics(part: nn.Module) -> None:
+    """Make floating buffers constant parameters, which are not part of what is trained or sent."""
+    for module in part.modules():
+        for name, value in list(module._buffers.items()):
+            if value is not None and value.is_floating_point():
+                del module._buffers[name]
+                module.register_parameter(name, nn.Parameter(value, requires_grad=False))
+
+
+def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:
+    """Name of the head: as given, or of the linear layer, or else convolution, that is called last when ``run`` is called.
+
+    A SettingsError if there is no such layer, or it has no parameters.
+    """
+    parts = {place: part for place, part in module.named_modules() if place}
+    if name is None:
+        called: list[nn.Module] = []
+        layers = (part for part in parts.values() if isinstance(part, _LAYERS))
+        hooks = [layer.register_forward_hook(lambda part, *_: called.append(part)) for layer in layers]
+        run()
+        for hook in hooks:
+            hook.remove()
+        called.sort(key=lambda part: isinstance(part, nn.Linear))
+        name = next((place for place, part in parts.items() if called and part is called[-1]), None)
+        if name is None:
+            raise SettingsError("model.head: the module has no linear layer that could be its last one; name the head")
+    if name not in parts:
+        raise SettingsError(nearest(f"model.head = {name!r}: the module has no such layer", name, parts))
+    if not any(True for _ in parts[name].parameters()):
+        raise SettingsError(f"model.head = {name!r}: this layer has no parameters; name the last one that has")
+    return name
+
+
+def fit_head(module: nn.Module, head: str, classes: int) -> None:
+    """Make the head again, with fresh weights, if it is a linear layer or a convolution with another number of outputs."""
+    layer = module.get_submodule(head)
+    if not isinstance(layer, _LAYERS):
+        return
+    like = layer.weight
+    common: dict[str, Any] = {"bias": layer.bias is not None, "device": like.device, "dtype": like.dtype}
+    if isinstance(layer, nn.Linear):
+        if layer.out_features != classes:
+            _set(module, head, nn.Linear(layer.in_features, classes, **common))
+    elif layer.out_channels != classes:
+        names = ("in_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
+        same = {name: getattr(layer, name) for name in names}
+        _set(module, head, type(layer)(out_channels=classes, **same, **common))
+
+
+def key_dropout(module: nn.Module) -> None:
+    """Replace dropout layers, in place, by those whose masks are pure functions of the engine's keys."""
+    keyed: dict[nn.Module, nn.Module] = {}
+    for parent in list(module.modules()):
+        for name, part in list(parent._modules.items()):
+            if part is None or not (dims := _drawn_dims(part)):
+                continue
+            if part not in keyed:
+                probability: Any = part.p
+                salt = (len(keyed) + 1) * _SALT % 2**64 - 2**63
+                keyed[part] = KeyedDropout(probability, salt, dims[0])
+            parent._modules[name] = keyed[part]
+
+
+def _drawn_dims(part: nn.Module) -> tuple[int | None] | None:
+    """Leading dimensions that a dropout layer draws for (all: None), in a tuple; ``None`` for other layers."""
+    torchvision: Any = sys.modules.get("torchvision.ops")  # which a module with such a layer has imported
+    if torchvision and isinstance(part, torchvision.StochasticDepth):
+        return (1 if part.mode == "row" else 0,)
+    return (_DROPOUTS[type(part)],) if type(part) in _DROPOUTS else None

@@ -1,0 +1,112 @@
+"""What models have in common that take their network from elsewhere: arguments, head, weights, constant layers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import INCIDENTAL, PluginSettings
+from fedtide.training.models._foreign import ForeignNetwork, find_head, fit_head, logits_of
+from fedtide.training.models._weights import load_weights, read_weights
+from fedtide.training.models.base import Model, Network
+
+
+class WrappedSettings(PluginSettings):
+    arguments: dict[str, Any] = Field({}, description="of the constructor, by name; the number of classes is added")
+    head: str | None = Field(
+        None,
+        description="name of the last layer, such as fc; it is made again if it has another number of outputs than there are "
+        "classes; null: the last linear layer, or the last convolution if there is none",
+    )
+    weights: Annotated[str | None, INCIDENTAL] = Field(
+        None,
+        description="file with a state_dict, .pt (read with weights_only) or .safetensors; the head's weights are taken if "
+        "they fit, all others must; null: random weights",
+    )
+    freeze: tuple[str, ...] = Field(
+        (),
+        description="patterns of parameter names, such as features.* (or just features), that are neither trained nor sent; "
+        "the head always is: [*] trains the head alone",
+    )
+
+
+class WrappedModel(Model):
+    """A model that takes its network from elsewhere; sub-classes make it."""
+
+    Settings = WrappedSettings
+    settings: WrappedSettings
+
+    @abstractmethod
+    def make(self, num_classes: int) -> nn.Module:
+        """The module, freshly initialised."""
+
+    @abstractmethod
+    def fault(self, error: BaseException) -> SettingsError:
+        """The error in one line of an exception that the module has raised."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The setting that names the module, with its value."""
+
+    def files(self) -> tuple[Path, ...]:
+        return (Path(self.settings.weights),) if self.settings.weights else ()
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
+        chosen = self.settings
+        module = self.make(num_classes)
+        is_meta, sample = _is_meta(module), _sample(module, input_shape, vocabulary)
+        if any(nn.parameter.is_lazy(value) for value in module.parameters()):
+            self._run(module, sample)  # gives all parameters their shapes
+        head = find_head(module, chosen.head, lambda: self._run(module, sample))
+        fit_head(module, head, num_classes)
+        if chosen.weights and not is_meta:
+            path = Path(chosen.weights)
+            load_weights(module, head, read_weights(path, "model.weights"), f"model.weights = {chosen.weights!r}")
+        self._refuse_other_outputs(module, head, sample, num_classes)
+        network = ForeignNetwork(module, head, sample)
+        network.freeze(chosen.freeze, "model.freeze")
+        network.remarks = self.remarks(module)
+        return network
+
+    def remarks(self, module: nn.Module) -> tuple[str, ...]:
+        return ()
+
+    def _run(self, module: nn.Module, sample: Tensor) -> Any:
+        try:
+            with torch.no_grad():
+                return module.eval()(sample)
+        except Exception as error:
+            fault = self.fault(error)
+            raise SettingsError(f"{fault} (on samples {list(sample.shape[1:])})") from error
+
+    def _refuse_other_outputs(self, module: nn.Module, head: str, sample: Tensor, classes: int) -> None:
+        try:
+            outputs = logits_of(self._run(module, sample))
+        except TypeError as error:
+            raise SettingsError(f"{self.title}: {error}") from None
+        if outputs.shape == (len(sample), classes):
+            return
+        found = f"{list(outputs.shape)}, with the head {head}"
+        wanted = f"forward should return logits [{len(sample)}, {classes}] for {len(sample)} samples"
+        raise SettingsError(f"{self.title}: {wanted}, got {found}")
+
+
+def _sample(module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) -> Tensor:
+    """Two samples of noise, or of token ids, in the type and on the device of a module's parameters."""
+    draw, device = torch.Generator().manual_seed(0), "meta" if _is_meta(module) else "cpu"
+    if vocabulary:
+        return torch.randint(1, max(2, vocabulary), (2, *input_shape), generator=draw, device="cpu").to(device)
+    dtypes = [value.dtype for value in module.parameters() if value.is_floating_point()]
+    return torch.randn(2, *input_shape, generator=draw, device="cpu").to(device, dtypes[0] if dtypes else torch.float32)
+
+
+def _is_meta(module: nn.Module) -> bool:
+    """Whether the module has shapes only."""
+    return any(value.is_meta for value in module.parameters())

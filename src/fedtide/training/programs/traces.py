@@ -1,0 +1,112 @@
+"""Traced programs, shared by all runs of a process: equal ones are traced once.
+
+Tracing costs a tenth of a second per shape, as much as a small run; searches, comparisons and tests execute many runs of one
+model in one process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fedtide.training.programs.program import trace_as_written
+
+Program = TypeVar("Program")
+
+_MOST = 256  # most programs kept; the least recently used one is dropped first
+_programs: OrderedDict[Any, Future[Any]] = OrderedDict()
+_lock = threading.Lock()
+_code: dict[int, Any] = {}
+"""Classes and functions that keys refer to by address; kept alive, so that addresses are not reused."""
+
+
+def shared(key: Any | None, make: Callable[[], Program]) -> Program:
+    """The program of a key, made on first use, once, however many threads ask; a key of ``None`` makes one that is not kept."""
+    if key is None:
+        return make()
+    with _lock:
+        known: Future[Program] | None = _programs.get(key)
+        program = known or Future()
+        _programs[key] = program
+        _programs.move_to_end(key)
+        if len(_programs) > _MOST:
+            _programs.popitem(last=False)
+    if known is None:
+        try:
+            program.set_result(make())
+        except BaseException as error:
+            with _lock:
+                _programs.pop(key, None)
+            program.set_exception(error)
+    return program.result()
+
+
+class Traced:
+    """A pure function of tensors that runs as a traced program, with the bits of the function itself.
+
+    Its control flow may depend on their shapes only. Other arguments can be bound by ``partial``.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._described = function, structure(function)
+        self._programs: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        shape = shapes(arguments)
+        if shape not in self._programs:
+            key = None if self._described is None else ("traced", self._described, shape)
+            self._programs[shape] = shared(key, partial(trace_as_written, self._function, arguments))
+        return self._programs[shape](*arguments)
+
+
+def structure(*parts: Any) -> bytes | None:
+    """Description of what a trace depends on in some objects, without the values of trained parameters, its arguments.
+
+    Equal bytes for equal objects; ``None`` if an object cannot be described.
+    """
+    stream = io.BytesIO()
+    try:
+        _Describing(stream, protocol=5).dump(parts)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return None
+    return stream.getvalue()
+
+
+def shapes(arguments: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What a trace depends on in its arguments."""
+    return tuple(map(_about, arguments))
+
+
+def _about(value: Tensor) -> tuple[Any, ...]:
+    return tuple(value.shape), str(value.dtype), value.stride(), str(value.device), value.requires_grad
+
+
+def _content(value: Tensor) -> bytes:
+    return hashlib.sha256(value.detach().cpu().contiguous().numpy().tobytes()).digest()
+
+
+class _Describing(pickle.Pickler):
+    """Code by identity, parameters that are trained by shape, everything else by value."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor):
+            return "tensor", _about(obj), None if isinstance(obj, nn.Parameter) and obj.requires_grad else _content(obj)
+        if getattr(obj, "__closure__", None):
+            raise pickle.PicklingError("a closure can hold anything")
+        if isinstance(obj, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
+            _code[id(obj)] = obj
+            return "code", id(obj)
+        if isinstance(obj, torch.dtype | torch.memory_format | torch.device):
+            return "torch", str(obj)
+        return None

@@ -1,0 +1,1 @@
+"""Memory, threads and process-wide settings."""

@@ -1,0 +1,89 @@
+"""A pool of worker threads, each with one resident module and one intra-op thread.
+
+torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results are
+returned in the order of the items, so nothing depends on the number of workers or on which one was faster.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from fedtide.training.engine.flat import ResidentModule
+from fedtide.training.engine.forward import Forward
+from fedtide.training.engine.task import Task
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WorkerState:
+    """The modules of one worker: the one in training, and frozen reference modules, made on first use."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.module = ResidentModule(task.network, task.dtype, task.device)
+        self._frozen: dict[str, ResidentModule] = {}
+
+    def frozen(self, name: str) -> ResidentModule:
+        """A resident module in evaluation mode for the reference ``name``."""
+        if name not in self._frozen:
+            self._frozen[name] = ResidentModule(self._task.network, self._task.dtype, self._task.device)
+            self._frozen[name].network.eval()
+        return self._frozen[name]
+
+
+class Workers:
+    """Runs functions of (worker state, item) on all cores."""
+
+    def __init__(self, task: Task, count: int = 0) -> None:
+        self.task = task
+        self.count = 1 if task.device.type != "cpu" else count or available_cores()
+        self._idle: queue.SimpleQueue[WorkerState] = queue.SimpleQueue()
+        for _ in range(self.count):
+            self._idle.put(WorkerState(task))
+        self.forward = Forward(task)
+        self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
+
+    def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
+        """``[function(worker, item) for item in items]``, in the order of the items.
+
+        An error of ``function`` is raised; no further item is begun.
+        """
+        todo = list(items)
+        results: dict[int, Result] = {}
+        numbers = iter(range(len(todo)))  # shared: whoever is free takes the next, in one hand-over per worker
+
+        def work() -> None:
+            worker = self._idle.get()
+            try:
+                for number in numbers:
+                    results[number] = function(worker, todo[number])
+            finally:
+                deque(numbers, maxlen=0)  # after an error nothing more is begun
+                self._idle.put(worker)
+
+        try:
+            for future in [self._pool.submit(work) for _ in range(min(self.count, len(todo)))]:
+                future.result()
+        finally:
+            deque(numbers, maxlen=0)  # nor after an interrupt
+        return [results[number] for number in range(len(todo))]
+
+    def at_a_time(self, noun: str) -> str:
+        """How many of something are worked on at once, in words."""
+        return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,299 @@
+"""How rows of a table become a network's inputs, and its outputs named predictions: the same in training and afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from fedtide.core.array_types import Bools, Ints
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.core.plugins import SettingsModel
+from fedtide.settings.scores import TaskName
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedtide.world.adapters.columns import Column
+
+_MISSING = "missing"
+_NUMBER = re.compile(r"[-+]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][-+]?\d{1,3})?")
+_EXACT = Context(prec=100)
+
+Place = Callable[[int], str]
+
+
+def row(position: int) -> str:
+    """Where a row is found, for errors: rows are counted from 1."""
+    return f"row {position + 1}"
+
+
+class Numeric(SettingsModel):
+    """A column of numbers as (x - mean) / deviation; a number that is missing or infinite as 0, perhaps with an indicator."""
+
+    kind: Literal["numeric"] = "numeric"
+    column: str
+    mean: float
+    deviation: float = Field(gt=0)
+    indicator: bool
+
+    @classmethod
+    def fit(cls, column: Column, rows: Bools) -> Self:
+        """Learn from ``rows``; there is an indicator of missing numbers if some are missing in these."""
+        from fedtide.world.adapters.columns import numbers
+
+        values = numbers(column).to_numpy()
+        known = values[rows & np.isfinite(values)]
+        with np.errstate(over="ignore", under="ignore"):
+            mean, deviation = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
+        if not np.isfinite([mean, deviation]).all():
+            raise SettingsError(f"column {column.name!r}: its numbers are too large to be standardised")
+        # The deviation of equal numbers may be above 0, and their mean another number, by rounding.
+        if not deviation or known.min() == known.max():
+            mean, deviation = float(known[:1].sum()), 1.0
+        return cls(column=column.name, mean=mean, deviation=deviation, indicator=len(known) < rows.sum())
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return (self.column, f"{self.column} is missing") if self.indicator else (self.column,)
+
+    def apply(self, column: Column) -> NDArray[np.float32]:
+        """Features [n, 1 or 2]."""
+        from fedtide.world.adapters.columns import numbers
+
+        values = numbers(column).to_numpy()
+        known = np.isfinite(values)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.where(known, (values - self.mean) / self.deviation, 0.0).astype(np.float32)
+        column.refuse(~np.isfinite(scaled), f"a number nearer to the mean of the training rows, {self.mean:g}")
+        return np.stack([scaled, ~known] if self.indicator else [scaled], axis=1).astype(np.float32)
+
+    def example(self) -> Any:
+        return self.mean
+
+
+class Categorical(SettingsModel):
+    """A column of categories as one indicator per category; a missing value is a category, an unknown one is none of them.
+
+    Categories are texts. Numbers that are equal are the same category however they are written or stored (``7``, ``7.0``,
+    ``07``), and so are ``true`` and ``True``, since readers of files guess types from the rows that they see.
+    """
+
+    kind: Literal["categorical"] = "categorical"
+    column: str
+    categories: tuple[str, ...] = Field(min_length=1)
+
+    @classmethod
+    def fit(cls, column: Column, rows: Bools) -> Self:
+        """Learn from ``rows``."""
+        codes, found = categories_of(column)
+        seen = np.unique(codes[rows])
+        return cls(column=column.name, categories=tuple(sorted({found[code] for code in seen})))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(f"{self.column} is {category}" for category in self.categories)
+
+    def apply(self, column: Column) -> NDArray[np.float32]:
+        """Features [n, categories]."""
+        codes, found = categories_of(column)
+        number = {category: place for place, category in enumerate(self.categories)}
+        known = np.array([number.get(category, -1) for category in found], dtype=np.int64)[codes]
+        hot = np.zeros((len(known), len(number)), dtype=np.float32)
+        rows = np.flatnonzero(known >= 0)
+        hot[rows, known[rows]] = 1.0
+        return hot
+
+    def example(self) -> Any:
+        return self.categories[0] if self.categories[0] != _MISSING else None
+
+
+class Hashed(SettingsModel):
+    """A column of many categories as indicators of ``buckets`` groups of them, drawn by a hash (Weinberger et al. 2009).
+
+    The hash is BLAKE2b with the column's name as its key, so that groups are the same everywhere and others in other columns.
+    A missing value is a category, and unknown ones have groups, too.
+    """
+
+    kind: Literal["hashed"] = "hashed"
+    column: str
+    buckets: int = Field(ge=2)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(f"{self.column} in bucket {bucket}" for bucket in range(self.buckets))
+
+    def apply(self, column: Column) -> NDArray[np.float32]:
+        """Features [n, buckets]."""
+        codes, found = categories_of(column)
+        key = self.column.encode()[:64]  # the longest
+        hashes = [
+            int.from_bytes(blake2b(category.encode(), digest_size=8, key=key).digest(), "big") for category in found
+        ]
+        hot = np.zeros((len(codes), self.buckets), dtype=np.float32)
+        hot[np.arange(len(codes)), np.array([value % self.buckets for value in hashes])[codes]] = 1.0
+        return hot
+
+    def example(self) -> Any:
+        return "a category"
+
+
+def categories_of(column: Column) -> tuple[Ints, list[str]]:
+    """Positions [n] in a list of categories, and this list, in which a category may be there more than once."""
+    import pandas as pd
+
+    codes, found = pd.factorize(column.values)
+    return codes.astype(np.int64), [*map(_category, found), _MISSING]  # -1, of missing values, is the last
+
+
+def _category(value: Any) -> str:
+    """The text of a value that is not missing."""
+    text = str(value)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    if _NUMBER.fullmatch(text):
+        return format(_EXACT.plus(Decimal(text).normalize(_EXACT)), "f")  # plus: -0 is 0
+    return text
+
+
+class Encoding(SettingsModel):
+    """How rows become inputs, learnt from some of them, and what the outputs of the network are.
+
+    >>> import fedtide, pandas as pd
+    >>> frame = pd.DataFrame({"size": [1.0, 3.0, None], "colour": ["red", "blue", "red"]})
+    >>> encoding = fedtide.Encoding.fit(frame, ["size"], ["colour"], outputs=["late", "on time"])
+    >>> encoding.features
+    ('size', 'size is missing', 'colour is blue', 'colour is red')
+    >>> encoding.apply(frame[::-1]).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 1.0]]
+
+    Attributes:
+        columns: the table's columns that are used, each with what was learnt of it; their features stand in this order.
+        task: what is predicted. outputs: names of the classes, of the labels of a multilabel task, or of the targets.
+        scale: unit of a regression's outputs.
+    """
+
+    columns: tuple[Annotated[Numeric | Categorical | Hashed, Field(discriminator="kind")], ...] = Field(min_length=1)
+    task: TaskName = "classification"
+    outputs: tuple[str, ...] = Field(min_length=1)
+    scale: float = Field(1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> Self:
+        for key, names in (("columns", [each.column for each in self.columns]), ("outputs", list(self.outputs))):
+            if len(set(names)) < len(names):
+                raise SettingsError(f"{key}: {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        return self
+
+    @classmethod
+    def fit(
+        cls,
+        frame: pd.DataFrame,
+        numeric: Sequence[str],
+        categorical: Sequence[str],
+        rows: Bools | None = None,
+        *,
+        outputs: Sequence[str],
+        task: TaskName = "classification",
+        scale: float = 1.0,
+        buckets: Mapping[str, int] = MappingProxyType({}),
+        place: Place = row,
+    ) -> Self:
+        """Learn from some rows of a table.
+
+        Args:
+            frame: n rows. numeric, categorical: names of its columns. rows: bool [n], those to learn from; default: all.
+            outputs, task, scale: see above. buckets: of categorical columns that are hashed, by name.
+            place: where the row of a position is found, for errors.
+
+        Raises:
+            SettingsError: a value of a numeric column is no number.
+        """
+        from fedtide.world.adapters.columns import Column
+
+        chosen = np.ones(len(frame), dtype=np.bool_) if rows is None else rows
+        columns: list[Numeric | Categorical | Hashed] = [
+            Numeric.fit(Column(frame[name], name, place), chosen) for name in numeric
+        ]
+        columns += [
+            Hashed(column=name, buckets=buckets[name])
+            if name in buckets
+            else Categorical.fit(Column(frame[name], name, place), chosen)
+            for name in categorical
+        ]
+        return cls(columns=tuple(columns), task=task, outputs=tuple(outputs), scale=scale)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(name for each in self.columns for name in each.features)
+
+    def apply(self, frame: pd.DataFrame, place: Place = row) -> Tensor:
+        """Features float32 [n, features] of rows. Columns may be in any order, and others beside them.
+
+        Raises:
+            SettingsError: a column is missing, or a value of a numeric one is no number.
+        """
+        from fedtide.world.adapters.columns import Column
+
+        for each in self.columns:
+            if each.column not in frame.columns:
+                raise SettingsError(nearest(f"no column {each.column!r}", each.column, map(str, frame.columns)))
+        parts = [each.apply(Column(frame[each.column], each.column, place)) for each in self.columns]
+        return torch.from_numpy(np.concatenate(parts, axis=1))
+
+    def predictions(self, outputs: Tensor) -> pd.DataFrame:
+        """Named predictions from the outputs of a network [n, outputs].
+
+        Returns:
+            Of a classification ``prediction``, the name of the class, and ``probability_<class>`` of every class; of a
+            multilabel task ``prediction_<label>``, 0 or 1, and ``probability_<label>`` of every label; of a regression
+            ``prediction``, or ``prediction_<target>`` if there are several.
+        """
+        import pandas as pd
+
+        values = outputs.to(torch.float64)
+        if self.task == "regression":
+            found = pd.DataFrame((values * self.scale).numpy(), columns=list(self._predicted))
+        elif self.task == "multilabel":
+            found = pd.DataFrame((values > 0).to(torch.int64).numpy(), columns=list(self._predicted))
+        else:
+            names = np.array(self.outputs, dtype=object)[outputs.argmax(1).numpy()]
+            found = pd.DataFrame({self._predicted[0]: names})
+        if self.task == "regression":
+            return found
+        shares = values.softmax(1) if self.task == "classification" else values.sigmoid()
+        return pd.concat([found, pd.DataFrame(shares.numpy(), columns=list(self._shares))], axis=1)
+
+    @property
+    def predicted(self) -> dict[str, type]:
+        """Columns of :meth:`predictions`, with the type of their values."""
+        kind = {"classification": str, "multilabel": int, "regression": float}[self.task]
+        return dict.fromkeys(self._predicted, kind) | dict.fromkeys(self._shares, float)
+
+    @property
+    def _predicted(self) -> tuple[str, ...]:
+        several = self.task == "multilabel" or (self.task == "regression" and len(self.outputs) > 1)
+        return tuple(f"prediction_{name}" for name in self.outputs) if several else ("prediction",)
+
+    @property
+    def _shares(self) -> tuple[str, ...]:
+        return () if self.task == "regression" else tuple(f"probability_{name}" for name in self.outputs)
+
+    def example(self) -> pd.DataFrame:
+        """Two rows that are nobody's: means and first categories, and only missing values."""
+        import pandas as pd
+
+        return pd.DataFrame({each.column: [each.example(), None] for each in self.columns})

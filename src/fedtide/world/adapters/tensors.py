@@ -1,0 +1,232 @@
+"""A dataset from arrays of inputs and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypedDict
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedtide.core.array_types import Ints
+from fedtide.core.bounds import LARGEST
+from fedtide.core.errors import SettingsError, shortened
+from fedtide.settings.scores import TaskName
+from fedtide.world.adapters import columns
+from fedtide.world.adapters.arrays import Kind, stacked, typed
+from fedtide.world.adapters.columns import Column
+from fedtide.world.adapters.dates import times
+from fedtide.world.dataset import Dataset
+from fedtide.world.splits.split import SplitSettings, period_of, split_samples
+from fedtide.world.storage.digest import content_digest
+
+_NAMES = ("training", "test")
+
+
+class Options(TypedDict, total=False):
+    """Options of :func:`from_tensors` that other functions pass on to it."""
+
+    split: SplitSettings | None
+    kind: Literal["image", "series", "vector", "text"] | None
+    classes: int | Sequence[str] | None
+    vocabulary: int | None
+    name: str
+    unit: str
+    mean: Sequence[float]
+    std: Sequence[float]
+    task: TaskName
+
+
+class Part(NamedTuple):
+    """Training or test samples."""
+
+    inputs: Any
+    labels: Any
+    client: Any = None
+    time: Any = None
+
+
+def from_tensors(
+    inputs: Any,
+    labels: Any,
+    client: Any = None,
+    time: Any = None,
+    *,
+    test: Sequence[Any] | None = None,
+    split: SplitSettings | None = None,
+    kind: Literal["image", "series", "vector", "text"] | None = None,
+    classes: int | Sequence[str] | None = None,
+    vocabulary: int | None = None,
+    name: str = "own",
+    unit: str = "s",
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    task: TaskName = "classification",
+) -> Dataset:
+    """A dataset from inputs and labels, and optionally who made each sample, and when.
+
+    >>> import fedtide
+    >>> data = fedtide.from_tensors([[0.5], [1.5], [2.5], [3.5]], [0, 1, 1, 0], ["ann", "ann", "bob", "bob"])
+    >>> data.origins.clients, data.num_classes, len(data.train_labels) + len(data.test_labels)
+    (('ann', 'bob'), 2, 4)
+
+    Args:
+        inputs: tensor, array or list: [n, features]; [n, channels, time]; [n, channels, height, width], uint8 or floating
+            point; or, with ``kind="text"``, token ids [n, length].
+        labels: n integers from 0, or n names; with another ``task`` numbers, see there.
+        client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970.
+        test: the same four of the test set; by default test samples are held out.
+        split: which samples are held out, as in dataset ``table``: by default a fifth of every client's (without clients,
+            every class's) samples of a month.
+        kind: of the inputs; by default ``vector``, ``series`` or ``image``, by their dimensions.
+        classes: number of classes, or their names in order; by default one more than the largest label, or the names found.
+        vocabulary: number of token ids (text only); by default one more than the largest.
+        name: of the dataset. unit: of integer times; ``s``, ``ms``, ``us`` or ``ns`` since 1970, or another one.
+        mean, std: constants per channel for uint8 images, applied after division by 255.
+        task: ``regression`` takes targets [n] or [n, T], ``multilabel`` a 0 or 1 for each of T labels [n, T].
+
+    Returns:
+        The dataset, on the CPU, with the digest of its content.
+
+    Raises:
+        SettingsError: something does not fit; the message names the sample.
+    """
+    if test is not None and not 2 <= len(test) <= 4:
+        raise SettingsError(f"test has {len(test)} parts, expected inputs, labels, and optionally client and time")
+    parts = [Part(inputs, labels, client, time), *([] if test is None else [Part(*test)])]
+    tensors, found = _inputs(parts, kind)
+    sizes = [len(tensor) for tensor in tensors]
+    if task == "classification":
+        codes, num_classes = _labels(_column(parts, "labels", sizes), classes)
+        label, groups = torch.tensor(codes), codes
+    elif classes is not None:
+        raise SettingsError(f"classes is for task classification; {task} has none")
+    else:
+        label, num_classes = _targets(parts, sizes, task), 1
+        groups = np.zeros(len(label), dtype=np.int64)
+    known = {
+        what: _column(parts, what, sizes)
+        for what in ("client", "time")
+        if any(getattr(p, what) is not None for p in parts)
+    }
+    made_by, clients = columns.clients(known["client"]) if "client" in known else (None, ())
+    when, unit = times(known["time"], unit) if "time" in known else (None, unit)
+    if test is not None:
+        train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
+        tensors = [tensor.clone() for tensor in tensors]  # the caller's may change
+    else:
+        train, held = _hold_out(split or SplitSettings(), groups if made_by is None else made_by, when, unit)
+        tensors = [tensors[0][train], tensors[0][held]]
+    dataset = Dataset(
+        name=name,
+        kind=found,
+        train_inputs=tensors[0],
+        train_labels=label[train],
+        test_inputs=tensors[1],
+        test_labels=label[held],
+        num_classes=num_classes,
+        digest="",
+        mean=_per_channel("mean", mean, tensors[0]),
+        std=_per_channel("std", std, tensors[0]),
+        vocabulary=_vocabulary(tensors, vocabulary) if found == "text" else 0,
+        origins=columns.origins_of(made_by, when, (train, held), clients, unit),
+        task=task,
+    )
+    return replace(dataset, digest=content_digest(dataset))
+
+
+def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
+    tensors = list[Tensor]()
+    for part, which in zip(parts, _NAMES, strict=False):
+        place = partial("{} sample {}".format, which)
+        tensor, kind = typed(stacked(part.inputs, place), kind, place)
+        floats = bool(tensors) and tensors[0].is_floating_point() and tensor.is_floating_point()
+        tensors.append(tensor.to(tensors[0].dtype) if floats else tensor)
+    shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape[1:])}" for tensor in tensors]
+    if shapes[0] != shapes[-1]:
+        raise SettingsError(f"training samples are {shapes[0]}, test samples {shapes[-1]}; both must be equal")
+    return tensors, kind or "vector"
+
+
+def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
+    """Labels, clients or times of all samples, training samples first."""
+    pieces = list[Any]()
+    for part, size, which in zip(parts, sizes, _NAMES, strict=False):
+        values = getattr(part, what)
+        if values is None:
+            raise SettingsError(f"the {which} samples have no {what}, but the others have")
+        try:
+            pieces.append(pd.Series(values.detach().cpu().numpy() if isinstance(values, Tensor) else values))
+            if pieces[-1].dtype == object and pieces[-1].map(pd.api.types.is_list_like).any():
+                raise ValueError("a value is a list")
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"{what} of the {which} samples: {error}; expected one value per sample") from None
+        if len(pieces[-1]) != size or size == 0:
+            raise SettingsError(f"{size} {which} samples, but {len(pieces[-1])} {what}; both should be equal, above 0")
+    first = sizes[0]
+    return Column(
+        values=pd.concat(pieces, ignore_index=True),
+        name=what.removesuffix("s"),
+        place=lambda row: f"training sample {row}" if row < first else f"test sample {row - first}",
+    )
+
+
+def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int]:
+    """Labels int64 [n], and the number of classes: integers are kept, names are numbered."""
+    labels = columns.integers(column, "a label", "an integer or a name")
+    if labels is None:
+        labels, names = columns.classes(column, () if known is None or isinstance(known, int) else tuple(known))
+        count = known if isinstance(known, int) else len(names)
+    else:
+        count = known if isinstance(known, int) else len(known) if known else max(2, int(labels.max()) + 1)
+    column.refuse((labels < 0) | (labels >= count), f"a label from 0 to {count - 1}")
+    if count < 2:
+        raise SettingsError("there is one class only")
+    return labels, count
+
+
+def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
+    """Targets of a regression, or zeros and ones of several labels, float32 [n, T]; training samples first."""
+    tensors, allowed = list[Tensor](), "[n] or [n, T]" if task == "regression" else "[n, T]"
+    for part, size, which in zip(parts, sizes, _NAMES, strict=False):
+        place = partial("{} sample {}".format, which)
+        found = stacked(part.labels, place)
+        if found.dim() not in ((1, 2) if task == "regression" else (2,)) or len(found) != size or not found.numel():
+            raise SettingsError(f"{size} {which} samples have labels {list(found.shape)}; {task} expects {allowed}")
+        rows = found.reshape(size, -1).float()
+        fits = rows.isfinite() if task == "regression" else (rows == 0) | (rows == 1)
+        if len(wrong := (~fits.all(1)).nonzero()):
+            wanted = "finite numbers" if task == "regression" else "0 or 1"
+            shown = shortened(str(rows[wrong[0, 0]].tolist()))
+            raise SettingsError(f"{place(int(wrong[0]))}: labels are {shown}, expected {wanted}")
+        tensors.append(rows)
+    if tensors[0].shape[1] != tensors[-1].shape[1]:
+        raise SettingsError(f"training samples have {tensors[0].shape[1]} labels, test samples {tensors[-1].shape[1]}")
+    return torch.cat(tensors)
+
+
+def _hold_out(split: SplitSettings, groups: Ints, when: Ints | None, unit: str) -> tuple[Ints, Ints]:
+    train, held = split_samples(split, groups, period_of(split, when, len(groups), unit), when)
+    if not len(train) or not len(held):
+        raise SettingsError(f"{len(groups)} samples are too few for split.share = {split.share:g}")
+    return train, held
+
+
+def _vocabulary(tensors: list[Tensor], known: int | None) -> int:
+    low, high = min(int(ids.min()) for ids in tensors), max(int(ids.max()) for ids in tensors)
+    if low < 0 or high >= (known or LARGEST):
+        raise SettingsError(f"token ids run from {low} to {high}; allowed are 0 to {(known or LARGEST) - 1}")
+    return known or high + 1
+
+
+def _per_channel(what: str, constants: Sequence[float], inputs: Tensor) -> tuple[float, ...]:
+    channels = inputs.shape[1] if inputs.dtype == torch.uint8 else 0
+    if len(constants) not in (0, channels):
+        raise SettingsError(
+            f"{what} has {len(constants)} numbers; expected one for each of {channels} channels of uint8 images"
+        )
+    return tuple(constants)

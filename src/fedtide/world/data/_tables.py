@@ -1,0 +1,98 @@
+"""Columns of a table, with one line for what is wrong; the order of its rows; windows of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.world.adapters.columns import Column, numbers
+from fedtide.world.adapters.encoding import categories_of
+
+_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file.
+
+    Attributes:
+        path: of the file. frame: n rows. place: where the row of a position is found in it, for errors.
+    """
+
+    path: Path
+    frame: pd.DataFrame
+    place: Callable[[int], str]
+
+    def column(self, name: str) -> Column:
+        """A column; what is neither number nor text nor date is refused."""
+        column = Column(self.frame[name], name, self.place)
+        if column.values.dtype == object:
+            column.refuse(column.values.map(lambda value: isinstance(value, _OTHER)), "a number or a text")
+        return column
+
+    def require(self, columns: dict[str, str]) -> None:
+        """Refuse columns, the keys of ``columns``, that there are not; its values are the settings that name them."""
+        for column, setting in columns.items():
+            if column not in self.frame.columns:
+                problem = f"{self.path}: data.{setting}: no column {column!r}"
+                raise SettingsError(nearest(problem, column, list(self.frame.columns)))
+
+    def order(self, client: Ints | None, time: Ints | None, numeric: list[str], others: list[str], labels: Any) -> Ints:
+        """Positions of the rows by time, client and content: the same rows in the same order, in whatever order they are.
+
+        Args:
+            client, time: int64 [n], if known. numeric, others: columns of the content. labels: [n] or [n, T], also content.
+        """
+        content = pd.DataFrame({name: numbers(self.column(name)) for name in numeric}, index=self.frame.index)
+        for name in others:  # as texts: how a column is stored may change with a row that is added
+            codes, found = categories_of(self.column(name))
+            content[name] = np.array(found, dtype=object)[codes]
+        parts = [content, pd.DataFrame(np.asarray(labels).reshape(len(content), -1))]
+        hashes = [pd.util.hash_pandas_object(part, index=False).to_numpy() for part in parts if part.shape[1]]
+        return np.lexsort([*hashes, *(key for key in (client, time) if key is not None)]).astype(np.int64)
+
+    def __getitem__(self, positions: Ints) -> Rows:
+        frame = self.frame.iloc[positions].reset_index(drop=True)
+        return Rows(self.path, frame, lambda row: self.place(int(positions[row])))
+
+
+_OTHER: Any = (list, dict, tuple, set, bytes, np.ndarray)
+
+
+def refuse_grouped_numbers(column: Column) -> None:
+    """Refuse texts that are numbers with a decimal comma, or with signs between thousands."""
+    texts = column.values[column.values.notna()].astype(str)
+    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
+    if len(texts) and grouped.sum() > len(texts) / 2:
+        column.refuse(
+            grouped,
+            "a number without separators (set data.decimal for decimal commas, remove the signs between thousands, or list "
+            "the column in data.categorical)",
+        )
+
+
+def windows(client: Ints | None, count: int, length: int, stride: int) -> Ints:
+    """Windows of ``length`` consecutive rows of one client, int64 [m, length], in the order of their last rows.
+
+    Args:
+        client: of each of ``count`` rows, which are in the order of time. stride: rows from one window of a client to its
+            next one; the first one begins at the client's first row.
+    """
+    groups = np.zeros(count, dtype=np.int64) if client is None else client
+    rows = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[rows], prepend=-1))
+    parts = [
+        np.lib.stride_tricks.sliding_window_view(part, length)[::stride]
+        for part in np.split(rows, starts[1:])
+        if len(part) >= length
+    ]
+    found = np.concatenate([*parts, np.zeros((0, length), dtype=np.int64)])
+    return found[np.argsort(found[:, -1])].astype(np.int64)

@@ -1,0 +1,55 @@
+"""What a dataset plug-in provides: files to fetch and a reader."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fedtide.core.plugins import Plugin, PluginSettings
+from fedtide.settings.kinds import DatasetSettings
+from fedtide.world.dataset import Dataset, Kind
+from fedtide.world.storage.sources import Resource
+
+__all__ = ["Dataset", "DatasetPlugin", "DatasetSettings"]
+
+
+class DatasetPlugin(Plugin):
+    """One dataset.
+
+    ``read`` turns files into tensors. Which files is declared by the class that defines ``read``, or by one derived from it:
+    ``resources`` are those in the raw folder, with their addresses (:mod:`fedtide.world.storage.sources` handles downloads,
+    mirrors and checksums); ``files`` names all others.
+
+    The tensors of a dataset that declares its files are stored and used while the content of every one of them, compared
+    by SHA-256, is what it was (:mod:`fedtide.world.storage.prepared`). A dataset that declares none is read every time, and so
+    is one that overrides ``read`` without a declaration of its own, since it may read more than the class it derives from.
+    """
+
+    kind: ClassVar[str] = "data"
+
+    Settings: ClassVar[type[PluginSettings]] = DatasetSettings
+    settings: DatasetSettings
+
+    resources: Sequence[Resource] = ()
+
+    def files(self) -> Sequence[Path]:
+        """Files outside the raw folder that ``read`` reads, all of them; folders are not files."""
+        return ()
+
+    def dataset(self, kind: Kind, parts: Iterable[tuple[Tensor, Tensor]], num_classes: int, **others: Any) -> Dataset:
+        """For :meth:`read`: a dataset of this name from the inputs and labels of the training and of the test set."""
+        train, test = parts
+        return Dataset(self.settings.name, kind, *train, *test, num_classes, digest="", **others)
+
+    @abstractmethod
+    def read(self, raw: Path) -> Dataset:
+        """Tensors from the files under ``raw`` (``<root>/<name>/raw``) and from ``files``; the caller fills ``digest``.
+
+        Raises:
+            SettingsError: a file is missing, truncated or not what its name says; the message names it and what to
+                place where.
+        """

@@ -1,0 +1,281 @@
+"""A table of the user's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor
+
+from fedtide.core.array_types import Bools, Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import OMIT_DEFAULT
+from fedtide.settings.scores import TaskName
+from fedtide.world.adapters.columns import classes, clients, is_numeric, numbers, origins_of
+from fedtide.world.adapters.dates import times
+from fedtide.world.adapters.encoding import Encoding
+from fedtide.world.data._reading import FileSettings, Place, read_table
+from fedtide.world.data._tables import Rows, refuse_grouped_numbers, windows
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.dataset import Dataset
+from fedtide.world.splits.split import SplitSettings, period_of, split_samples
+
+
+def read_rows(path: Path, data: Mapping[str, Any]) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file that is written as the table of a run, and where each is found in it, for errors.
+
+    Args:
+        data: settings of the run's dataset, which may be another one than a table.
+
+    Raises:
+        SettingsError: it is no readable table, or has no rows.
+    """
+    written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
+    return read_table(path, FileSettings(name="table", **written))
+
+
+logger = logging.getLogger(__name__)
+
+_FEW = 100  # classes that any table may have
+_NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
+
+
+class Table(DatasetPlugin):
+    """A CSV or Parquet file with a label (or numbers) per row, and optionally who made a row (its client) and when.
+
+    Numeric features are standardised, categorical ones become indicators. Means, deviations and categories are learnt from
+    the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
+    where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. A column
+    with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
+    Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
+    but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Equal
+    rows give equal runs, in any order: a run on changed rows is another run.
+
+    With ``window`` a sample is a series [features, window]: consecutive rows of one client, by time. Label, time and period
+    are those of its last row. Clients with fewer rows have no samples.
+    """
+
+    class Settings(FileSettings):
+        name: str = "table"
+        file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
+        task: Annotated[TaskName, OMIT_DEFAULT] = Field(
+            "classification", description="what is learnt; has to be that of the objective"
+        )
+        label: str = Field("label", description="column of the labels: integers or names; regression: numbers")
+        labels: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
+            (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
+        )
+        target_scale: Annotated[float, OMIT_DEFAULT] = Field(
+            1.0, gt=0, description="regression: unit of loss and mean absolute error, by which targets are divided"
+        )
+        client: str | None = Field(None, description="column of the clients; null: clients are unknown")
+        time: str | None = Field(None, description="column of the times: integers or dates; null: unknown")
+        unit: str = Field(
+            "s", description="unit of integer times; s, ms, us or ns since 1970, which become seconds; or another"
+        )
+        numeric: tuple[str, ...] | Literal["others"] = Field(
+            "others", description="numeric features; others: all further columns of numbers"
+        )
+        categorical: tuple[str, ...] | Literal["others"] = Field(
+            "others", description="categorical features; others: all further columns of text"
+        )
+        max_categories: Annotated[int, OMIT_DEFAULT] = Field(
+            100, ge=1, description="most categories of a column that have a feature each"
+        )
+        buckets: Annotated[int | None, OMIT_DEFAULT] = Field(
+            None, ge=2, description="features of a column with more categories, which are hashed; null: it is refused"
+        )
+        window: Annotated[int | None, OMIT_DEFAULT] = Field(
+            None, ge=2, description="consecutive rows of a client that are one sample, a series; null: a row is one"
+        )
+        stride: Annotated[int, OMIT_DEFAULT] = Field(
+            1, ge=1, description="rows of a client from one window to the next one"
+        )
+        classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
+        split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
+
+        @field_validator("classes", mode="before")
+        @classmethod
+        def _as_text(cls, given: Any) -> Any:
+            if not isinstance(given, list | tuple):
+                return given
+            if truth := [name for name in given if isinstance(name, bool)]:
+                raise SettingsError(f"classes: {str(truth[0]).lower()} is a truth value; write it in quotation marks")
+            return tuple(str(name) if isinstance(name, int) else name for name in given)
+
+        @model_validator(mode="after")
+        def _fit_the_task(self) -> Self:
+            if self.labels and self.task == "classification":
+                raise SettingsError("labels lists several columns, classification has one: use label, or another task")
+            if not self.labels and self.task == "multilabel":
+                raise SettingsError("task = multilabel needs labels: the columns of 0 and 1")
+            if self.classes and self.task != "classification":
+                raise SettingsError(f"classes is for task classification; task {self.task} has none")
+            if self.target_scale != 1 and self.task != "regression":
+                raise SettingsError(f"target_scale is for task regression, not {self.task}")
+            if twice := [name for place, name in enumerate(self.labels) if name in self.labels[:place]]:
+                raise SettingsError(f"labels lists {twice[0]!r} twice")
+            if self.window and not self.time:
+                raise SettingsError(f"window = {self.window} needs time: the column by which rows are in order")
+            if self.stride > 1 and not self.window:
+                raise SettingsError(f"stride = {self.stride} needs a window")
+            return self
+
+        @property
+        def targets(self) -> tuple[str, ...]:
+            return self.labels or (self.label,)
+
+    settings: Settings
+
+    def files(self) -> tuple[Path, ...]:
+        return (Path(self.settings.file),)
+
+    def read(self, raw: Path) -> Dataset:
+        """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
+        chosen = self.settings
+        rows = Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, self._as_written()))
+        numeric, categorical = self._features(rows)
+        labels, classes_, outputs = self._labels(rows)
+        client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
+        time, unit = None, chosen.unit
+        if chosen.time:
+            time, unit = times(rows.column(chosen.time), unit, chosen.date_format, "data.")
+        # All that follows sees the rows in an order that does not depend on that of the file.
+        order = rows.order(client, time, numeric, categorical, labels)
+        rows, labels, classes_ = rows[order], labels[order], classes_[order]
+        client, time = (None if values is None else values[order] for values in (client, time))
+        seen = np.arange(len(order))[:, None]  # rows of each sample; the last one is when and whose it is
+        if chosen.window:
+            seen = windows(client, len(order), chosen.window, chosen.stride)
+            if not len(seen):
+                raise SettingsError(f"{rows.path}: data.window = {chosen.window}: no client has as many rows")
+        last = seen[:, -1]
+        labels, classes_ = labels[last], classes_[last]
+        time = None if time is None else time[last]
+        if client is not None:
+            client, known = _present(client[last], names)
+            if len(known) < len(names):
+                few = f"{len(names) - len(known)} of {len(names)} clients have less than {chosen.window} rows (data.window)"
+                logger.warning("%s: %s and are left out", rows.path, few)
+            names = known
+        period = period_of(chosen.split, time, len(last), unit)
+        train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
+        if not len(test) or not len(train):
+            what = f"windows of {chosen.window} rows" if chosen.window else "rows"
+            raise SettingsError(
+                f"{rows.path}: {len(last)} {what} are too few for data.split.share = {chosen.split.share:g}"
+            )
+        fit = np.zeros(len(order), dtype=np.bool_)
+        fit[seen[train[period[train] == period[train].min()]]] = True
+        encoding = Encoding.fit(
+            *(rows.frame, numeric, categorical, fit),
+            outputs=outputs,
+            task=chosen.task,
+            scale=chosen.target_scale,
+            buckets=dict.fromkeys(self._hashed(rows, categorical, fit), chosen.buckets or 0),
+            place=rows.place,
+        )
+        inputs = encoding.apply(rows.frame, rows.place)
+        if chosen.window:
+            inputs = inputs[torch.from_numpy(seen)].transpose(1, 2)
+        return self.dataset(
+            "series" if chosen.window else "vector",
+            ((inputs[part].contiguous(), labels[part]) for part in (train, test)),
+            len(outputs) if chosen.task == "classification" else 1,
+            origins=origins_of(client, time, (train, test), names, unit),
+            task=chosen.task,
+            encoding=None if chosen.window else encoding,  # a final model predicts single rows
+        )
+
+    def _as_written(self) -> list[str]:
+        """Columns whose texts are read as they are written."""
+        chosen = self.settings
+        return [chosen.time] if chosen.time and chosen.date_format else []
+
+    def _labels(self, rows: Rows) -> tuple[Tensor, Ints, tuple[str, ...]]:
+        """Labels of all rows, the class of each (0 where there are none), and names of the classes, labels or targets."""
+        chosen = self.settings
+        if chosen.task == "classification":
+            column = rows.column(chosen.label)
+            if pd.api.types.is_float_dtype(column.values):
+                column.refuse(column.values % 1 > 0, f"an integer or a name{_NUMBERS}")
+            classes_, names = classes(column, chosen.classes)
+            if len(names) < 2:
+                raise SettingsError(f"{rows.path}: column {chosen.label!r} has one value only, {names[0]!r}")
+            if not chosen.classes and len(names) > max(_FEW, len(classes_) // 2):
+                found = f"column {chosen.label!r} has {len(names):,} classes in {len(classes_):,} rows"
+                raise SettingsError(f"{rows.path}: {found}; list them in data.classes{_NUMBERS}")
+            return torch.tensor(classes_), classes_, names
+        targets = []
+        for name in chosen.targets:
+            column = rows.column(name)
+            values = numbers(column).to_numpy()
+            if chosen.task == "multilabel":
+                column.refuse((values != 0) & (values != 1), "0 or 1")
+            column.refuse(~np.isfinite(values), "a number")
+            targets.append(values / chosen.target_scale)
+        stacked = torch.from_numpy(np.stack(targets, axis=1).astype(np.float32))
+        return stacked, np.zeros(len(rows.frame), dtype=np.int64), chosen.targets
+
+    def _features(self, rows: Rows) -> tuple[list[str], list[str]]:
+        """Names of the numeric and of the categorical columns."""
+        chosen = self.settings
+        single = {"client": chosen.client, "time": chosen.time}
+        lists = {
+            key: () if (given := getattr(chosen, key)) == "others" else given for key in ("numeric", "categorical")
+        }
+        uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
+        uses += [(column, key) for key, column in single.items() if column]
+        uses += [(column, key) for key, columns in lists.items() for column in columns]
+        rows.require(dict(uses))
+        for key, columns in lists.items():
+            if used := [column for column in chosen.targets if column in columns]:
+                raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
+        if both := set(lists["numeric"]) & set(lists["categorical"]):
+            raise SettingsError(f"data.categorical: {min(both)!r} is numeric already")
+        others = [column for column in rows.frame.columns if column not in dict(uses)]
+        of_numbers = [column for column in others if is_numeric(rows.column(column))]
+        numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
+        text = [column for column in others if column not in of_numbers]
+        categorical = text if chosen.categorical == "others" else lists["categorical"]
+        if not numeric and not categorical:
+            raise SettingsError(f"{rows.path}: no column is left for features")
+        for column in text if chosen.categorical == "others" else ():
+            refuse_grouped_numbers(rows.column(column))
+        for column in numeric:
+            rows.column(column).refuse(np.isinf(numbers(rows.column(column))), "a finite number, or nothing if unknown")
+        return list(numeric), list(categorical)
+
+    def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:
+        """Categorical columns with more values in the rows to learn from than have features of their own."""
+        chosen = self.settings
+        counts = {name: rows.column(name).values[fit].nunique() for name in categorical}
+        many = [name for name, count in counts.items() if count > chosen.max_categories]
+        if many and chosen.buckets is None:
+            raise SettingsError(
+                f"{rows.path}: column {many[0]!r} has {counts[many[0]]:,} categories in the rows to learn features from, "
+                f"data.max_categories = {chosen.max_categories}; raise it, hash such columns (data.buckets: 64), or name the "
+                "columns to use in data.categorical"
+            )
+        return many
+
+
+def _present(client: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
+    """Clients numbered anew, and the names of those that have samples."""
+    present, numbers_ = np.unique(client, return_inverse=True)
+    return numbers_.astype(np.int64), tuple(names[number] for number in present)
+
+
+def rows_and_clients(chosen: Table.Settings) -> tuple[pd.DataFrame, Ints, tuple[str, ...]] | None:
+    """Rows of a table as they are in its file, number of the client of each, and the clients' names; None without either."""
+    path = Path(chosen.file)
+    if not path.is_file() or chosen.client is None:
+        return None
+    rows = Rows(path, *read_table(path, chosen))
+    return rows.frame, *clients(rows.column(chosen.client))

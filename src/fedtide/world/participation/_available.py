@@ -1,0 +1,164 @@
+"""Availability: clients are available or not, and of those available all or some are drawn.
+
+Availability belongs here and not in the timeline: a client that leaves the timeline is forgotten, while methods with memories
+of absent clients are made for those that come back.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.array_types import Bools, Floats, Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.world.participation._shares import ShareSettings, client_shares
+from fedtide.world.participation.base import Participation, coins, smallest
+from fedtide.world.timeline import Timeline
+
+_ATTEMPTS = 100_000
+
+
+class AvailableSettings(PluginSettings):
+    count: int | None = Field(None, ge=1, description="clients drawn of those available; null: all of them")
+    choose: Literal["random", "oldest"] = Field(
+        "random", description="which ones: uniformly, or those whose last participation is oldest"
+    )
+
+
+class Available(Participation):
+    """Draws among the clients that are available.
+
+    The state of a client is a function of (seed, client, round) alone, whoever else is present. If nobody is available, one
+    of the clients present takes part, which changes no state.
+    """
+
+    settings: AvailableSettings
+
+    @property
+    def private(self) -> bool:
+        return True
+
+    def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
+        self.timeline, self.labels, self.seed = timeline, labels, seed
+        self._history: tuple[int, int, Ints] | None = None  # seed, round, last participation of everybody before it
+        self._eligible: dict[int, Ints] = {}
+
+    @abstractmethod
+    def states(self, round_: int, seed: int) -> Bools:
+        """Who is available in ``round_``, present or not: bool [N]."""
+
+    @abstractmethod
+    def stationary(self, seed: int) -> Floats:
+        """Share of rounds in which each client is available in the long run, float64 [N]."""
+
+    def available(self, present: Ints, round_: int, seed: int) -> Ints:
+        """Positions into ``present`` of those available, at least one."""
+        here = np.flatnonzero(self.states(round_, seed)[present])
+        return here if len(here) else self.anybody(present, round_, seed)
+
+    def anybody(self, present: Ints, round_: int, seed: int) -> Ints:
+        """The position of one present client, drawn uniformly."""
+        return generator(seed, "participation.anybody", round_).integers(len(present), size=1)
+
+    def draw(self, present: Ints, round_: int, seed: int) -> Ints:
+        oldest = self.settings.count is not None and self.settings.choose == "oldest"
+        return self._drawn(present, round_, seed, self._last(round_, seed) if oldest else None)
+
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`: the mean availability, at most ``count`` of ``present``."""
+        share, count = float(self.stationary(self.seed).mean()), self.settings.count
+        return max(share if count is None else min(share, count / present), 1 / present)
+
+    def _drawn(self, present: Ints, round_: int, seed: int, last: Ints | None) -> Ints:
+        here, count = self.available(present, round_, seed), self.settings.count
+        if count is None or len(here) <= count:
+            return here
+        if last is not None:
+            return np.sort(here[np.argsort(last[present[here]], kind="stable")[:count]])
+        keys = generator(seed, "participation.choice", round_).random(self.timeline.num_clients)
+        return here[smallest(keys[present[here]], count)]
+
+    def _last(self, round_: int, seed: int) -> Ints:
+        """Round of each client's last participation before ``round_``, -1 for none: int64 [N]."""
+        t, last = 0, np.full(self.timeline.num_clients, -1, dtype=np.int64)
+        if self._history is not None and self._history[0] == seed and self._history[1] <= round_:
+            _, t, last = self._history
+        while t < round_:
+            present = self._eligible_at(t)
+            last[present[self._drawn(present, t, seed, last)]] = t
+            t += 1
+        self._history = (seed, t, last)
+        return last
+
+    def _eligible_at(self, round_: int) -> Ints:
+        """Ids present in a round that hold data."""
+        which = int(self.timeline.assignment_of_round[round_])
+        if which not in self._eligible:
+            self._eligible[which] = self.timeline.at(round_).clients[self.timeline.sizes_at(round_) > 0]
+        return self._eligible[which]
+
+
+class SharedSettings(AvailableSettings, ShareSettings):
+    """Settings of models in which every client has an availability of its own."""
+
+
+class Shared(Available):
+    """Models in which every client has an availability pi_i of its own."""
+
+    settings: SharedSettings
+
+    @property
+    def needs_classes(self) -> bool:
+        return self.settings.shares in ("labels", "smallest_label")
+
+    @property
+    def private(self) -> bool:
+        return not self.needs_classes
+
+    def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
+        super().bind(timeline, labels, seed)
+        self._pi: dict[int, Floats] = {}
+        self.pi(seed)
+
+    def pi(self, seed: int) -> Floats:
+        """pi_i, float64 [N]."""
+        if seed not in self._pi:
+            self._pi[seed] = client_shares(self.settings, self.timeline, self.labels, seed)
+        return self._pi[seed]
+
+    def stationary(self, seed: int) -> Floats:
+        return self.pi(seed)
+
+    def uniforms(self, round_: int, seed: int, attempt: int = 0) -> Floats:
+        """u_i(t) of everybody, float64 [N]."""
+        return coins(np.arange(self.timeline.num_clients), round_, seed, attempt)
+
+
+class Independent(Shared):
+    """Models whose rounds are independent; one in which nobody is available is drawn again."""
+
+    def chances(self, round_: int, seed: int) -> Floats:
+        """p_i(t), float64 [N]."""
+        return self.pi(seed)
+
+    def states(self, round_: int, seed: int) -> Bools:
+        return self.uniforms(round_, seed) < self.chances(round_, seed)
+
+    def available(self, present: Ints, round_: int, seed: int) -> Ints:
+        """See :meth:`Available.available`; one client drawn uniformly if nobody has a chance."""
+        chances = self.chances(round_, seed)[present]
+        if not chances.any():
+            return self.anybody(present, round_, seed)
+        for attempt in range(_ATTEMPTS):
+            here = np.flatnonzero(self.uniforms(round_, seed, attempt)[present] < chances)
+            if len(here):
+                return here
+        raise SettingsError(
+            f"participation {self.settings.name}: availabilities of at most {chances.max():.1g} are too small for "
+            f"{len(present)} present clients: none joined round {round_} in {_ATTEMPTS} draws"
+        )

@@ -1,0 +1,106 @@
+"""Availability with memory: on/off chains."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.array_types import Bools, Floats, Ints
+from fedtide.core.errors import SettingsError
+from fedtide.world.participation._available import Shared, SharedSettings
+from fedtide.world.timeline import Timeline
+
+
+class Chain(NamedTuple):
+    """Probabilities of each client's on/off chain: to stay on, and to come on."""
+
+    stay: Floats
+    come: Floats
+
+    @property
+    def mean_on(self) -> Floats:
+        """Rounds of a stay, infinite if it never ends."""
+        with np.errstate(divide="ignore"):
+            return 1 / (1 - self.stay)
+
+    @property
+    def eigenvalue(self) -> Floats:
+        """The second one, the correlation of consecutive states."""
+        return self.stay - self.come
+
+
+def from_mean_on(pi: Floats, rounds: float) -> Chain:
+    """Chains with stationary shares ``pi`` [N] whose stays last ``rounds`` on average, for ever where pi is 1.
+
+    Stays so short that a client would have to come on with a probability above 1 are a SettingsError.
+    """
+    away = np.where(pi < 1, 1 - pi, 1.0)
+    least = np.where(pi < 1, np.maximum(1.0, pi / away), 1.0)
+    if (short := rounds < least).any():
+        client = int(short.argmax())
+        raise SettingsError(
+            f"participation.mean_on = {rounds:g} should be at least {least[client]:.3g}, pi / (1 - pi) of client {client} "
+            f"with availability {pi[client]:.3g}"
+        )
+    return Chain(np.where(pi < 1, 1 - 1 / rounds, 1.0), np.where(pi < 1, pi / (away * rounds), 1.0))
+
+
+def from_stability(pi: Floats, stability: float) -> Chain:
+    """Chains with stationary shares ``pi`` [N] and second eigenvalue ``stability``; a SettingsError if there are none."""
+    with np.errstate(divide="ignore"):
+        least = np.maximum(1 - 1 / pi, 1 - 1 / (1 - pi))
+    if (low := stability < least).any():
+        client = int(low.argmax())
+        raise SettingsError(
+            f"participation.stability = {stability:g} should be at least {least[client]:.3g} for client {client} with "
+            f"availability {pi[client]:.3g}"
+        )
+    return Chain(stability + (1 - stability) * pi, (1 - stability) * pi)
+
+
+class Markov(Shared):
+    """Each client is on or off by a Markov chain of its own, so that absences last.
+
+    From its stationary share pi_i (``shares``, as in participation ``heterogeneous``) and the mean length L of a stay
+    (``mean_on``) a client stays on with probability ``1 - 1 / L`` and comes on with ``pi / ((1 - pi) L)``; or from the second
+    eigenvalue nu (``stability``) with ``nu + (1 - nu) pi`` and ``(1 - nu) pi``. The chain starts in round 0 from its
+    stationary law and runs on while the client is not present. Stability 0 is participation ``heterogeneous``, apart from
+    rounds in which nobody is on.
+
+    CA-Fed's experiments: ``two_groups`` of 0.9 and 0.1, stability 0.9 for correlated clients.
+    """
+
+    class Settings(SharedSettings):
+        name: str = "markov"
+        stability: float = Field(
+            0.9, gt=-1, lt=1, description="second eigenvalue of the chain, the correlation of consecutive rounds"
+        )
+        mean_on: float | None = Field(
+            None, ge=1, description="mean rounds of a stay, which then replaces stability; null: by stability"
+        )
+
+    settings: Settings
+
+    def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
+        super().bind(timeline, labels, seed)
+        self._state: tuple[int, int, Bools] | None = None  # seed, round, who is on in it
+        self.chain(seed)
+
+    def chain(self, seed: int) -> Chain:
+        s, pi = self.settings, self.pi(seed)
+        return from_stability(pi, s.stability) if s.mean_on is None else from_mean_on(pi, s.mean_on)
+
+    def states(self, round_: int, seed: int) -> Bools:
+        """See :meth:`Available.states`; by recursion from round 0, of which the last state is kept."""
+        chain = self.chain(seed)
+        if self._state is not None and self._state[0] == seed and self._state[1] <= round_:
+            _, t, on = self._state
+        else:
+            t, on = 0, self.uniforms(0, seed) < self.pi(seed)
+        while t < round_:
+            t += 1
+            on = self.uniforms(t, seed) < np.where(on, chain.stay, chain.come)
+        self._state = (seed, t, on)
+        return on

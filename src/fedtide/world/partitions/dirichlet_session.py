@@ -1,0 +1,51 @@
+"""Equal quotas filled client by client, Dirichlet label proportions per client."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.array_types import Floats, Ints
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.world.partitions._dealing import NEGLIGIBLE, class_pools, equal_sizes, fill_slots, require_a_sample_each
+from fedtide.world.partitions.base import Partition
+
+
+class DirichletSession(Partition):
+    """Equal quotas filled client by client, Dirichlet label proportions per client (dynamic initialisation).
+
+    Chang et al. 2025. Clients are filled in id order, so the last ones get what is left and deviate from their proportions.
+    A client tries 3 n + 5 times (n labels) to draw a class that remains, then takes any remaining class; instead of trying,
+    one draw decides with the probability that all tries fail, which has the same distribution.
+    """
+
+    class Settings(PluginSettings):
+        name: str = "dirichlet_session"
+        alpha: float = Field(0.3, gt=0, description="concentration per class; small values give few classes per client")
+        rule: Literal["literal", "efficient"] = Field(
+            "literal", description="literal: give up after 3 n + 5 tries; efficient: only if no wanted class remains"
+        )
+
+    settings: Settings
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        require_a_sample_each(num_clients, len(labels))
+        pools = class_pools(labels, np.unique(labels), generator(seed, "partition.pools", group))
+        tries = 3 * len(pools) + 5
+
+        def gives_up(mass: Floats) -> Floats:
+            if self.settings.rule == "literal":
+                return (1.0 - mass) ** tries
+            return (mass < NEGLIGIBLE).astype(np.float64)
+
+        return fill_slots(
+            np.repeat(np.arange(num_clients), equal_sizes(len(labels), num_clients)),
+            generator(seed, "partition.prior", group).dirichlet(np.full(len(pools), self.settings.alpha), num_clients),
+            pools,
+            generator(seed, "partition.slots", group),
+            gives_up,
+            fallback=lambda left: (left > 0).astype(np.float64),
+        )

@@ -1,0 +1,30 @@
+"""Two halves of the clients, two halves of the labels."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from fedtide.core.array_types import Ints
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, require_multiple
+from fedtide.world.partitions.base import Partition
+
+
+class Half(Partition):
+    """The first half of the clients shares the lower half of the labels, the others share the rest."""
+
+    scope: ClassVar[Literal["group", "population"]] = "population"
+
+    class Settings(PluginSettings):
+        name: str = "half"
+
+    settings: Settings
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        fewest = rarest(labels, range(num_classes))
+        require_multiple(num_clients, 2, 2 * fewest, f"each half shares the rarest class, {fewest} samples")
+        lower, upper = range(num_clients // 2), range(num_clients // 2, num_clients)
+        holders = [lower if label < num_classes // 2 else upper for label in range(num_classes)]
+        pools = class_pools(labels, range(num_classes), generator(seed, "partition.pools", group))
+        return hand_out(zip(pools, holders, strict=True), num_clients)

@@ -1,0 +1,98 @@
+"""Every client holds the samples it made."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.core.randomness import generator
+from fedtide.world.partitions.base import Dealt, Partition
+from fedtide.world.presence.present import evaluated_on_present
+from fedtide.world.splits.samples import Samples
+from fedtide.world.timeline import Timeline
+
+
+class Natural(Partition):
+    """Every client holds the samples it made; for data that knows its clients.
+
+    Clients are numbered by the time of their first training sample, or by their order in the data where times are unknown, so
+    that later samples change no number. Those with fewer than ``min_samples`` training samples are left out.
+    """
+
+    class Settings(PluginSettings):
+        name: str = "natural"
+        min_samples: int = Field(1, ge=1, description="training samples a client needs to be part of the population")
+        max_clients: int | None = Field(None, ge=1, description="size of the population; null: all clients")
+        choice: Literal["random", "largest"] = Field(
+            "random",
+            description="which clients, if there are more than max_clients: drawn by the world's seed, or the largest",
+        )
+        tested_on: Literal["all", "present"] = Field(
+            "all", description="held-out samples to evaluate on: all of the round's, or those of the clients present"
+        )
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            if self.choice == "largest" and self.max_clients is None:
+                raise SettingsError("choice = 'largest' has no effect without max_clients")
+            return self
+
+    settings: Settings
+    needs_classes = False
+
+    def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
+        """Not possible from labels alone; see :meth:`assign`."""
+        raise SettingsError("partition natural holds samples by client; the scenario deals them by label")
+
+    def assign(self, samples: Samples, num_clients: int | None, num_classes: int, seed: int, group: int = 0) -> Dealt:
+        """See :meth:`Partition.assign`; all clients of the data that qualify.
+
+        Raises:
+            SettingsError: the data does not know its clients, none qualifies, or ``num_clients`` is another number.
+        """
+        if samples.client is None:
+            raise SettingsError("partition natural needs data that knows its clients; choose another partition")
+        ids, sizes = np.unique(samples.client, return_counts=True)
+        chosen = self.settings
+        kept = np.flatnonzero(sizes >= chosen.min_samples)
+        if len(kept) == 0:
+            raise SettingsError(
+                f"partition.min_samples = {chosen.min_samples}: no client has that many; the largest has {sizes.max()}"
+            )
+        if chosen.max_clients is not None and len(kept) > chosen.max_clients:
+            rank = (
+                -sizes[kept] if chosen.choice == "largest" else generator(seed, "partition.natural").random(len(kept))
+            )
+            kept = np.sort(kept[np.argsort(rank, kind="stable")[: chosen.max_clients]])
+        if samples.time is not None:
+            began = np.full(int(ids[-1]) + 1, np.iinfo(np.int64).max)
+            np.minimum.at(began, samples.client, samples.time)
+            kept = kept[np.argsort(began[ids[kept]], kind="stable")]
+        if num_clients is not None and num_clients != len(kept):
+            raise SettingsError(
+                f"scenario.num_clients = {num_clients}: partition natural has {len(kept)} clients; leave it at null"
+            )
+        order = np.argsort(samples.client, kind="stable")
+        cut = np.cumsum(sizes)
+        shards = [np.sort(order[cut[place] - sizes[place] : cut[place]]) for place in kept]
+        left_out = {"clients": len(ids) - len(kept), "samples": int(sizes.sum() - sizes[kept].sum())}
+        return Dealt(shards, ids[kept], {"left_out": left_out})
+
+    def evaluated(self, timeline: Timeline, train: Samples, test: Samples) -> Timeline:
+        """See :meth:`Partition.evaluated`.
+
+        Raises:
+            SettingsError: the clients of test samples are unknown, or those present have none.
+        """
+        if self.settings.tested_on == "all":
+            return timeline
+        if test.client is None:
+            raise SettingsError(
+                "partition.tested_on = 'present' needs test samples whose clients are known; choose 'all'"
+            )
+        return evaluated_on_present(timeline, train, test)

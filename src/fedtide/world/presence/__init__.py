@@ -1,0 +1,1 @@
+"""When clients are present: periods, visits, membership."""

@@ -1,0 +1,206 @@
+"""Sessions are periods of the data's own time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings
+from fedtide.world.presence.calendar import HOURS, Periods, periods
+from fedtide.world.scenarios._writing import assign
+from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.splits.samples import Samples
+from fedtide.world.timeline import Assignment, HeldOut, Timeline
+
+
+class Calendar(Scenario):
+    """Sessions are periods of the data's own time; present are the clients that have samples.
+
+    For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
+    rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
+    holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
+    are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with ``ahead``, on
+    the next period, which has not been trained on: on all its samples but those for validation (they score searches and are
+    never tested), or with ``ahead_on: held_out`` on its test samples alone. Periods without training samples are skipped; the
+    timeline's notes name them. A client without held-out samples trains as the others. A class is an output of the model from
+    the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days recur: a session returns
+    to earlier ones of its kind.
+
+    Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
+    and the bounds of ``equal`` periods.
+    """
+
+    class Settings(PluginSettings):
+        name: str = "calendar"
+        period: Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
+            "month",
+            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the "
+            "unit of the data's times, or equal: of equal size",
+        )
+        hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(
+            HOURS,
+            min_length=2,
+            description="daypart: hours at which the parts of a day begin; the last part ends where the next day begins",
+        )
+        equal_periods: int = Field(12, ge=1, description="number of periods of `equal`")
+        first: int = Field(1, ge=1, description="first period to train on, counted from 1")
+        last: int | None = Field(None, ge=1, description="last period to train on; null: the last one")
+        rounds_per_period: int = Field(10, ge=1, description="communication rounds per period")
+        memory: int = Field(0, ge=0, description="earlier periods whose samples a client still holds")
+        ahead: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
+        ahead_on: Literal["all", "held_out"] = Field(
+            "all",
+            description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
+            "or the held-out test samples alone",
+        )
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            if isinstance(self.period, int) and self.period < 1:
+                raise SettingsError(
+                    f"scenario.period = {self.period} should be year, month, week, day, weekpart, daypart, equal, or at least 1"
+                )
+            if list(self.hours) != sorted({*self.hours} & {*range(24)}):
+                raise SettingsError(
+                    f"scenario.hours = {list(self.hours)} should be different hours from 0 to 23, ascending"
+                )
+            if self.last is not None and self.last < self.first:
+                raise SettingsError(f"scenario.last = {self.last} should be at least first = {self.first}")
+            return self
+
+    settings: Settings
+
+    def period_of(self, times: Ints, unit: str) -> Ints:
+        return self._periods(times, unit).of(times)
+
+    def _periods(self, times: Ints, unit: str) -> Periods:
+        return periods(times, self.settings.period, self.settings.equal_periods, unit, self.settings.hours)
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        chosen = self.settings
+        train, test = _dated(world.samples), _dated(world.test)
+        calendar = self._periods(train.time, world.unit)
+        last = len(calendar.names) if chosen.last is None else chosen.last
+        if max(last, chosen.first) > len(calendar.names):
+            raise SettingsError(f"scenario.last = {last}: the data has {len(calendar.names)} periods")
+        dealt = assign(world, world.train, None)
+        if not len(dealt.origins):
+            raise SettingsError(f"scenario calendar needs partition natural, not {world.partition.settings.name}")
+        holdings = _Holdings(dealt.shards, calendar.of(train.time), len(calendar.names))
+        sessions = [number for number in range(chosen.first - 1, last) if holdings.present(number, 0)]
+        if not sessions:
+            raise SettingsError("scenario calendar: no client has training samples in these periods")
+        began = {
+            int(origin): int(calendar.of(train.time[shard]).min())
+            for origin, shard in zip(dealt.origins, dealt.shards, strict=True)
+        }
+        held_out = [
+            _by_period(known, positions, began, calendar, sessions)
+            for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
+        ]
+        if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
+            name = calendar.names[empty[0]]
+            raise SettingsError(f"period {name} has no test samples; choose longer periods, or hold out more")
+        shards, assignments = list[Ints](), []
+        for number in sessions:
+            clients = holdings.present(number, chosen.memory)
+            assignments.append(Assignment(np.array(clients), len(shards) + np.arange(len(clients))))
+            shards += [holdings.held(client, number, chosen.memory) for client in clients]
+        session_of_round = np.repeat(np.arange(len(sessions)), chosen.rounds_per_period)
+        own = [HeldOut(*parts) for parts in zip(*held_out, strict=True)]
+        following, later = np.append(np.arange(1, len(sessions)), -1), list[HeldOut]()
+        if chosen.ahead and chosen.ahead_on == "all":
+            later = [replace(own[place], train=holdings.of(sessions[place])) for place in following[:-1]]
+            following[:-1] += len(sessions) - 1
+        return Timeline(
+            num_clients=len(dealt.shards),
+            num_classes=world.num_classes,
+            shards=shards,
+            assignments=assignments,
+            assignment_of_round=session_of_round,
+            session_of_round=session_of_round,
+            label_views=np.ones((1, world.num_classes), dtype=np.bool_),
+            view_of_round=np.zeros_like(session_of_round),
+            validation=world.validation,
+            notes={"scenario": "calendar", "partition": "natural", **_facts(calendar, sessions), **dealt.notes},
+            held_out=[*own, *later],
+            held_out_of_round=session_of_round,
+            next_of_round=following[session_of_round] if chosen.ahead else np.full_like(session_of_round, -1),
+            origin_of_client=dealt.origins,
+            active=_active(dealt.shards, train.time, calendar, sessions, chosen.rounds_per_period),
+        )
+
+
+class _Dated(NamedTuple):
+    """Samples whose clients and times are known; int64 [n]."""
+
+    client: Ints
+    time: Ints
+
+
+def _dated(samples: Samples | None) -> _Dated:
+    if samples is None or samples.client is None or samples.time is None:
+        raise SettingsError("scenario calendar needs data that knows the clients and times of its samples")
+    return _Dated(samples.client, samples.time)
+
+
+class _Holdings:
+    """Positions of the training samples of each client and period."""
+
+    def __init__(self, shards: list[Ints], period: Ints, count: int) -> None:
+        self._parts = [_split(shard, period[shard], count) for shard in shards]
+
+    def held(self, client: int, period: int, memory: int) -> Ints:
+        return np.sort(np.concatenate(self._parts[client][max(0, period - memory) : period + 1]))
+
+    def of(self, period: int) -> Ints:
+        """Those of all clients in a period."""
+        return np.sort(np.concatenate([parts[period] for parts in self._parts]))
+
+    def present(self, period: int, memory: int) -> list[int]:
+        """Clients that hold samples in a period."""
+        spans = range(max(0, period - memory), period + 1)
+        return [client for client, parts in enumerate(self._parts) if any(len(parts[number]) for number in spans)]
+
+
+def _split(shard: Ints, period: Ints, count: int) -> list[Ints]:
+    order = np.argsort(period, kind="stable")
+    return np.split(shard[order], np.searchsorted(period[order], np.arange(1, count)))
+
+
+def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[int], rounds: int) -> list[Ints]:
+    """Clients with samples in each round's part of its period."""
+    owner = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+    times = time[np.concatenate(shards)]
+    period, part = calendar.of(times), calendar.part(times, rounds)
+    return [
+        np.unique(owner[inside & (part == number)])
+        for inside in (period == session for session in sessions)
+        for number in range(rounds)
+    ]
+
+
+def _by_period(
+    known: _Dated, positions: Ints, began: dict[int, int], calendar: Periods, sessions: list[int]
+) -> list[Ints]:
+    """Positions in each session's period, of clients that have trained by then; ``began``: the period in which each has."""
+    clients, places = np.unique(known.client[positions], return_inverse=True)
+    first = np.array([began.get(int(client), len(calendar.names)) for client in clients], dtype=np.int64)[places]
+    period = calendar.of(known.time[positions])
+    return [positions[(period == number) & (first <= number)] for number in sessions]
+
+
+def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
+    skipped = [name for number, name in enumerate(calendar.names) if sessions[0] <= number and number not in sessions]
+    kinds = {"kinds": [calendar.kinds[number] for number in sessions]} if calendar.kinds else {}
+    return {
+        "periods": [calendar.names[number] for number in sessions],
+        "numbers": [number + 1 for number in sessions],
+        "skipped": skipped,
+        **kinds,
+    }

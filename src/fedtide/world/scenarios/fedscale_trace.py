@@ -1,0 +1,63 @@
+"""Availability of FedScale's devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedtide.core.errors import SettingsError
+from fedtide.world.scenarios._plain_pickle import load_plain
+from fedtide.world.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
+from fedtide.world.scenarios.base import WorldInput
+from fedtide.world.timeline import Timeline
+
+
+class FedscaleTrace(DeviceTrace):
+    """Devices come and go as in FedScale's ``client_behave_trace``, round by round.
+
+    Client i follows the (i mod number of devices)-th device of the file. It is present in a round if it is active in the
+    round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j, both ends included. FedScale's
+    code keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
+    reading without state. A round without anybody is refused. With ``clock: events`` it is present from ``active[j]`` up to
+    ``inactive[j]``, whatever the round.
+
+    The file is a pickle; it is read without constructing anything but plain containers, text and numbers. The reader follows
+    the released code and has not been tested on a published file. A device that leaves loses its memories, as in ``trace``.
+    """
+
+    class Settings(SecondsSettings):
+        name: str = "fedscale_trace"
+        file: str = Field("client_behave_trace", description="path of the pickle, relative to the working directory")
+
+    settings: Settings
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        devices = read_devices(Path(self.settings.file))
+        chosen = [devices[client % len(devices)] for client in range(self.settings.num_clients)]
+        return write_replays(world, self.settings, chosen)
+
+
+def read_devices(path: Path) -> list[Replay]:
+    """The devices of a file, in its order; an invalid trace is a SettingsError that names it."""
+    content = load_plain(path)
+    if not isinstance(content, dict) or not content:
+        raise SettingsError(f"{path}: should hold a dict of devices, got {type(content).__name__}")
+    return [parse_device(f"{path}, device {key!r}", trace) for key, trace in content.items()]
+
+
+def parse_device(where: str, trace: Any) -> Replay:
+    """One device's trace; ``where`` it is, for a SettingsError."""
+    if not isinstance(trace, dict) or (missing := {"active", "inactive", "finish_time"} - trace.keys()):
+        lacking = f"no {min(missing)!r}" if isinstance(trace, dict) else f"a {type(trace).__name__}"
+        raise SettingsError(f"{where}: {lacking}; should be a dict with active, inactive and finish_time")
+    active, inactive, finish = trace["active"], trace["inactive"], trace["finish_time"]
+    for key, value in (("active", active), ("inactive", inactive), ("finish_time", [finish])):
+        if not isinstance(value, list | tuple) or not all(type(second) in (int, float) for second in value):
+            raise SettingsError(f"{where}: {key} should be seconds")
+    if len(active) != len(inactive):
+        raise SettingsError(f"{where}: {len(active)} active and {len(inactive)} inactive seconds")
+    if not finish >= 1:
+        raise SettingsError(f"{where}: finish_time = {finish} should be at least 1")
+    return Replay(list(zip(active, inactive, strict=True)), 0, finish)

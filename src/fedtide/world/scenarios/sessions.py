@@ -1,0 +1,140 @@
+"""Devices arrive and depart between sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from fedtide.core.array_types import Ints
+from fedtide.core.bounds import Clients, Rounds
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.world.scenarios._label_groups import label_groups, parse_overlap
+from fedtide.world.scenarios._presence import cycle, markov
+from fedtide.world.scenarios._writing import Span, deal, refuse_too_many, session_labels, write
+from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.timeline import Timeline
+
+
+class Sessions(Scenario):
+    """Devices arrive and depart between sessions, and with them labels (Chang et al. 2025).
+
+    The population consists of groups of ``num_devices``. A partition of scope ``group`` deals each group's labels (see
+    :func:`label_groups`) to its devices, so a sample of a label that two groups share is held once in each; a partition
+    of scope ``population`` deals everything at once. A device keeps its id and its data. A session is evaluated on the
+    labels that its devices hold.
+    """
+
+    class Settings(PluginSettings):
+        name: str = "sessions"
+        num_devices: Clients = Field(10, ge=1, description="devices per group")
+        groups: Clients = Field(2, ge=1, description="groups of devices; group g has ids from g num_devices")
+        num_sessions: Rounds = Field(7, ge=1, description="sessions, pilot included")
+        rounds_per_session: Rounds = Field(10, ge=1, description="communication rounds of a session")
+        pilot_sessions: int = Field(1, ge=1, description="number of first sessions that only train the pilot model")
+        rounds_pilot: Rounds | None = Field(None, ge=1, description="rounds of a pilot session; null: as in the others")
+        label_overlap: float | str = Field(
+            "0", description="fraction of its labels that a group shares with the next one, a decimal number below 1"
+        )
+        pattern: Literal["alternate", "cycle", "markov", "explicit"] = Field(
+            "alternate",
+            description="alternate: two groups take turns; cycle: any number of groups take turns; markov: devices of "
+            "all groups leave and arrive at random, starting with group 0; explicit: as listed",
+        )
+        p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
+        arrivals: int = Field(5, ge=0, description="markov: devices that arrive at a boundary, at most all absent ones")
+        min_devices: int = Field(1, ge=1, description="markov: smallest number of devices that remain at a boundary")
+        explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
+
+        @field_validator("label_overlap")
+        @classmethod
+        def _decimal(cls, value: float | str) -> float | str:
+            parse_overlap(value)
+            return value
+
+        @model_validator(mode="after")
+        def _consistent(self) -> Self:
+            if self.pilot_sessions > self.num_sessions:
+                raise SettingsError(
+                    f"pilot_sessions = {self.pilot_sessions} should be at most num_sessions = {self.num_sessions}"
+                )
+            if self.pattern == "alternate" and self.groups != 2:
+                raise SettingsError(f"groups = {self.groups}: pattern alternate has 2 groups; use pattern cycle")
+            if self.pattern == "markov" and self.min_devices > self.num_devices:
+                raise SettingsError(
+                    f"min_devices = {self.min_devices} should be at most num_devices = {self.num_devices}"
+                )
+            if (self.pattern == "explicit") != bool(self.explicit):
+                raise SettingsError(
+                    f"explicit lists {len(self.explicit)} sessions with pattern {self.pattern}; use both or none"
+                )
+            if self.explicit:
+                self._check_lists()
+            return self
+
+        def _check_lists(self) -> None:
+            if len(self.explicit) != self.num_sessions:
+                raise SettingsError(f"explicit lists {len(self.explicit)} sessions, num_sessions = {self.num_sessions}")
+            devices = self.groups * self.num_devices
+            for session, ids in enumerate(self.explicit):
+                wrong = [id_ for id_ in ids if not 0 <= id_ < devices]
+                if wrong or len(set(ids)) != len(ids):
+                    problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
+                    raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
+
+    settings: Settings
+    needs_classes = True
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        chosen = self.settings
+        shards, labels_of_group = self._deal(world)
+        pilot = chosen.rounds_per_session if chosen.rounds_pilot is None else chosen.rounds_pilot
+        refuse_too_many(chosen.num_sessions * chosen.rounds_per_session)
+        spans = [
+            Span(present, pilot if session < chosen.pilot_sessions else chosen.rounds_per_session, session)
+            for session, present in enumerate(self._present(world.seed))
+        ]
+        notes = {
+            "scenario": "sessions",
+            "pattern": chosen.pattern,
+            "pilot_sessions": chosen.pilot_sessions,
+            "devices_per_session": [len(span.clients) for span in spans],
+            "labels_of_group": [list(labels) for labels in labels_of_group],
+        }
+        return write(world, shards, spans, session_labels(world, shards, spans), notes)
+
+    def _deal(self, world: WorldInput) -> tuple[list[Ints], list[range]]:
+        """Shards of all devices, and the labels of each group where the scenario chooses them."""
+        chosen = self.settings
+        overlap = parse_overlap(chosen.label_overlap)
+        if world.partition.scope == "group":
+            groups = label_groups(world.num_classes, chosen.groups, overlap)
+            return [shard for group, labels in enumerate(groups) for shard in self._group(world, group, labels)], groups
+        if overlap:
+            raise SettingsError(
+                f"label_overlap = {chosen.label_overlap} has no effect with partition {world.partition.settings.name}, "
+                "which chooses the labels of all devices itself; leave it at 0"
+            )
+        return deal(world, world.train, chosen.groups * chosen.num_devices), []
+
+    def _group(self, world: WorldInput, group: int, labels: range) -> list[Ints]:
+        inside = world.train[np.isin(world.labels[world.train], list(labels))]
+        try:
+            return deal(world, inside, self.settings.num_devices, group)
+        except SettingsError as error:
+            where = f"group {group} (labels {labels[0]} to {labels[-1]}) of num_devices each"
+            raise SettingsError(f"{where}: {error}") from None
+
+    def _present(self, seed: int) -> Iterable[Ints]:
+        """Ids present in each session, ascending."""
+        chosen = self.settings
+        if chosen.pattern == "explicit":
+            return (np.array(sorted(ids), dtype=np.int64) for ids in chosen.explicit)
+        if chosen.pattern == "markov":
+            first, devices = np.arange(chosen.num_devices), chosen.groups * chosen.num_devices
+            rule = (chosen.p_leave, chosen.arrivals, chosen.min_devices)
+            return markov(first, devices, chosen.num_sessions, *rule, seed)
+        return cycle(chosen.num_devices, chosen.groups, chosen.num_sessions)

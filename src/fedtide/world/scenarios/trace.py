@@ -1,0 +1,148 @@
+"""Availability read from a file."""
+
+from __future__ import annotations
+
+import csv
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import PluginSettings
+from fedtide.world.presence.visits import Visits
+from fedtide.world.scenarios._writing import Span, write_spans, write_visits
+from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.timeline import Timeline
+
+_LAST_ROUND = 10_000_000  # a larger number is a time stamp
+_LARGEST = {"client": 2**62, "join": _LAST_ROUND, "leave": _LAST_ROUND}
+
+
+class Interval(NamedTuple):
+    """One row: ``client`` is present from ``join`` up to but not including ``leave``; ``line`` is its line in the file."""
+
+    client: int
+    join: int
+    leave: int
+    line: int
+
+
+class Trace(Scenario):
+    """Clients come and go as listed in a file, by rounds or by seconds.
+
+    The file is a CSV with a header and the integer columns ``client,join,leave`` (others are ignored): the client is
+    present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows. Its
+    id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them. A session is
+    evaluated on the labels that its clients hold. A client that returns has the same data, but its memories are lost, unless
+    ``session_at_change`` is set: then ``federation.at_session`` decides.
+
+    With ``seconds_per_round``, ``join`` and ``leave`` are seconds, and a client is present in the rounds in whose first second
+    it is. With ``clock: events`` it then comes and goes at these seconds of simulated time, between two updates of the server.
+    """
+
+    class Settings(PluginSettings):
+        name: str = "trace"
+        file: str = Field("trace.csv", description="path of the CSV file, relative to the working directory")
+        rounds: int | None = Field(None, ge=1, le=_LAST_ROUND, description="rounds; null: until all have left")
+        seconds_per_round: int | None = Field(
+            None,
+            ge=1,
+            description="seconds between starts of rounds, if join and leave are seconds; null: they are rounds",
+        )
+        session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+
+    settings: Settings
+
+    def files(self) -> tuple[Path, ...]:
+        return (Path(self.settings.file),)
+
+    def timeline(self, world: WorldInput) -> Timeline:
+        chosen = self.settings
+        intervals = read_trace(Path(chosen.file))
+        ids = sorted({interval.client for interval in intervals})
+        notes = {"scenario": "trace", "file": Path(chosen.file).name, "ids": ids}
+        if world.events and self.in_seconds:
+            if chosen.rounds is None:
+                raise SettingsError(
+                    "scenario.rounds = null: with clock: events and a trace in seconds it is the number of updates; give one"
+                )
+            return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
+        if chosen.seconds_per_round is not None:
+            intervals = _in_rounds(intervals, chosen.seconds_per_round)
+        rounds = chosen.rounds or max((interval.leave for interval in intervals), default=1)
+        return write_spans(world, _spans(intervals, ids, rounds, chosen.session_at_change), len(ids), notes)
+
+    @property
+    def in_seconds(self) -> bool:
+        return self.settings.seconds_per_round is not None
+
+
+def read_trace(path: Path) -> list[Interval]:
+    """The rows of a trace file, sorted by client and then by time; a bad one is a SettingsError with line and value."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream)
+            missing = [column for column in _LARGEST if column not in (reader.fieldnames or ())]
+            if missing:
+                raise SettingsError(f"{path}, line 1: no column {missing[0]!r}; the header needs {','.join(_LARGEST)}")
+            intervals = sorted(_interval(path, reader.line_num, row) for row in reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SettingsError(f"scenario.file = {str(path)!r} is not a readable CSV file: {error}") from None
+    if not intervals:
+        raise SettingsError(f"{path}: no rows below the header")
+    for earlier, later in pairwise(intervals):
+        if earlier.client == later.client and later.join < earlier.leave:
+            raise SettingsError(
+                f"{path}, line {later.line}: client {later.client} joins in round {later.join}, but is present until "
+                f"{earlier.leave} by line {earlier.line}"
+            )
+    return intervals
+
+
+def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
+    values = []
+    for column, largest in _LARGEST.items():
+        text = (row[column] or "").strip()
+        if not text.isdecimal() or len(text) > 19 or int(text) > largest:
+            raise SettingsError(f"{path}, line {line}: {column} = {text!r} should be an integer from 0 to {largest}")
+        values.append(int(text))
+    client, join, leave = values
+    if leave <= join:
+        raise SettingsError(f"{path}, line {line}: leave = {leave} should be greater than join = {join}")
+    return Interval(client, join, leave, line)
+
+
+def _in_rounds(intervals: list[Interval], seconds: int) -> list[Interval]:
+    """In whose first seconds, ``seconds`` apart, the client is present."""
+    first = [row._replace(join=-(-row.join // seconds), leave=-(-row.leave // seconds)) for row in intervals]
+    return [row for row in first if row.join < row.leave]
+
+
+def _visits(intervals: list[Interval], ids: list[int]) -> Visits:
+    own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
+    return Visits.of(own, [0] * len(ids), [0] * len(ids))
+
+
+def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_change: bool) -> list[Span]:
+    """Spans of rounds between changes of the set of present clients."""
+    number = {id_: client for client, id_ in enumerate(ids)}
+    changes: dict[int, list[tuple[int, bool]]] = {0: []}
+    for interval in intervals:
+        changes.setdefault(interval.leave, []).append((number[interval.client], False))
+        changes.setdefault(interval.join, []).append((number[interval.client], True))
+    starts = sorted(start for start in changes if start < rounds)
+    present = np.zeros(len(ids), dtype=np.bool_)
+    spans: list[Span] = []
+    for start, end in zip(starts, [*starts[1:], rounds], strict=True):
+        # Departures first, so that a client that leaves and joins in one round stays.
+        for client, arrives in sorted(changes[start], key=lambda change: change[1]):
+            present[client] = arrives
+        clients: Ints = np.flatnonzero(present)
+        changed = bool(spans) and not np.array_equal(clients, spans[-1].clients)
+        session = spans[-1].session + int(changed and session_at_change) if spans else 0
+        spans.append(Span(clients, end - start, session))
+    return spans

@@ -1,0 +1,1 @@
+"""Which samples are held out, thinned or shared."""

@@ -1,0 +1,51 @@
+"""The test set of data that comes without one."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import SettingsModel
+from fedtide.world.presence.calendar import periods
+from fedtide.world.splits.holdout import hold_out
+
+
+class SplitSettings(SettingsModel):
+    """How test samples are chosen."""
+
+    share: float = Field(0.2, gt=0, lt=1, description="share of test samples of every client (or class) and period")
+    by: Literal["random", "time"] = Field("random", description="random: any samples; time: the last ones")
+    period: Literal["year", "month", "week", "day", "all"] | int = Field(
+        "month",
+        description="year, month, week or day (UTC), a length in the unit of the times, or all; the first one scales features",
+    )
+    seed: int = Field(0, ge=0, description="seed of the draw")
+
+    @model_validator(mode="after")
+    def _at_least_one(self) -> Self:
+        if isinstance(self.period, int) and self.period < 1:
+            raise SettingsError(f"period = {self.period} should be year, month, week, day, all, or at least 1")
+        return self
+
+
+def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str = "s") -> Ints:
+    """The period of each of ``count`` samples, from 0, int64; all 0 without times. A calendar needs times in seconds."""
+    if times is None or settings.period == "all":
+        return np.zeros(count, dtype=np.int64)
+    if isinstance(settings.period, str) and unit != "s":
+        raise SettingsError(
+            f"data.split.period = {settings.period!r} needs times in seconds, these are in {unit!r}; use a number, or all"
+        )
+    return periods(times, settings.period, unit=unit).of(times)
+
+
+def split_samples(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
+    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample."""
+    if settings.by == "time" and times is None:
+        raise SettingsError("data.split.by = 'time' needs samples whose times are known; use random")
+    chosen = times if settings.by == "time" else None
+    return hold_out(np.arange(len(groups)), groups, period, chosen, settings.share, settings.seed, "data.split")

@@ -1,0 +1,1 @@
+"""Datasets in files: sources, hashes, prepared arrays."""

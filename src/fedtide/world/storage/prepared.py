@@ -1,0 +1,202 @@
+"""Prepared datasets: read once from the raw files, then kept as plain arrays next to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedtide.core import plugins
+from fedtide.core.discovery.source import closure, fingerprint
+from fedtide.core.errors import SettingsError
+from fedtide.core.hashing import short_hash
+from fedtide.core.storage.arrays import read_arrays, write_arrays
+from fedtide.core.storage.locks import held
+from fedtide.settings.run import RunSettings
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.dataset import Dataset, Origins, refuse_malformed, refuse_other_task
+from fedtide.world.storage.contents import content_hashes
+from fedtide.world.storage.digest import ARRAYS, ORIGINS, TABLES, constants_of, content_digest, further_arrays
+from fedtide.world.storage.sources import fetch, make_folder
+
+
+def load_data(settings: RunSettings) -> Dataset:
+    """The dataset of a run, fetched and prepared if necessary; refused as by :func:`load`, or if not for the objective."""
+    choice = settings.data
+    dataset = load(
+        plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
+    )
+    refuse_other_task(dataset, settings)
+    return dataset
+
+
+def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
+    """The dataset of ``plugin``, on the CPU: fetched and read at the first call, loaded from the prepared file afterwards.
+
+    The prepared file is made again when it is damaged, or when the content of a file that it was made from or a source file
+    of the plug-in has changed. Raw files may be deleted, all of them, once it is there. A plug-in that does not declare its
+    files (``DatasetPlugin``) has none and is read every time. Several processes may call this at once:
+    one prepares. Each choice of settings has its own prepared file; ``digest`` is the SHA-256 of the arrays and of the
+    preprocessing constants. ``root`` and ``mirror`` are used instead of the plug-in's own, see
+    :func:`fedtide.world.storage.sources.fetch`.
+
+    Raises:
+        SettingsError: a file is unavailable, not what its name says, or changed while it was read.
+    """
+    if not _declares_files(plugin):
+        return _read(plugin, fetch(plugin.settings.name, plugin.resources, root, mirror))
+    path = prepared_file(plugin, root)
+    dataset = _cached(plugin, path)
+    if dataset is None:
+        make_folder(path.parent)
+        with held(path.with_suffix(".lock"), f"{path}: another process is preparing this dataset", timeout=-1):
+            dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
+    return dataset
+
+
+def prepared_file(plugin: DatasetPlugin, root: Path) -> Path:
+    """Where :func:`load` stores the dataset of ``plugin``."""
+    name: str = plugin.settings.name
+    return root / name / f"prepared-{short_hash(plugin.settings.canonical())}.npz"
+
+
+def _reader(plugin: DatasetPlugin) -> str:
+    """Hash of the source files that decide what the prepared file holds."""
+    return fingerprint(closure([type(plugin).__module__]))
+
+
+def _declares_files(plugin: DatasetPlugin) -> bool:
+    """Whether it is known what ``read`` reads: declared where it is defined, or by a class derived from that."""
+    if not plugin.resources and not plugin.files():
+        return False
+    for owner in type(plugin).__mro__:
+        if {"resources", "files"} & vars(owner).keys():
+            return owner is not DatasetPlugin
+        if "read" in vars(owner):
+            return False
+    return False
+
+
+def _contents(plugin: DatasetPlugin, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Hashes of the raw files that are present, by name, and of the other files, by path."""
+    raw = [path for resource in plugin.resources for path in resource.present(folder / "raw")]
+    others = plugin.files()
+    try:
+        hashes = content_hashes([*raw, *others], folder / "hashes.json")
+    except OSError as error:
+        raise SettingsError(f"data {plugin.settings.name!r}: cannot read {error.filename} ({error.strerror})") from None
+    return {path.name: hashes[str(path)] for path in raw}, {str(path): hashes[str(path)] for path in others}
+
+
+def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
+    if not path.is_file():
+        return None
+    raw, others = _contents(plugin, path.parent)
+    try:
+        stored = read_arrays(path)
+        record = json.loads(str(stored["record"]))
+        settings, reader, raw_before, others_before = (record[key] for key in ("settings", "reader", "raw", "files"))
+    except (OSError, KeyError, ValueError):
+        return None
+    if (settings, reader, others_before) != (plugin.settings.canonical(), _reader(plugin), others):
+        return None
+    if raw not in ({}, raw_before):
+        return None
+    arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
+    constants = record["constants"]
+    constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+    origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
+    if origins:
+        origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
+    if "encoding" in constants:
+        from fedtide.world.adapters.encoding import Encoding
+
+        constants["encoding"] = Encoding.model_validate(constants["encoding"])
+    if TABLES[0] in stored:
+        constants["tables"] = tuple(torch.from_numpy(stored[key]) for key in TABLES)
+    return Dataset(**arrays, **constants, digest=record["digest"], origins=Origins(**origins))
+
+
+def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
+    raw = fetch(plugin.settings.name, plugin.resources, root, mirror)
+    before = _contents(plugin, path.parent)
+    dataset = _read(plugin, raw)
+    if _contents(plugin, path.parent) != before:
+        raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
+    record = {
+        "constants": constants_of(dataset),
+        "digest": dataset.digest,
+        "reader": _reader(plugin),
+        "settings": plugin.settings.canonical(),
+        "raw": before[0],
+        "files": before[1],
+    }
+    arrays = {key: getattr(dataset, key).numpy() for key in ARRAYS} | further_arrays(dataset)
+    write_arrays(path, {"record": np.array(json.dumps(record)), **arrays})
+    return dataset
+
+
+def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
+    dataset = plugin.read(raw)
+    refuse_malformed(plugin, dataset)
+    _refuse_inconsistent(dataset)
+    return replace(dataset, digest=content_digest(dataset))
+
+
+def _refuse_inconsistent(dataset: Dataset) -> None:
+    _refuse_other_encoding(dataset)
+    for split in ("train", "test"):
+        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        if len(inputs) != len(labels) or len(labels) == 0:
+            raise SettingsError(
+                f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; "
+                "both numbers must be equal and above 0"
+            )
+        for what in ("client", "time"):
+            known = getattr(dataset.origins, f"{split}_{what}")
+            if known is not None and (known.dtype != np.int64 or known.shape != (len(labels),)):
+                raise SettingsError(
+                    f"data {dataset.name!r}: {split}_{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"
+                )
+        client = getattr(dataset.origins, f"{split}_client")
+        if client is not None and len(client) and not 0 <= client.min() <= client.max() < len(dataset.origins.clients):
+            raise SettingsError(
+                f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
+                f"{len(dataset.origins.clients)} names"
+            )
+        table = None if dataset.tables is None else dataset.tables[split == "test"]
+        if table is not None and (table.dtype != torch.int64 or table.dim() != 2 or table.shape[1] != len(labels)):
+            found = f"{table.dtype} {list(table.shape)}"
+            raise SettingsError(
+                f"data {dataset.name!r}: tables of {split} labels are {found}, not int64 [K, {len(labels)}]"
+            )
+        if table is not None and (table.min() < 0 or table.max() >= dataset.num_classes):
+            raise SettingsError(
+                f"data {dataset.name!r}: tables of {split} labels run from {int(table.min())} to {int(table.max())}; "
+                f"allowed are 0 to {dataset.num_classes - 1}"
+            )
+        if dataset.task == "classification" and (labels.min() < 0 or labels.max() >= dataset.num_classes):
+            raise SettingsError(
+                f"data {dataset.name!r}: {split} labels run from {int(labels.min())} to {int(labels.max())}; "
+                f"allowed are 0 to {dataset.num_classes - 1}"
+            )
+
+
+def _refuse_other_encoding(dataset: Dataset) -> None:
+    """Refuse an encoding that is none, or does not belong to the inputs and labels."""
+    if dataset.encoding is None:
+        return
+    from fedtide.world.adapters.encoding import Encoding
+
+    if not isinstance(dataset.encoding, Encoding):
+        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, no Encoding")
+    encoding = dataset.encoding
+    of_encoding = (encoding.task, [len(encoding.features)], len(encoding.outputs))
+    of_data = (dataset.task, list(dataset.input_shape), dataset.outputs)
+    if of_encoding != of_data:
+        found, wanted = (f"{task}, inputs {shape}, {count} outputs" for task, shape, count in (of_encoding, of_data))
+        raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")

@@ -1,1 +1,0 @@
-"""What builds datasets and timelines from plug-ins."""
