@@ -23,7 +23,7 @@ repro: $(VENV)/.ready   ## reproduce the pipeline: download, partition, train, r
 	@echo "report:  report/report.html"
 	@echo "runs:    make ui   opens MLflow and prints the link"
 
-FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initialisers=[previous]' \
+FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initializers=[previous]' \
 	--set 'compare.algorithms=[fedavg, fedprox, scaffold, fedssg, feddyn, fedwcm, cfl_regularization, cfl_core_set, dynamicfl, pooled, frozen]'
 
 flights: $(VENV)/.ready ## a real moving population: aircraft over the months of 2013, at most ten minutes on two cores

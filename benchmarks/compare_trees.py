@@ -44,7 +44,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "scenario": LEAVING,
         "uplink": [CLIP, QSGD],
         "attack": {"name": "alie", "share": 0.4},
-        "aggregation": {"name": "centred_clipping", "radius": 0.05},
+        "aggregation": {"name": "centered_clipping", "radius": 0.05},
         "evaluation": {"models": ["cloud", "participants"]},
     },
     "poisoned labels": {"scenario": STEADY, "attack": {"name": "label_flip", "share": 0.4}, "algorithm": "fedcm"},
@@ -61,7 +61,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "uplink": [CLIP, TOP_K],
         "attack": {"name": "scale", "share": 0.3, "start": 2},
         "aggregation": {"name": "median", "bucket": 2},
-        "initialiser": "dynamic",
+        "initializer": "dynamic",
     },
     "reset memories": {
         "scenario": SESSIONS,
@@ -78,8 +78,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "scenario": LEAVING,
         "detector": {**AFTER, "watch": "server", "response": "start_session"},
         "downlink": QSGD,
-        "aggregation": {"name": "centred_clipping", "radius": 0.05},
-        "initialiser": "average",
+        "aggregation": {"name": "centered_clipping", "radius": 0.05},
+        "initializer": "average",
     },
     "raise rate": {
         "scenario": LEAVING,

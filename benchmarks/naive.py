@@ -17,7 +17,7 @@ from fedtide.training.engine.plan import step_count
 
 
 class NaiveLoop:
-    """One client after the other: a fresh module, a fresh optimiser, data resident as tensors, no data loader, one thread.
+    """One client after the other: a fresh module, a fresh optimizer, data resident as tensors, no data loader, one thread.
 
     Cohorts, batches and the initial model are those of ``world``, so both end with the same model up to rounding.
 

@@ -20,7 +20,7 @@ partition: iid
 participation: {{name: fixed, count: 20}}
 model: {{name: mlp, widths: [200, 200]}}
 local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1}}
-initialiser: previous
+initializer: previous
 evaluation: {{every: {ROUNDS}, boundary_losses: false}}
 tracking: {{mlflow: false}}
 """

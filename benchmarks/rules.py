@@ -22,7 +22,7 @@ RULES: dict[str, dict[str, Any]] = {
     "Krum": {"name": "krum", "f": 10},
     "multi-Krum": {"name": "krum", "f": 10, "keep": None},
     "geometric median": {"name": "geometric_median"},
-    "centred clipping": {"name": "centred_clipping"},
+    "centered clipping": {"name": "centered_clipping"},
     "median of pairs": {"name": "median", "bucket": 2},
 }
 

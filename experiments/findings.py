@@ -30,7 +30,7 @@ from fedtide.cli.exits import guarded
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.storage.files import write_bytes, write_text
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.settings.reading.overrides import deep_merge
 from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.yaml_files import read_mapping
@@ -318,7 +318,7 @@ def draw_panel(axes: Axes, title: str, rows: list[Drawn], limits: tuple[float, f
     low, high = limits or axis_limits([row.found for row in rows], differences)
     axes.set_xlim(low, high)
     if differences:
-        axes.axvline(0, color=GREY, linewidth=1)
+        axes.axvline(0, color=GRAY, linewidth=1)
     for y, (_, claim, row) in enumerate(rows):
         draw_point(axes, row.published, y - 0.17, "D", PUBLISHED, PUBLISHED)
         if not math.isnan(row.half):

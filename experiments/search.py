@@ -6,7 +6,7 @@
 reads an experiment's settings and ``spaces.yaml`` next to them, and writes ``best.yaml``, the same settings with every method
 at its best, and ``trials/<label>.csv``. Repeated, it continues.
 
-``spaces.yaml`` has ``spaces``, what is searched, by label of an algorithm, or of an initialiser, which is searched with the
+``spaces.yaml`` has ``spaces``, what is searched, by label of an algorithm, or of an initializer, which is searched with the
 experiment's own algorithm; ``shorter``, settings of the trials alone; ``metrics``, labels with another ``tune.metric``; and
 ``rates``, labels that take the learning rate found for another one.
 """
@@ -31,10 +31,10 @@ def commands(params: Path, out: Path, overrides: list[str]) -> dict[str, list[st
     """The arguments of ``fedtide tune`` for every label, in order; its results are in ``out / label``."""
     settings, plan, found = _read(params), spaces(params), {}
     for label, space in plan["spaces"].items():
-        kind = "algorithm" if label in settings["algorithms"] else "initialiser"
+        kind = "algorithm" if label in settings["algorithms"] else "initializer"
         chosen = {
             "algorithm": settings["algorithm"]["name"],
-            "initialiser": settings["initialiser"]["name"],
+            "initializer": settings["initializer"]["name"],
             kind: label,
         }
         what = {**chosen, "tune.space": json.dumps(space), **plan["shorter"]}
@@ -52,7 +52,7 @@ def restored(params: Path, best: dict[str, Any]) -> dict[str, Any]:
     settings, plan = _read(params), spaces(params)
     for key in plan["shorter"]:
         _put(best, key.split("."), settings)
-    best |= {kind: settings[kind] for kind in ("algorithm", "initialiser")}
+    best |= {kind: settings[kind] for kind in ("algorithm", "initializer")}
     best["tune"] = settings["tune"]
     for label, other in plan.get("rates", {}).items():
         local = best["algorithms"][label].setdefault("with", {}).setdefault("local", {})

@@ -31,7 +31,7 @@ torch.set_num_threads(1)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # and those of their commands and notebooks
-# Thousands of small files are written and synchronised: in memory where there is room.
+# Thousands of small files are written and synchronized: in memory where there is room.
 MEMORY, ROOM = "/dev/shm", 4 << 30
 if "TMPDIR" not in os.environ and Path(MEMORY).is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY

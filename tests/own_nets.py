@@ -12,7 +12,7 @@ from torch.nn import functional
 
 
 class Attentive(nn.Module):
-    """Normalisation, attention, dropout and a buffer of integers; rows of an image are the tokens."""
+    """Normalization, attention, dropout and a buffer of integers; rows of an image are the tokens."""
 
     def __init__(self, num_classes: int, width: int = 4) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import numpy as np
 
 
 def noise(seed, *shape):
-    """Grey values of that shape."""
+    """Gray values of that shape."""
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 

@@ -159,7 +159,7 @@ def describe(kind: str, name: str) -> list[str]:
     return lines + settings_table(schema, schema.get("$defs", {}))
 
 
-def catalogue(kind: str, depth: str = "2") -> list[str]:
+def catalog(kind: str, depth: str = "2") -> list[str]:
     """Table of contents of a kind, then its plug-ins."""
     names = plugins.names(kind)
     summaries = [[f"[{name}](#{kind}-{name})", plugins.summary(kind, name)] for name in names]
@@ -185,7 +185,7 @@ def python(*names: str) -> list[str]:
     return [*lines, "```"]
 
 
-WRITERS = {"plugins": catalogue, "settings": settings, "python": python}
+WRITERS = {"plugins": catalog, "settings": settings, "python": python}
 
 
 def fill(app: Sphinx, page: str, source: list[str]) -> None:

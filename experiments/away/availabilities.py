@@ -20,7 +20,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.measures import statistics
-from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, percent, percent_limits, png
+from fedtide.report.charts.style import GRAY, WIDTH, line_style, paper, percent, percent_limits, png
 from fedtide.settings.params import Params
 
 AVAILABILITIES = ["stationary", "sine", "staircase", "interleaved"]
@@ -111,7 +111,7 @@ def picture(curves: pd.DataFrame) -> bytes:
                 mean = run.groupby("round")["test_accuracy"].mean()
                 axes.plot(mean.index, mean, label=label, **line_style(number))
             bound = mine[mine["label"] == BOUND].groupby("round")["test_accuracy"].mean()
-            axes.plot(bound.index, bound, color=GREY, linestyle="--", label=BOUND)
+            axes.plot(bound.index, bound, color=GRAY, linestyle="--", label=BOUND)
             axes.set_title(name)
             axes.set_ylim(*percent_limits(low, high))
             percent(axes.yaxis)

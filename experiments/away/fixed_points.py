@@ -54,7 +54,7 @@ def measured(overrides: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Distances by method and round, and those at the end.
 
     A distance is the largest absolute difference of a parameter. ``own``: from the last model of the same method with
-    everybody in every round; ``optimum``: from the minimiser of the mean of the clients' losses, which is FedAvg's solution
+    everybody in every round; ``optimum``: from the minimizer of the mean of the clients' losses, which is FedAvg's solution
     with one local step.
     """
     params, complete, single = (

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.core.storage.files import write_bytes
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, line_look, paper, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, line_look, paper, png
 
 NAMES = {
     "feddrift": "FedDrift",
@@ -46,7 +46,7 @@ def curves(axes: Axes, found: pd.DataFrame) -> None:
     for place, label in enumerate(DRAWN):
         one = found[found["label"] == label]
         look = line_look(place)
-        axes.plot(one["round"], one["mean"], color=look.colour, label=NAMES[label], linewidth=1.2)
+        axes.plot(one["round"], one["mean"], color=look.color, label=NAMES[label], linewidth=1.2)
     axes.set_xlabel("round")
     axes.set_ylabel("accuracy of the clients, %")
     axes.set_ylim(bottom=60)
@@ -58,10 +58,10 @@ def regrets(axes: Axes, found: pd.DataFrame) -> None:
     """Points lost in each world; methods from best to worst where half of the clients turn."""
     by = found.set_index(["angle", "share", "span", "label"])["mean"].sort_index()
     order = [label for label in by[90.0, 0.5, "drift"].sort_values(ascending=False).index if label in NAMES]
-    for (name, (angle, share, span, marker)), colour in zip(MARKS.items(), PALETTE, strict=False):
+    for (name, (angle, share, span, marker)), color in zip(MARKS.items(), PALETTE, strict=False):
         lost = by[angle, share, span].reindex(order)
-        axes.plot(lost, range(len(order)), marker, color=colour, label=name, markersize=5, alpha=0.85)
-    axes.axvline(by[90.0, 0.5, "drift", "best single model"], color=GREY, linewidth=0.8, linestyle="dashed")
+        axes.plot(lost, range(len(order)), marker, color=color, label=name, markersize=5, alpha=0.85)
+    axes.axvline(by[90.0, 0.5, "drift", "best single model"], color=GRAY, linewidth=0.8, linestyle="dashed")
     axes.set_yticks(range(len(order)), [NAMES[label] for label in order])
     axes.grid(axis="x", color="#e4e4e4")
     axes.set_xlabel("points below the classifier that knows the concepts")

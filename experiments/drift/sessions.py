@@ -1,9 +1,9 @@
-"""Initialisers where populations return and concepts drift, at the starts of sessions or between them.
+"""Initializers where populations return and concepts drift, at the starts of sessions or between them.
 
     python experiments/drift/sessions.py experiments/drift/sessions/sessions.yaml results/drift_sessions
 
 gives every algorithm the best of four learning rates on another seed (``rates.csv``), runs the settings in every world below
-and writes ``accuracy.csv``, in percent, mean and standard deviation over seeds, by world, algorithm and initialiser:
+and writes ``accuracy.csv``, in percent, mean and standard deviation over seeds, by world, algorithm and initializer:
 
 * ``before``, ``dip``, ``rounds``: around the rounds where labels are swapped or back, as in ``records/measures/drifts.py``, but
   counted for everybody: a group that returns finds another concept although none of its devices has seen the change;
@@ -31,7 +31,7 @@ from fedtide.settings.reading.overrides import apply_overrides
 WORLDS = {"at starts": 20, "between": 25, "nothing drifts": None}  # round of the first change
 RATES = (0.1, 0.3, 1.0, 3.0)
 SEED = 1000  # of the trials
-FIRST = 4  # session; the initialisers that need stored models have them
+FIRST = 4  # session; the initializers that need stored models have them
 
 
 def rounds(settings: dict[str, Any], start: int | None, runs: Path, *overrides: str) -> pd.DataFrame:
@@ -42,10 +42,10 @@ def rounds(settings: dict[str, Any], start: int | None, runs: Path, *overrides: 
 
 
 def rates(settings: dict[str, Any], runs: Path) -> pd.DataFrame:
-    """Mean accuracy of every algorithm at every rate, drifting between the starts, initialiser `previous`; 0 if it diverged."""
+    """Mean accuracy of every algorithm at every rate, drifting between the starts, initializer `previous`; 0 if it diverged."""
     rows = []
     for rate in RATES:
-        trial = f"local.lr={rate}", f"compare.seeds=[{SEED}]", "compare.initialisers=[previous]"
+        trial = f"local.lr={rate}", f"compare.seeds=[{SEED}]", "compare.initializers=[previous]"
         for label, run in rounds(settings, WORLDS["between"], runs, *trial).groupby("label"):
             score = 100 * run.loc[run["session"] >= FIRST, "test_accuracy"].mean()
             rows.append((label, rate, score if run["state"].eq("complete").all() else 0.0))
@@ -77,10 +77,10 @@ def main(file: Path, out: Path, runs: Path = Path("runs")) -> None:
         settings["algorithms"][label].setdefault("with", {})["local"] = {"lr": rate}
     rows = []
     for world, start in WORLDS.items():
-        for key, run in rounds(settings, start, runs).groupby(["label", "initialiser", "seed"]):
+        for key, run in rounds(settings, start, runs).groupby(["label", "initializer", "seed"]):
             found = measures(run, settings["drift"]["start"] if start is None else start, settings["drift"]["period"])
-            rows.append({"world": world, **dict(zip(("label", "initialiser", "seed"), key, strict=True)), **found})
-    each = pd.DataFrame(rows).groupby(["world", "label", "initialiser"], sort=False).agg(["mean", "std"])
+            rows.append({"world": world, **dict(zip(("label", "initializer", "seed"), key, strict=True)), **found})
+    each = pd.DataFrame(rows).groupby(["world", "label", "initializer"], sort=False).agg(["mean", "std"])
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "rates.csv", tried.to_csv(index=False, float_format="%.5g"))
     write_text(out / "accuracy.csv", each.drop(columns="seed").to_csv(float_format="%.1f"))

@@ -212,7 +212,7 @@ def remarks(settings: RunSettings) -> list[str]:
         (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
         (settings.exchange.name != "end", f"exchange {settings.exchange.name}: the analysis averages once a round"),
         (local.momentum > 0, f"local.momentum = {local.momentum:g}: the analysis has none"),
-        (local.optimiser.name != "sgd", f"local.optimiser {local.optimiser.name}: the analysis is for sgd"),
+        (local.optimizer.name != "sgd", f"local.optimizer {local.optimizer.name}: the analysis is for sgd"),
         (local.weight_decay > 0, "local.weight_decay: not part of F"),
         (bool(local.clip), "local.clip: the constants are for unclipped gradients"),
         (local.flip > 0 or local.crop > 0, "local.flip, local.crop: F is over unaugmented samples"),

@@ -22,7 +22,7 @@ import fedtide
 from fedtide.core.storage.files import write_bytes
 from fedtide.records.frames import Records, by_method
 from fedtide.report.charts.methods import method_names
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png, wrapped
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png, wrapped
 
 _LINEAR = 0.01  # loss changes below this are on a linear scale, larger ones on a logarithmic one
 _MOST_POINTS = 4000  # in a panel; more would only overlap
@@ -63,9 +63,9 @@ def consistency(records: Records) -> Figure | None:
         figure, grid = _grid(len(panels), 3.2)
         for axes, (name, changes) in zip(grid, panels, strict=True):
             drawn = changes.iloc[:: -(-len(changes) // _MOST_POINTS)]
-            axes.plot([-far, far], [-far, far], color=GREY, linewidth=0.7)
-            axes.axhline(0, color=GREY, linewidth=0.7)
-            axes.axvline(0, color=GREY, linewidth=0.7)
+            axes.plot([-far, far], [-far, far], color=GRAY, linewidth=0.7)
+            axes.axhline(0, color=GRAY, linewidth=0.7)
+            axes.axvline(0, color=GRAY, linewidth=0.7)
             look: Any = {"s": 7, "cmap": "cividis", "linewidths": 0, "alpha": 0.7}
             points = axes.scatter(drawn["global"], drawn["local"], c=drawn["round"], **look)
             agree = np.mean(np.sign(changes["global"]) == np.sign(changes["local"]))

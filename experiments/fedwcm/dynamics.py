@@ -3,7 +3,7 @@
 python experiments/fedwcm/dynamics.py runs report
 
 writes ``momentum.png``, norm of the momentum and weight of the gradient in a local step, as used in the next round, and
-``neurons.png``, one minus the normalised entropy of a layer's mean activations, averaged over the hidden layers: 0 if all
+``neurons.png``, one minus the normalized entropy of a layer's mean activations, averaged over the hidden layers: 0 if all
 neurons are equally active, 1 if only one is. Lines: mean of the complete runs; shading: range over the seeds.
 """
 
@@ -50,14 +50,14 @@ def _chart(panels: list[tuple[pd.DataFrame, str, str]]) -> Chart | None:
     rounds, labels = Axis("Communication round"), drawn[0][0]["label"].unique().tolist()
     if max(len(frame[METHOD].drop_duplicates()) for frame, _, _ in drawn) <= MOST_LINES:
         return Chart(rounds, Axis(""), tuple(_panel(*panel) for panel in drawn), len(drawn), 3.2)
-    starts = list(dict.fromkeys(start for frame, _, _ in drawn for start in frame["initialiser"]))
+    starts = list(dict.fromkeys(start for frame, _, _ in drawn for start in frame["initializer"]))
     parts = tuple(_panel(*panel, label, starts) for label in labels for panel in drawn)
     columns = len(drawn) if len(drawn) > 1 else 3
     return Chart(rounds, Axis(""), parts, columns, 0.6 + 1.8 * -(-len(parts) // columns))
 
 
 def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: Sequence[str] = ()) -> Panel:
-    """The lines of all methods, or those of one algorithm, a line per initialiser, on an axis for all algorithms."""
+    """The lines of all methods, or those of one algorithm, a line per initializer, on an axis for all algorithms."""
     skewed = frame[name].max() > 20 * frame[name].median() > 0
     y = Axis(title, log=bool(skewed))
     if label:
@@ -70,7 +70,7 @@ def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: 
     for number, (method, rows) in enumerate(groups.items()):
         look = line_look(starts.index(method[1]) if label else number)
         of = rows.groupby("round")[name].agg(["mean", "min", "max"])
-        series.append(ranged(method[1] if label else names[method], of, look.colour, dash=look.dash))
+        series.append(ranged(method[1] if label else names[method], of, look.color, dash=look.dash))
     return Panel(label, tuple(series), y=y)
 
 

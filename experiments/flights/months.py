@@ -21,7 +21,7 @@ from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.frames import METHOD
 from fedtide.records.measures import statistics
-from fedtide.report.charts.style import GREY, WIDTH, line_style, paper, png
+from fedtide.report.charts.style import GRAY, WIDTH, line_style, paper, png
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 
@@ -45,13 +45,13 @@ of a month."""
 
 
 def months(best: Path, overrides: list[str], runs: Path, main: str) -> pd.DataFrame:
-    """A row per run and month: ``label``, ``initialiser``, ``seed``, ``state``, ``month`` (from 1) and the scores.
+    """A row per run and month: ``label``, ``initializer``, ``seed``, ``state``, ``month`` (from 1) and the scores.
 
     ``auroc_within`` (``r2_within``) is the mean of the month's main score over its evaluated rounds: it counts how a month
     begins. ``kappa`` is the communication cost of a round: exchanges per local step and client.
     """
     known = [label for label in BOUNDS if label in yaml.safe_load(best.read_text())["algorithms"]]
-    grids = [[], *([[f"compare.algorithms={known}", "compare.initialisers=[previous]"]] if known else [])]
+    grids = [[], *([[f"compare.algorithms={known}", "compare.initializers=[previous]"]] if known else [])]
     directories = [path for grid in grids for path in run_directories(Params.read(best, [*overrides, *grid]), runs)]
     read = records.load(directories)
     history = read.history.rename(columns={"session": "month"})
@@ -83,24 +83,24 @@ _STATES = ("complete", "diverged", "unfinished")
 def comparisons(rows: pd.DataFrame, main: str) -> pd.DataFrame:
     """Paired differences, month by month, of means over the seeds.
 
-    Algorithms and bounds, months starting from the ``previous`` model, against FedAvg; initialisers against ``previous``, for
+    Algorithms and bounds, months starting from the ``previous`` model, against FedAvg; initializers against ``previous``, for
     each algorithm, and for the mean over those that completed all. A month is a pair: its flights are the same for all.
     ``seeds_low``, ``seeds_high``: range over the seeds of the mean difference. Holm's correction is within a family.
     """
     complete = rows[rows["state"] == "complete"]
     found = []
     for score in (f"{main}_next", main, f"{main}_within", "loss_next"):
-        previous = complete[complete["initialiser"] == "previous"]
+        previous = complete[complete["initializer"] == "previous"]
         table = previous.pivot_table(index=["seed", "month"], columns="label", values=score, sort=False)
         bounds = [label for label in table if label in BOUNDS]
         families = {
             "algorithms": (table.drop(columns=bounds), "fedavg"),
             "bounds": (table[["fedavg", *bounds]], "fedavg"),
         }
-        starts_of = _by_initialiser(complete, score)
+        starts_of = _by_initializer(complete, score)
         for label, mine in starts_of.groupby("label", sort=False):
-            families[f"initialisers of {label}"] = (mine.droplevel("label"), "previous")
-        families["initialisers, all algorithms"] = (starts_of.groupby(["seed", "month"]).mean(), "previous")
+            families[f"initializers of {label}"] = (mine.droplevel("label"), "previous")
+        families["initializers, all algorithms"] = (starts_of.groupby(["seed", "month"]).mean(), "previous")
         for family, (values, reference) in families.items():
             if reference not in values or values.shape[1] < 2:
                 continue
@@ -118,23 +118,23 @@ def comparisons(rows: pd.DataFrame, main: str) -> pd.DataFrame:
     return table[["score", "family", "reference", *table.columns.drop(["score", "family", "reference"])]]
 
 
-def _by_initialiser(complete: pd.DataFrame, score: str) -> pd.DataFrame:
-    """A column per initialiser and a row per algorithm, seed and month, for seeds in which an algorithm completed them all."""
+def _by_initializer(complete: pd.DataFrame, score: str) -> pd.DataFrame:
+    """A column per initializer and a row per algorithm, seed and month, for seeds in which an algorithm completed them all."""
     plain = complete[~complete["label"].isin(BOUNDS)].dropna(subset=[score])
-    return plain.pivot_table(index=["label", "seed", "month"], columns="initialiser", values=score, sort=False).dropna()
+    return plain.pivot_table(index=["label", "seed", "month"], columns="initializer", values=score, sort=False).dropna()
 
 
 def picture(rows: pd.DataFrame, main: str) -> bytes:
-    """Main score of the next month by the models of each month: algorithms, and below the mean over them by initialiser."""
+    """Main score of the next month by the models of each month: algorithms, and below the mean over them by initializer."""
     complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=[f"{main}_next"])
     plain = complete[~complete["label"].isin(BOUNDS)]
     bounds = complete[complete["label"].isin(BOUNDS)]
-    previous = plain[plain["initialiser"] == "previous"]
+    previous = plain[plain["initializer"] == "previous"]
     score = f"{main}_next"
-    starts = _by_initialiser(complete, score).stack().rename(score).reset_index()
+    starts = _by_initializer(complete, score).stack().rename(score).reset_index()
     panels = {
         "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
-        "Initialisers, mean over the algorithms": starts.rename(columns={"initialiser": "line"}),
+        "Initializers, mean over the algorithms": starts.rename(columns={"initializer": "line"}),
     }
     panels = {title: group for title, group in panels.items() if group["line"].nunique() > 1}
     with paper():
@@ -144,7 +144,7 @@ def picture(rows: pd.DataFrame, main: str) -> bytes:
             for number, (name, mine) in enumerate(group.groupby("line", sort=False)):
                 _line(axes, mine, score, {**line_style(number), "label": name})
             for (name, mine), dashes in zip(bounds.groupby("label", sort=False), ("--", ":", "-."), strict=False):
-                _line(axes, mine, score, {"color": GREY, "linestyle": dashes, "label": name})
+                _line(axes, mine, score, {"color": GRAY, "linestyle": dashes, "label": name})
             axes.set_title(title)
             axes.set_ylabel(Score(main).title)
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.core.storage.files import write_bytes
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 
 NAMES = {
     "fedavg": "FedAvg",
@@ -39,12 +39,12 @@ MARKS = {
 }
 
 
-def points(axes: Axes, table: pd.DataFrame, order: list[str], name: str, colour: str, marker: str) -> None:
+def points(axes: Axes, table: pd.DataFrame, order: list[str], name: str, color: str, marker: str) -> None:
     """Means of one figure, a row per method, with standard deviations."""
     means, spread = (table[name, part].reindex(order) for part in ("mean", "std"))
     rows = range(len(order), 0, -1)
     label = MARKS[name][0] if name in MARKS else None
-    axes.errorbar(means, rows, xerr=spread, fmt=marker, color=colour, label=label, markersize=5, elinewidth=0.8)
+    axes.errorbar(means, rows, xerr=spread, fmt=marker, color=color, label=label, markersize=5, elinewidth=0.8)
 
 
 def main(results: Path, file: Path) -> None:
@@ -57,15 +57,15 @@ def main(results: Path, file: Path) -> None:
     with paper():
         figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
-        for (name, (_, marker)), colour in zip(MARKS.items(), PALETTE, strict=False):
-            points(left, images, order, name, colour, marker)
-        left.axvline(images.loc["fedavg", ("mean", "mean")], color=GREY, linewidth=0.8, linestyle="dashed")
+        for (name, (_, marker)), color in zip(MARKS.items(), PALETTE, strict=False):
+            points(left, images, order, name, color, marker)
+        left.axvline(images.loc["fedavg", ("mean", "mean")], color=GRAY, linewidth=0.8, linestyle="dashed")
         left.set_title("Fashion-MNIST: who is served how well")
         left.set_xlabel("accuracy, %")
         left.set_yticks(range(len(order), 0, -1), [NAMES[label] for label in order])
         left.legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=4, fontsize=8)
         points(right, flights, order, "gain", PALETTE[0], "o")
-        right.axvline(0, color=GREY, linewidth=0.8, linestyle="dashed")
+        right.axvline(0, color=GRAY, linewidth=0.8, linestyle="dashed")
         right.set_title("Late flights by aircraft")
         right.set_xlabel("gain over the method's global model, points")
         for axes in (left, right):

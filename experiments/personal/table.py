@@ -54,7 +54,7 @@ def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]
     return found | {
         "global": np.nan if alone else mean("client_accuracy_mean"),
         "gradients": float((taken.fillna(steps) * run["completed"]).sum()) / 1e3,
-        "steps": float(settings["evaluation.personalise"]),
+        "steps": float(settings["evaluation.personalize"]),
         "up": last["bytes_up"] / 1e6,
         "down": last["bytes_down"] / 1e6,
     }

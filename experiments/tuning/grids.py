@@ -18,7 +18,7 @@ from fedtide.core.storage.files import write_bytes
 from fedtide.report.charts.style import PALETTE, WIDTH, paper, png
 
 SEARCHES = {
-    "r": "R of dynamic initialisation",
+    "r": "R of dynamic initialization",
     "temperature": "Temperature of MOON",
     "fedssg": "Alpha of FedSSG",
     "feddyn": "Alpha of FedDyn",

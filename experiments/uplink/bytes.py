@@ -37,7 +37,7 @@ def draw(axes: Axes, found: pd.DataFrame, title: str, score: str) -> None:
         one = found[found["label"] == label].sort_values("round")
         smooth = 100 * one["score"].rolling(WINDOW, min_periods=1).mean()
         dash = "dashed" if label.endswith("_forgets") else "solid"
-        axes.plot(one["megabytes"], smooth, linestyle=dash, color=line_look(place).colour, label=name, linewidth=1.4)
+        axes.plot(one["megabytes"], smooth, linestyle=dash, color=line_look(place).color, label=name, linewidth=1.4)
     axes.set_xscale("log")
     axes.set_xlabel("megabytes sent by clients")
     axes.set_ylabel(score)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.core.storage.files import write_bytes
-from fedtide.report.charts.style import GREY, WIDTH, line_look, paper, png
+from fedtide.report.charts.style import GRAY, WIDTH, line_look, paper, png
 
 NAMES = {
     "mean": "mean",
@@ -23,7 +23,7 @@ NAMES = {
     "median": "median",
     "bucket_median": "median of pairs",
     "geometric_median": "geometric median",
-    "centred_clipping": "centred clipping",
+    "centered_clipping": "centered clipping",
     "multi_krum": "multi-Krum",
     "krum": "Krum",
 }
@@ -44,8 +44,8 @@ def by_age(axes: Axes, found: pd.DataFrame) -> None:
     for place, label in enumerate(DRAWN):
         kept = newcomers[newcomers["label"] == label].sort_values("age")
         smooth = kept["mean"].rolling(WINDOW, min_periods=1).mean()
-        axes.plot(kept["age"], smooth, color=line_look(place).colour, label=NAMES[label], linewidth=1.4)
-    axes.axhline(1, color=GREY, linewidth=0.8, linestyle="dashed")
+        axes.plot(kept["age"], smooth, color=line_look(place).color, label=NAMES[label], linewidth=1.4)
+    axes.axhline(1, color=GRAY, linewidth=0.8, linestyle="dashed")
     axes.set_xlabel("rounds since arrival")
     axes.set_ylabel("kept, over that of residents")
     axes.set_ylim(bottom=0)
@@ -59,8 +59,8 @@ def by_rule(axes: Axes, found: pd.DataFrame) -> None:
     order = kept["none", "Newcomers"].reindex(list(NAMES)).sort_values().index
     for place, (group, (name, marker)) in enumerate(GROUPS.items()):
         values = kept[group].reindex(order)
-        axes.plot(values, range(len(order)), marker, color=line_look(place).colour, label=name, markersize=6)
-    axes.axvline(1, color=GREY, linewidth=0.8, linestyle="dashed")
+        axes.plot(values, range(len(order)), marker, color=line_look(place).color, label=name, markersize=6)
+    axes.axvline(1, color=GRAY, linewidth=0.8, linestyle="dashed")
     axes.set_yticks(range(len(order)), [NAMES[label] for label in order])
     axes.grid(axis="x", color="#e4e4e4")
     axes.set_xlim(left=0)

@@ -39,7 +39,7 @@ def test_missing_and_unknown_values_have_a_code() -> None:
 @given(st.lists(st.integers(-(10**9), 10**9).map(lambda n: n / 1000), min_size=2, max_size=30))
 @example([699051.5953692335] * 3)  # whose mean is another number
 @example([1e-170, 2e-170])  # whose deviation is 0
-def test_learnt_rows_are_standardised(values: list[float]) -> None:
+def test_learned_rows_are_standardized(values: list[float]) -> None:
     frame = pd.DataFrame({"x": values})
     features = fitted(frame, ["x"], []).apply(frame)
     assert abs(float(features.mean())) < 1e-3
@@ -63,7 +63,7 @@ def test_rows_and_columns_in_any_order_are_the_same(columns: list[str], order: l
 
 
 @pytest.mark.parametrize(
-    ("learnt", "given"),
+    ("learned", "given"),
     [
         ([7, 8, 10], [7.0, 8.0, 10.0]),
         ([7.0, None, 10.0], [7, 10, 7]),
@@ -74,9 +74,9 @@ def test_rows_and_columns_in_any_order_are_the_same(columns: list[str], order: l
         ([0.5, -0.0, 1e3], ["0.50", "0", "1000"]),
     ],
 )
-def test_a_category_is_the_same_in_every_type(learnt: list[Any], given: list[Any]) -> None:
+def test_a_category_is_the_same_in_every_type(learned: list[Any], given: list[Any]) -> None:
     """Readers guess types from the rows that they see, which are others in every file."""
-    encoding = fitted(pd.DataFrame({"k": learnt}), [], ["k"])
+    encoding = fitted(pd.DataFrame({"k": learned}), [], ["k"])
     for values in (pd.Series(given), pd.Series(given, dtype=object), pd.Series([str(value) for value in given])):
         features = encoding.apply(pd.DataFrame({"k": values}))
         assert features.sum(1).tolist() == [1.0] * len(given)
@@ -93,14 +93,14 @@ def test_numbers_may_be_texts_and_truth_values() -> None:
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ({"x": [1.0]}, r"^no column 'colour' \(known: x\)$"),
-        ({"x": [1.0], "color": ["a"]}, r"^no column 'colour'; did you mean 'color'\? \(known: color, x\)$"),
-        ({"x": [1.0, "big"], "colour": ["a", "a"]}, r"^row 2: x is 'big', expected a number$"),
-        ({"x": [1e60], "colour": ["a"]}, r"^row 1: x is '1e\+60', expected a number nearer to the mean of the"),
+        ({"x": [1.0]}, r"^no column 'color' \(known: x\)$"),
+        ({"x": [1.0], "color": ["a"]}, r"^no column 'color'; did you mean 'color'\? \(known: color, x\)$"),
+        ({"x": [1.0, "big"], "color": ["a", "a"]}, r"^row 2: x is 'big', expected a number$"),
+        ({"x": [1e60], "color": ["a"]}, r"^row 1: x is '1e\+60', expected a number nearer to the mean of the"),
     ],
 )
 def test_rows_that_cannot_be_are_one_line(frame: dict[str, Any], message: str) -> None:
-    encoding = fitted(pd.DataFrame({"x": [1.0, 2.0], "colour": ["a", "b"]}), ["x"], ["colour"])
+    encoding = fitted(pd.DataFrame({"x": [1.0, 2.0], "color": ["a", "b"]}), ["x"], ["color"])
     with pytest.raises(SettingsError, match=message):
         encoding.apply(pd.DataFrame(frame))
 

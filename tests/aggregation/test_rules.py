@@ -27,7 +27,7 @@ RULES: dict[str, dict[str, Any]] = {
     "krum": {"name": "krum", "f": 1},
     "multi-krum": {"name": "krum", "f": 1, "keep": None},
     "geometric": {"name": "geometric_median"},
-    "centred": {"name": "centred_clipping", "radius": 0.7, "iterations": 2},
+    "centered": {"name": "centered_clipping", "radius": 0.7, "iterations": 2},
 }
 BY_SEED = given(st.integers(0, 10**6), st.integers(3, 9), st.integers(1, 6))
 FEW = hypothesis_settings(max_examples=15, deadline=None)
@@ -62,7 +62,7 @@ each_rule = pytest.mark.parametrize("values", RULES.values(), ids=RULES)
 @FEW
 def test_equal_updates_are_the_result(values: dict[str, Any], seed: int, n: int, d: int) -> None:
     D, p = rows(seed, n, d)
-    wide = {"radius": 100.0} if values["name"] == "centred_clipping" else {}
+    wide = {"radius": 100.0} if values["name"] == "centered_clipping" else {}
     assert closest(over(rule(**values | wide), D[:1].expand(n, d), p).update, D[0]) < 1e-12
 
 
@@ -81,19 +81,19 @@ def test_the_order_of_participants_does_not_matter(values: dict[str, Any], seed:
 @each_rule
 @BY_SEED
 @FEW
-def test_a_shift_of_all_updates_and_the_centre_shifts_the_result(
+def test_a_shift_of_all_updates_and_the_center_shifts_the_result(
     values: dict[str, Any], seed: int, n: int, d: int
 ) -> None:
     D, p = rows(seed, n, d)
     by, made = torch.linspace(-3, 2, d, dtype=torch.float64), rule(**values)
-    centre = {"centre": by.clone()} if made.extra(D[0]) else None
-    found, shifted = over(made, D, p), over(made, D + by, p, centre)
+    center = {"center": by.clone()} if made.extra(D[0]) else None
+    found, shifted = over(made, D, p), over(made, D + by, p, center)
     if values["name"] == "krum" and n < 6:
         return
     assert likewise(Combined(found.update + by, found.kept), shifted)
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if name != "centred"])
+@pytest.mark.parametrize("name", [name for name in RULES if name != "centered"])
 @BY_SEED
 @FEW
 def test_a_scale_of_all_updates_scales_the_result(name: str, seed: int, n: int, d: int) -> None:
@@ -109,9 +109,9 @@ def test_a_scale_of_all_updates_scales_the_result(name: str, seed: int, n: int, 
     [
         {"name": "trimmed_mean", "trim": 0.0},
         {"name": "krum", "f": 0, "keep": 9},
-        {"name": "centred_clipping", "radius": 1e300},
+        {"name": "centered_clipping", "radius": 1e300},
         {"name": "geometric_median", "iterations": 1, "floor": 1e6},
-        *({**values, "bucket": 9} for values in RULES.values() if values["name"] != "centred_clipping"),
+        *({**values, "bucket": 9} for values in RULES.values() if values["name"] != "centered_clipping"),
     ],
     ids=lambda values: "-".join(map(str, values.values())),
 )
@@ -176,16 +176,16 @@ def test_every_step_comes_closer_to_the_geometric_median(seed: int, n: int, d: i
 
 @BY_SEED
 @FEW
-def test_a_centre_moves_by_its_radius_at_most_and_is_where_the_next_round_begins(seed: int, n: int, d: int) -> None:
+def test_a_center_moves_by_its_radius_at_most_and_is_where_the_next_round_begins(seed: int, n: int, d: int) -> None:
     D, p = rows(seed, n, d)
-    made, last = rule("centred_clipping", radius=0.2, iterations=3), torch.zeros(d, dtype=torch.float64)
+    made, last = rule("centered_clipping", radius=0.2, iterations=3), torch.zeros(d, dtype=torch.float64)
     extra = made.extra(D[0])
     for _ in range(3):
         v = over(made, 100 * D, p, extra).update
         assert float((v - last).norm()) <= 3 * 0.2 + 1e-12
-        assert torch.equal(extra["centre"], v)
+        assert torch.equal(extra["center"], v)
         last = v
-    zero = rule("centred_clipping", radius=0.2, iterations=3, centre="zero")
+    zero = rule("centered_clipping", radius=0.2, iterations=3, center="zero")
     assert zero.extra(D[0]) == {}
     assert float(over(zero, 100 * D, p).update.norm()) <= 3 * 0.2 + 1e-12
 
@@ -251,7 +251,7 @@ def test_a_bucket_of_one_is_everyone_alone(values: dict[str, Any]) -> None:
         ({"name": "trimmed_mean", "trim": 0.5}, "trim"),
         ({"name": "mean", "bucket": 2}, "bucket = 2: the mean of the buckets is the mean"),
         ({"name": "median", "bucket": 0}, "bucket"),
-        ({"name": "centred_clipping", "radius": 0}, "radius"),
+        ({"name": "centered_clipping", "radius": 0}, "radius"),
         ({"name": "geometric_median", "floor": 0}, "floor"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_new_session_forgets(algorithm: Any) -> None:
     )
     cohorts = [[0, 2], [1], [0, 1]] * 2
     local = {"amount": 2, "unit": "steps", "batch_size": 5, "order": "stored", "lr": 0.1}
-    chosen = settings(algorithm=algorithm, local=local, initialiser="restart")
+    chosen = settings(algorithm=algorithm, local=local, initializer="restart")
     fed = federation(chosen, world, vectors(), cohorts=cohorts)
     seen = watch(fed)
     run_rounds(fed)

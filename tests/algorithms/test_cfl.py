@@ -105,7 +105,7 @@ def test_the_weights_of_the_lemma_have_their_limits() -> None:
 
 
 @given(st.integers(1, 60), st.floats(0.01, 10), st.floats(0, 10))
-def test_the_weights_of_the_lemma_minimise_its_bound(t: int, D2: float, R2: float) -> None:
+def test_the_weights_of_the_lemma_minimize_its_bound(t: int, D2: float, R2: float) -> None:
     p = present_weight(t, D2, R2)
     past = 1 - p
     each = D2 / (t * D2 + (t - 1) * R2)
@@ -186,7 +186,7 @@ MODELS = [name for name in plugins.names("models") if not name.startswith(("resn
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_regularised_parameters_are_the_last_ones(model: str) -> None:
+def test_the_regularized_parameters_are_the_last_ones(model: str) -> None:
     _, network = smallest(model)
     layout = Layout(network)
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
@@ -203,7 +203,7 @@ def test_the_regularised_parameters_are_the_last_ones(model: str) -> None:
     assert (top.first == 0) == (model in ("logistic", "embedding_bag", "module"))
 
 
-def test_what_travels_is_the_model_and_two_vectors_of_the_regularised_size() -> None:
+def test_what_travels_is_the_model_and_two_vectors_of_the_regularized_size() -> None:
     plugin: Any = plugins.load("algorithms", "cfl_regularization")
     algorithm = plugin(plugin.Settings())
     fed = federation(settings(model={"name": "mlp", "widths": [8, 4]}), evolving(), vectors())

@@ -103,7 +103,7 @@ def test_the_energy_falls_and_the_model_then_sees_the_label() -> None:
 
 @pytest.mark.parametrize("factor", [0.01, 0.07, 0.3])
 def test_the_slope_of_the_total_variation_is_autograds_to_the_bit(factor: float) -> None:
-    x = (uniform(3, (2, 5, 4)) * 3).round().requires_grad_()  # many neighbours are equal
+    x = (uniform(3, (2, 5, 4)) * 3).round().requires_grad_()  # many neighbors are equal
     (factor * (x.diff(dim=-1).abs().sum() + x.diff(dim=-2).abs().sum())).backward()
     assert x.grad is not None
     assert torch.equal(variation_slope(x.detach(), factor), x.grad)

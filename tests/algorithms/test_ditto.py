@@ -1,4 +1,4 @@
-"""Ditto: FedAvg, and beside it models that are pulled towards it."""
+"""Ditto: FedAvg, and beside it models that are pulled toward it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_error_of_point_estimation_is_its_closed_form(quadratics: Any) -> No
     """Eight clients whose means of 30 values with noise 0.8 estimate numbers with spread 0.1, as Ditto's authors do.
 
     Own models are v = M (means), rows of M sum to one, so that the expected squared error of an own model to the true number
-    is (0.1^2 |M - I|^2 + 0.8^2 / 30 |M|^2) / 8 for any centre. Client k's mean is the k-th unit vector: M is read off.
+    is (0.1^2 |M - I|^2 + 0.8^2 / 30 |M|^2) / 8 for any center. Client k's mean is the k-th unit vector: M is read off.
     """
     clients, spread, noise = 8, 0.1**2, 0.8**2 / 30
     one = torch.eye(clients, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""FedDyn, FedDC, FedSSG on quadratics: local training in closed form, stationary states, exact local minimisation."""
+"""FedDyn, FedDC, FedSSG on quadratics: local training in closed form, stationary states, exact local minimization."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BARE = [
 
 
 def names(value: Any) -> str:
-    """Id of a parametrised test."""
+    """Id of a parametrized test."""
     return "-".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value)
 
 
@@ -103,7 +103,7 @@ def test_a_stationary_state_is_left_unchanged(
 
 
 @pytest.mark.parametrize("sizes", [[3, 3, 3], [2, 4, 6]])
-def test_exact_local_minimisation_leaves_the_gradient_in_feddyns_memory(quadratics: Any, sizes: list[int]) -> None:
+def test_exact_local_minimization_leaves_the_gradient_in_feddyns_memory(quadratics: Any, sizes: list[int]) -> None:
     """theta = (A + a)^-1 (A z + a (w - h)), and h+ = -grad f(theta) / a."""
     data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
     local = {**LOCAL, "amount": 300}

@@ -42,11 +42,11 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
     fed.parts.workers.close()
     y = torch.nn.Parameter(fed.parts.w0.clone())
     for w in models:
-        optimiser = torch.optim.SGD([y], lr=0.1, momentum=momentum, weight_decay=0.01)
+        optimizer = torch.optim.SGD([y], lr=0.1, momentum=momentum, weight_decay=0.01)
         for _ in range(2):
             for start in (0, 4, 8):
                 y.grad = gradient_at(y.detach(), torch.arange(start, min(start + 4, 11)))
-                optimiser.step()
+                optimizer.step()
         assert closest(w, y.detach()) < 1e-13
 
 

@@ -114,7 +114,7 @@ def test_the_averaged_step_is_clipped_before_the_server_step() -> None:
 def two_sessions(at_session: str) -> list[Any]:
     """Rounds of two sessions of three rounds; client 2 has never taken part before the second one."""
     world = timeline(deal((5, 6, 7)), [{0: 0, 1: 1, 2: 2}] * 6, session_of_round=[0, 0, 0, 1, 1, 1])
-    chosen = settings(algorithm=awe(), local=DECAYING, initialiser="restart", federation={"at_session": at_session})
+    chosen = settings(algorithm=awe(), local=DECAYING, initializer="restart", federation={"at_session": at_session})
     fed = federation(chosen, world, vectors(), cohorts=[[0], [1], [0, 1], [1], [0, 2], [2]])
     seen = watch(fed)
     state, records = run_rounds(fed)

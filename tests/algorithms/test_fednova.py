@@ -72,7 +72,7 @@ def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
     assert closest(fed.parts.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
 
 
-def test_it_minimises_the_objective_where_fedavg_weights_by_steps(quadratics: Any) -> None:
+def test_it_minimizes_the_objective_where_fedavg_weights_by_steps(quadratics: Any) -> None:
     """For small eta: sum p_k tau_k grad f_k = 0 is FedAvg's stationary point, sum p_k grad f_k = 0 FedNova's."""
     a, z, sizes = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6]
     data, chosen = quadratics(sizes, a, z)

@@ -1,4 +1,4 @@
-"""FedOpt: identities with FedAvg, torch.optim and between its optimisers."""
+"""FedOpt: identities with FedAvg, torch.optim and between its optimizers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SIZES = (5, 2, 7)
 LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
 
 
-def fedopt(optimiser: str, **values: Any) -> dict[str, Any]:
+def fedopt(optimizer: str, **values: Any) -> dict[str, Any]:
     """Settings of FedOpt."""
-    return {"name": "fedopt", "optimiser": optimiser, **values}
+    return {"name": "fedopt", "optimizer": optimizer, **values}
 
 
 def followed(algorithm: Any, rounds: int = 4) -> tuple[list[tuple[Tensor, Tensor, Tensor]], RunState]:
@@ -42,13 +42,13 @@ def test_sgd_is_fedavgm() -> None:
 def test_adagrad_without_momentum_is_torch_adagrad() -> None:
     rounds, state = followed(fedopt("adagrad", beta1=0.0, server_lr=0.2, tau=0.01, v0=0.003))
     x = torch.nn.Parameter(rounds[0][0].clone())
-    optimiser = torch.optim.Adagrad([x], lr=0.2, eps=0.01, initial_accumulator_value=0.003)
+    optimizer = torch.optim.Adagrad([x], lr=0.2, eps=0.01, initial_accumulator_value=0.003)
     for w, D, new in rounds:
         assert closest(w, x.detach()) < 1e-14
         x.grad = -D
-        optimiser.step()
+        optimizer.step()
         assert closest(new, x.detach()) < 1e-14
-    assert closest(state.server["v"], optimiser.state[x]["sum"]) < 1e-14
+    assert closest(state.server["v"], optimizer.state[x]["sum"]) < 1e-14
 
 
 def test_adam_is_torch_adam_without_bias_correction() -> None:
@@ -56,12 +56,12 @@ def test_adam_is_torch_adam_without_bias_correction() -> None:
     lr, tau, beta1, beta2 = 0.1, 0.01, 0.9, 0.99
     rounds, _ = followed(fedopt("adam", server_lr=lr, tau=tau, beta1=beta1, beta2=beta2, v0=0.0))
     x = torch.nn.Parameter(rounds[0][0].clone())
-    optimiser = torch.optim.Adam([x], betas=(beta1, beta2))
+    optimizer = torch.optim.Adam([x], betas=(beta1, beta2))
     for t, (_, D, new) in enumerate(rounds, start=1):
         root = math.sqrt(1 - beta2**t)
-        optimiser.param_groups[0].update(lr=lr * (1 - beta1**t) / root, eps=tau / root)
+        optimizer.param_groups[0].update(lr=lr * (1 - beta1**t) / root, eps=tau / root)
         x.grad = -D
-        optimiser.step()
+        optimizer.step()
         assert closest(new, x.detach()) < 1e-13
 
 
@@ -78,8 +78,8 @@ def test_yogi_leaves_v_where_it_equals_the_squared_step(quadratics: Any) -> None
     """A constant gradient x gives D = lr x; with v0 = D^2 the second moment stays."""
     data, chosen = quadratics([2], [1e-12], [[3e12]])
     local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.5}
-    for optimiser, still in (("yogi", True), ("adagrad", False)):
-        algorithm = fedopt(optimiser, v0=2.25, beta2=0.9)
+    for optimizer, still in (("yogi", True), ("adagrad", False)):
+        algorithm = fedopt(optimizer, v0=2.25, beta2=0.9)
         _, state = trajectory(algorithm, steady([2], 1, classes=1), data, local=local, **chosen)
         assert (closest(state.server["v"], torch.tensor([2.25], dtype=torch.float64)) < 1e-9) is still
 
@@ -101,15 +101,15 @@ def test_without_a_start_value_the_first_adam_step_has_the_size_of_the_rate() ->
     assert closest(new - w, 0.1 * D.sign()) < 1e-6
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "yogi", "adagrad"])
-def test_the_second_moment_starts_at_the_squared_floor(optimiser: str) -> None:
-    fed = federation(settings(algorithm=fedopt(optimiser, tau=0.02)), steady(SIZES, 1), vectors())
+@pytest.mark.parametrize("optimizer", ["adam", "yogi", "adagrad"])
+def test_the_second_moment_starts_at_the_squared_floor(optimizer: str) -> None:
+    fed = federation(settings(algorithm=fedopt(optimizer, tau=0.02)), steady(SIZES, 1), vectors())
     fed.parts.workers.close()
     assert torch.equal(initial_state(fed.parts).server["v"], torch.full_like(fed.parts.w0, 0.02**2))
     assert not initial_state(fed.parts).server["m"].any()
 
 
-def test_batchnorm_statistics_are_averaged_and_not_optimised() -> None:
+def test_batchnorm_statistics_are_averaged_and_not_optimized() -> None:
     world, local = steady((3, 5), 1), {"amount": 1, "batch_size": 4, "lr": 0.05}
     (_, ours), (_, plain) = (
         trajectory(name, world, images(), model="cnn_svhn", local=local) for name in (fedopt("adam"), "fedavg")
@@ -118,10 +118,10 @@ def test_batchnorm_statistics_are_averaged_and_not_optimised() -> None:
     assert closest(ours.w, plain.w) > 1e-3
 
 
-@pytest.mark.parametrize(("optimiser", "root"), [("adam", 0.8), ("yogi", 1.0), ("adagrad", 1.0)])
-def test_a_large_floor_and_its_own_square_leave_a_fixed_part_of_the_step(optimiser: str, root: float) -> None:
+@pytest.mark.parametrize(("optimizer", "root"), [("adam", 0.8), ("yogi", 1.0), ("adagrad", 1.0)])
+def test_a_large_floor_and_its_own_square_leave_a_fixed_part_of_the_step(optimizer: str, root: float) -> None:
     """v stays at tau^2, or in Adam decays to beta2^(r+1) tau^2: the step tends to D / (1 + beta2^((r+1)/2)) or to D / 2."""
     tau = 1e6
-    rounds, _ = followed(fedopt(optimiser, beta1=0.0, beta2=0.64, server_lr=tau, tau=tau))
+    rounds, _ = followed(fedopt(optimizer, beta1=0.0, beta2=0.64, server_lr=tau, tau=tau))
     for t, (w, D, new) in enumerate(rounds, start=1):
         assert closest(new, w + D / (1 + root**t)) < 1e-6 * float(D.abs().max())

@@ -11,7 +11,7 @@ from fedtide.core import plugins
 from support import closest, preview, steady, trajectory
 
 
-def test_quadratics_become_stiffer_and_move_towards_the_global_model(quadratics: Any) -> None:
+def test_quadratics_become_stiffer_and_move_toward_the_global_model(quadratics: Any) -> None:
     """With mu, a becomes a + mu and z becomes (a z + mu w) / (a + mu)."""
     a, z, sizes, mu, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.7, 0.3, 4
     data, chosen = quadratics(sizes, a, z)

@@ -44,7 +44,7 @@ def fedwcm(name: str = "fedwcm", **values: Any) -> dict[str, Any]:
     return {"name": name, **values}
 
 
-def labelled(labels: list[int], classes: int = 3) -> Dataset:
+def labeled(labels: list[int], classes: int = 3) -> Dataset:
     """Gaussian features with given labels."""
     inputs = torch.randn(len(labels), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     return dataset(inputs, torch.tensor(labels), classes)
@@ -128,7 +128,7 @@ def test_scores_do_not_see_names_of_classes_and_q_is_bounded(
 @pytest.mark.parametrize("score", ["abs", "scarce"])
 def test_balanced_data_give_fedcm(name: str, score: str) -> None:
     """Every class four times in all, however it is spread over clients: alpha stays 0.1 and weights are uniform."""
-    data, sizes = labelled([0, 0, 0, 0, 1, 2, 1, 1, 2, 2, 1, 2]), (4, 4, 4)
+    data, sizes = labeled([0, 0, 0, 0, 1, 2, 1, 1, 2, 2, 1, 2]), (4, 4, 4)
     cohorts = [[0, 1], [1, 2], [0], [0, 1, 2]]
     ours, theirs = (
         played(chosen, sizes, data, rounds=4, cohorts=cohorts)
@@ -141,7 +141,7 @@ def test_balanced_data_give_fedcm(name: str, score: str) -> None:
 
 def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
     """Scores are equal: weights are uniform, q = 1 and alpha = 0.1 + 0.9 (1 - e^-L1) from the second round on."""
-    data, sizes = labelled([0, 1, 0, 2] * 3), (4, 4, 4)
+    data, sizes = labeled([0, 1, 0, 2] * 3), (4, 4, 4)
     found = played(fedwcm(), sizes, data, cohorts=[[0, 1], [1, 2], [0]])
     constant = 0.1 + 0.9 * (1 - math.exp(-1 / 3))
     fed = federation(
@@ -160,7 +160,7 @@ def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
 
 
 def test_with_the_gradient_alone_it_is_fedavg_with_softmax_weights() -> None:
-    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
+    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
     (r, w), (plain, _) = (played(name, SIZES, data, rounds=1)[0] for name in (fedwcm(alpha0=1.0), "fedavg"))
     assert torch.equal(r.W, plain.W)
     p = torch.bincount(data.train_labels, minlength=3) / 14
@@ -172,7 +172,7 @@ def test_with_the_gradient_alone_it_is_fedavg_with_softmax_weights() -> None:
 
 
 def test_with_all_clients_q_is_one_and_one_client_weighs_one() -> None:
-    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
+    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
     everybody, alone = played(fedwcm(), SIZES, data), played(fedwcm(), SIZES, data, cohorts=[[0], [1], [2]])
     L1 = sum(abs(1 / 3 - share / 14) for share in (9, 4, 1))
     for r, _ in everybody:
@@ -188,13 +188,13 @@ def test_with_all_clients_q_is_one_and_one_client_weighs_one() -> None:
 )
 def test_what_alpha_depends_on(argument: str, x: float) -> None:
     """Frequencies 8/15, 4/15, 3/15 are 0.4 away from uniform."""
-    data = labelled([0] * 8 + [1] * 4 + [2] * 3)
+    data = labeled([0] * 8 + [1] * 4 + [2] * 3)
     r, _ = played(fedwcm(alpha_argument=argument), (5, 5, 5), data, rounds=1)[0]
     assert float(r.extra["alpha"]) == pytest.approx(0.1 + 0.9 * (1 - math.exp(-x)), abs=1e-14)
 
 
 def test_the_data_s_own_frequencies_as_target_leave_nothing_to_correct() -> None:
-    data = labelled([0] * 8 + [1] * 4 + [2] * 4)
+    data = labeled([0] * 8 + [1] * 4 + [2] * 4)
     for r, _ in played(fedwcm(target=[0.5, 0.25, 0.25]), (6, 6, 4), data):
         assert float(r.extra["alpha"]) == 0.1
         assert closest(r.weights, torch.full_like(r.weights, 1 / 3)) < 1e-15
@@ -213,7 +213,7 @@ def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
 
 
 def test_the_model_descends(quadratics: Any) -> None:
-    """The sign of the momentum: towards the minimum of the mean loss, not away from it."""
+    """The sign of the momentum: toward the minimum of the mean loss, not away from it."""
     data, chosen = quadratics([4, 4], [1.0, 1.0], [[1.0, -2.0], [3.0, 4.0]])
     local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.1}
     models, _ = trajectory(fedwcm(), steady((4, 4), 8, classes=2), data, local=local, engine=THREADS, **chosen)
@@ -224,7 +224,7 @@ def test_the_model_descends(quadratics: Any) -> None:
 
 @pytest.mark.parametrize("score", ["abs", "scarce"])
 def test_equal_sizes_make_fedwcm_x_fedwcm(score: str) -> None:
-    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
+    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
     cohorts = [[0, 1], [1, 2], [0]]
     ours, plain = (
         played(fedwcm(name, score=score), (5, 5, 5), data, cohorts=cohorts) for name in ("fedwcm_x", "fedwcm")
@@ -262,9 +262,9 @@ def test_a_cap_bounds_the_rates_of_small_clients() -> None:
 
 def test_weights_as_printed_shrink_the_step_by_the_number_of_participants() -> None:
     """Equal sizes, one round: sum w' = 1 / m, and with it the displacement and Delta."""
-    data = labelled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
+    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
     (printed, w), (r, other) = (
-        played(fedwcm("fedwcm_x", renormalise=flag), (5, 5, 5), data, rounds=1)[0] for flag in (False, True)
+        played(fedwcm("fedwcm_x", renormalize=flag), (5, 5, 5), data, rounds=1)[0] for flag in (False, True)
     )
     assert float(printed.weights.sum()) == pytest.approx(1 / 3)
     assert closest(3 * (w - printed.w), other - r.w) < 1e-14

@@ -40,7 +40,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def labelled() -> Any:
+def labeled() -> Any:
     """40 samples of 3 classes; every client has all of them."""
     return dataset(random(40, 4), torch.arange(40) % 3, 3)
 
@@ -55,10 +55,10 @@ def one_batch(head: torch.nn.Linear, features: Tensor, labels: list[int], **more
 
 
 def test_balancefl_without_its_parts_is_fedavg() -> None:
-    plain, _ = trajectory("fedavg", steady(SIZES, 3), labelled(), local=FULL, engine=THREADS)
+    plain, _ = trajectory("fedavg", steady(SIZES, 3), labeled(), local=FULL, engine=THREADS)
     for strength in (0.0, 1.0):  # a batch of all classes has nothing to distil
         own = {"name": "balancefl", "spread": 0.0, "entropy": 0.0, "strength": strength}
-        models, _ = trajectory(own, steady(SIZES, 3), labelled(), local=FULL, engine=THREADS)
+        models, _ = trajectory(own, steady(SIZES, 3), labeled(), local=FULL, engine=THREADS)
         assert largest_gap(plain, models) < 1e-12
 
 
@@ -180,9 +180,9 @@ def test_creffs_backbone_is_fedavgs_to_the_bit() -> None:
         "model": {"name": "mlp", "widths": [6]},
         "engine": THREADS,
     }
-    plain, _ = trajectory("fedavg", steady(SIZES, 3), labelled(), **chosen)
+    plain, _ = trajectory("fedavg", steady(SIZES, 3), labeled(), **chosen)
     own = {"name": "creff", "per_class": 4, "match_steps": 3, "head_epochs": 2}
-    models, state = trajectory(own, steady(SIZES, 3), labelled(), **chosen)
+    models, state = trajectory(own, steady(SIZES, 3), labeled(), **chosen)
     head = 6 * 3 + 3
     for a, b in zip(plain, models, strict=True):
         assert torch.equal(a[:-head], b[:-head])
@@ -224,7 +224,7 @@ def test_creff_leaves_features_that_already_agree_and_approaches_others() -> Non
 
 
 def test_creffs_traffic() -> None:
-    fed = federation(settings(algorithm="creff", model={"name": "mlp", "widths": [6]}), steady((20, 20), 1), labelled())
+    fed = federation(settings(algorithm="creff", model={"name": "mlp", "widths": [6]}), steady((20, 20), 1), labeled())
     fed.parts.workers.close()
     head, size = 6 * 3 + 3, fed.parts.layout.size
     assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (size + head), 4 * (size + 3 * head))

@@ -154,7 +154,7 @@ def test_equal_reference_models_give_ln_2_and_no_gradient() -> None:
     assert float(gradient.abs().max()) < 1e-16
 
 
-def test_the_gradient_turns_features_towards_the_global_model() -> None:
+def test_the_gradient_turns_features_toward_the_global_model() -> None:
     """At right angles to both references: dl/dz = -(z_g - z_p) / (2 tau |z|) for unit z_g, z_p."""
     z = features([0.0, 0.0, 2.0]).requires_grad_()
     near, far = features([1.0, 0.0, 0.0]), features([0.0, 1.0, 0.0])

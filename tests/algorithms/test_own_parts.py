@@ -146,7 +146,7 @@ def test_the_head_and_the_body_of_fedrep_are_trained_one_after_the_other() -> No
     assert float((longer - w0[head]).norm()) > float((state.memory["own"][2] - w0[head]).norm())
 
 
-# Normalisation layers and their statistics.
+# Normalization layers and their statistics.
 
 
 def normed(algorithm: Any = NORMS, cohorts: Any = COHORTS, **values: Any) -> Federation:
@@ -281,10 +281,10 @@ def test_processes_may_share_a_round(algorithm: str) -> None:
 # Sessions.
 
 
-def sessions(algorithm: Any, initialiser: str, kept: bool) -> Federation:
+def sessions(algorithm: Any, initializer: str, kept: bool) -> Federation:
     everybody = {client: client for client in range(4)}
     world = timeline(deal(SIZES), [everybody] * 4, clients=4, session_of_round=[0, 0, 1, 1])
-    values = {"initialiser": initialiser, "federation": {"at_session": "keep" if kept else "reset"}}
+    values = {"initializer": initializer, "federation": {"at_session": "keep" if kept else "reset"}}
     chosen = settings(algorithm=algorithm, model=MODEL, local=LOCAL, **values)
     return federation(chosen, world, vectors(), cohorts=[[0, 1, 2], [0, 1, 2], [3], [3]])
 
@@ -305,8 +305,8 @@ def test_a_new_session_begins_without_parts_or_with_all_of_them(algorithm: str) 
 
 @pytest.mark.parametrize("algorithm", ["fedper", "fedrep"])
 def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> None:
-    def lines(initialiser: str, kept: bool) -> list[str]:
-        return [line for line in advice(sessions(algorithm, initialiser, kept).parts) if "keeps parts" in line]
+    def lines(initializer: str, kept: bool) -> list[str]:
+        return [line for line in advice(sessions(algorithm, initializer, kept).parts) if "keeps parts" in line]
 
     (line,) = lines("restart", True)
     assert line.startswith(
@@ -317,7 +317,7 @@ def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> No
 
 def test_a_random_head_is_advised_to_be_adapted() -> None:
     def lines(steps: int) -> list[str]:
-        evaluation = {"clients_every": 1, "personalise": steps}
+        evaluation = {"clients_every": 1, "personalize": steps}
         return [line for line in advice(made("fedbabu", evaluation=evaluation).parts) if "head is random" in line]
 
     assert (len(lines(0)), len(lines(3))) == (1, 0)
@@ -337,7 +337,7 @@ def test_a_random_head_is_advised_to_be_adapted() -> None:
         ({"name": "fedper", "personal": "body"}, "logistic", "algorithm fedper trains the last layer"),
         ("fedrep", "logistic", "algorithm fedrep trains the last layer"),
         ("fedbabu", "logistic", "algorithm fedbabu trains the last layer"),
-        (NORMS, MODEL, "algorithm.personal = norms: the model has no normalisation layers"),
+        (NORMS, MODEL, "algorithm.personal = norms: the model has no normalization layers"),
         ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
         ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),
         ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps layers of the body per client"),

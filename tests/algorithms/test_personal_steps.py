@@ -150,7 +150,7 @@ def test_pfedme_without_a_server_step_leaves_the_model(executor: str) -> None:
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_many_steps_of_theta_find_the_proximal_point(executor: str, quadratics: Any) -> None:
-    """Of a/2 |theta - z|^2 + lambda/2 |theta - y|^2, and y moves towards it."""
+    """Of a/2 |theta - z|^2 + lambda/2 |theta - y|^2, and y moves toward it."""
     a, z, lambda_, rate = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 4.0, 0.05
     data, chosen = quadratics([4], [a], [z.tolist()])
     local = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": rate}
@@ -274,11 +274,11 @@ def test_computation_of_several_gradients_takes_as_much_longer() -> None:
     ("algorithm", "local", "message"),
     [
         ("apfl", {"momentum": 0.9}, r"local\.momentum = 0\.9: algorithm apfl .* without momentum"),
-        ("apfl", {"optimiser": {"name": "adam"}}, r"local\.optimiser = adam"),
-        ("pfedme", {"optimiser": {"name": "adam"}}, r"local\.optimiser = adam"),
+        ("apfl", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
+        ("pfedme", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
     ],
 )
-def test_a_local_optimiser_that_does_not_go_with_it(algorithm: str, local: dict[str, Any], message: str) -> None:
+def test_a_local_optimizer_that_does_not_go_with_it(algorithm: str, local: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         federation(settings(algorithm=algorithm, local=local), steady(SIZES, 1), vectors())
 
@@ -320,5 +320,5 @@ def test_unstable_steps_of_pfedme_are_reported(lr: float, chosen: dict[str, Any]
 def test_per_fedavg_is_evaluated_after_inner_steps(steps: int, warned: bool) -> None:
     cls = plugins.load("algorithms", "per_fedavg")
     made: Any = cls(cls.Settings(inner_lr=0.03))
-    assert bool(made.advice(preview(personalise=steps))) is warned
+    assert bool(made.advice(preview(personalize=steps))) is warned
     assert made.personal_lr == 0.03

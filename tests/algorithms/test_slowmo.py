@@ -19,7 +19,7 @@ def slowmo(**values: Any) -> dict[str, Any]:
 
 
 def test_it_is_fedavgm_if_and_only_if_the_rate_is_constant() -> None:
-    momentum = {"name": "fedopt", "optimiser": "sgd", "beta1": 0.7, "server_lr": 0.6}
+    momentum = {"name": "fedopt", "optimizer": "sgd", "beta1": 0.7, "server_lr": 0.6}
     for local, same in ((LOCAL, True), ({**LOCAL, "schedule": "exponential", "decay": 0.8}, False)):
         ours, theirs = (
             trajectory(name, steady(SIZES, 4), vectors(), local=local, engine=THREADS)[0]

@@ -12,7 +12,7 @@ UNKNOWN = [
     ("algorithm.weighting=sampels", "unknown name 'sampels' in weighting; did you mean 'samples'?"),
     ("data=mnits", "unknown name 'mnits' in data; did you mean 'mnist'?"),
     ("compare.algorithms=[fedavgg]", "unknown label 'fedavgg' in algorithms; did you mean 'fedavg'?"),
-    ("compare.initialisers=[averge]", "unknown label 'averge' in initialisers; did you mean 'average'?"),
+    ("compare.initializers=[averge]", "unknown label 'averge' in initializers; did you mean 'average'?"),
     ("algorithms={mine: {mu: 1}}", "algorithms.mine needs a name"),
 ]
 WRONG_TYPE = [
@@ -50,7 +50,7 @@ IMPOSSIBLE = [
     ("local.nesterov=true", "local.nesterov = true needs local.momentum > 0"),
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
-    ("local={optimiser: adamw, momentum: 0.9}", "local.momentum = 0.9 is for local.optimiser = sgd"),
+    ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is for local.optimizer = sgd"),
     ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
     ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("compare.algorithms=[]", "compare.algorithms"),
@@ -114,11 +114,11 @@ def test_a_split_that_is_empty(fedtide, folder):
 
 
 @pytest.mark.parametrize("command", [["run"], ["compare", "--set", "compare.algorithms=[fedavg, fednova]"]], ids=str)
-def test_an_optimiser_that_an_algorithm_cannot_use(fedtide, folder, command):
+def test_an_optimizer_that_an_algorithm_cannot_use(fedtide, folder, command):
     """A comparison is refused before its first run."""
-    call = fedtide(*command, "--set", "algorithm=fednova", "--set", "local.optimiser=adam")
+    call = fedtide(*command, "--set", "algorithm=fednova", "--set", "local.optimizer=adam")
     refused(
-        call, "local.optimiser = adam: the formulas of algorithm fednova, with these settings, hold for sgd", folder
+        call, "local.optimizer = adam: the formulas of algorithm fednova, with these settings, hold for sgd", folder
     )
 
 

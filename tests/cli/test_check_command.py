@@ -20,8 +20,8 @@ KEPT = ("--set", "checkpoint.keep_finished=true")
 @pytest.fixture
 def runs(fedtide, folder):
     """Two complete runs that share a pilot and keep their states; the folder."""
-    for initialiser in ("previous", "average"):
-        assert fedtide("run", "-q", *SESSIONS, *KEPT, "--set", f"initialiser={initialiser}").status == 0
+    for initializer in ("previous", "average"):
+        assert fedtide("run", "-q", *SESSIONS, *KEPT, "--set", f"initializer={initializer}").status == 0
     return folder / "runs"
 
 
@@ -55,7 +55,7 @@ def test_all_runs_of_a_folder_are_verified(fedtide, runs):
 def test_a_damaged_run_is_not_reported(fedtide, runs):
     (damaged, _) = sorted(path for path in runs.glob("*-s0-*"))
     (damaged / "per_class.csv").unlink()
-    grid = ("--set", "compare={algorithms: [fedavg], initialisers: [previous, average], seeds: [0]}")
+    grid = ("--set", "compare={algorithms: [fedavg], initializers: [previous, average], seeds: [0]}")
     called = fedtide("report", *SESSIONS, *grid)
     assert called.status == 2
     assert called.err == [f"fedtide: runs/{damaged.name}: per_class.csv is missing; put it back, or delete its "

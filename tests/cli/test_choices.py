@@ -16,7 +16,7 @@ SHIPPED = Path(__file__).parents[2] / "params.yaml"
 COMMANDS = sorted(typer.main.get_command(app).commands)
 
 
-@pytest.mark.parametrize("kind", [*plugins.KINDS, "datasets", "algorithm", "dataset", "initialisers", "scenario"])
+@pytest.mark.parametrize("kind", [*plugins.KINDS, "datasets", "algorithm", "dataset", "initializers", "scenario"])
 def test_list(fedtide, kind):
     called = fedtide("list", kind, "--json")
     assert called.status == 0

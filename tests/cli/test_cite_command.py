@@ -59,4 +59,4 @@ def test_an_unknown_name_is_one_line(fedtide: Fedtide) -> None:
     called = fedtide("cite", "fedavg", "scafold")
     assert (called.status, called.out) == (2, [])
     (line,) = called.err
-    assert line.startswith("fedtide: no algorithm or initialiser 'scafold'; did you mean 'scaffold'? (known: ")
+    assert line.startswith("fedtide: no algorithm or initializer 'scafold'; did you mean 'scaffold'? (known: ")

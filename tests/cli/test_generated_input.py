@@ -100,7 +100,7 @@ def refused(fedtide: Fedtide, folder: Path, settings: dict[str, Any], key: str) 
     after = {path for path in folder.rglob("*") if "data" not in path.parts}
     if called.status != 2 or len(called.err) != 1 or called.out or after - before - {folder / "runs"}:
         return f"{called.status} {called.err[-1:]} {after - before}"
-    named = key in called.err[0] or (key in ("algorithm", "initialiser") and "label: " in called.err[0])
+    named = key in called.err[0] or (key in ("algorithm", "initializer") and "label: " in called.err[0])
     return None if named and len(called.err[0]) < 3000 else called.err[0]
 
 

@@ -92,7 +92,7 @@ def test_a_report_is_at_the_parent_of_its_comparison(fedtide, folder):
     assert page.read_bytes() == (out / "report.html").read_bytes()
     assert "tracking" not in page.read_text().split("fedtide compare")[1].split("\n")[0]
     note = parent.data.tags["mlflow.note.content"]
-    assert "| Algorithm | Initialiser |" in note
+    assert "| Algorithm | Initializer |" in note
     assert "| fedprox | previous |" in note
     children = store.runs(f"tags.mlflow.parentRunId = '{run}'")
     assert {child.data.tags["algorithm"] for child in children} == {"fedavg", "fedprox"}

@@ -11,7 +11,7 @@ import fedtide as package
 from commands import Fedtide
 from fedtide.settings.params import Params
 
-GRID = ("--set", "compare.algorithms=[fedavg]", "--set", "compare.initialisers=[previous, average]", "--set",
+GRID = ("--set", "compare.algorithms=[fedavg]", "--set", "compare.initializers=[previous, average]", "--set",
         "compare.seeds=[0]", "--set", "compare.workers=1")  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from fedtide.world.storage.prepared import load_data
 
 # Rows are numbered by time, so that held-out rows can be told by their positions.
 ROWS = "name: table, client: who, time: number, unit: row, split: {period: all}"
-TABLE = f"data={{{ROWS}, file: rows.csv, label: verdict, categorical: [zone, colour, day]}}"
+TABLE = f"data={{{ROWS}, file: rows.csv, label: verdict, categorical: [zone, color, day]}}"
 SETTINGS = (
     *("partition=natural", "scenario={name: static, num_clients: 3, rounds: 3}", "model={name: mlp, widths: [5]}"),
     "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.3}",
@@ -38,12 +38,12 @@ def table(count: int = 240) -> pd.DataFrame:
             "size": size,
             "express": rng.random(count) < 0.5,
             "zone": zone,
-            "colour": rng.choice(["red", "blue", "007", "7.0", "NA "], count),
+            "color": rng.choice(["red", "blue", "007", "7.0", "NA "], count),
             "day": [f"2013-01-{day:02}" for day in rng.integers(1, 31, count)],
             "verdict": np.select([size > 6, zone > 20], ["late", "lost"], "on time"),
         }
-    ).astype({"express": object, "colour": object})
-    for column in ("size", "express", "zone", "colour"):
+    ).astype({"express": object, "color": object})
+    for column in ("size", "express", "zone", "color"):
         frame.loc[rng.random(count) < 0.1, column] = None
     return frame
 

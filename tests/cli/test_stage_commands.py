@@ -90,7 +90,7 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
                 folder / "alone" / item["run_key"] / name
             ).read_bytes()
     before = contents(folder / "runs")
-    wider = fedtide("compare", "--json", *GRID, "--set", "compare.initialisers=[previous, restart]", "--set",
+    wider = fedtide("compare", "--json", *GRID, "--set", "compare.initializers=[previous, restart]", "--set",
                     "compare.workers=1")  # fmt: skip
     assert len(json.loads(wider.out[-1])) == 4
     assert {path: path.read_bytes() for path in before} == before

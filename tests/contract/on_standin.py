@@ -40,7 +40,7 @@ EVERYTHING = {
     "splits": ["test", "validation"],
     "metrics": ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"],
     "clients_every": 1,
-    "personalise": 1,
+    "personalize": 1,
     "neurons": 3,
     "consistency": True,
 }
@@ -170,10 +170,10 @@ def test_algorithms(world: Any, tmp_path: Path, algorithm: str) -> None:
     assert_alike(world(algorithm=algorithm, **kept), tmp_path)
 
 
-@pytest.mark.parametrize("initialiser", plugins.names("initialisation"))
-def test_initialisers(world: Any, tmp_path: Path, initialiser: str) -> None:
-    more = {"gradient_rounds": 2, "gradient_steps": 1} if initialiser == "dynamic" else {}
-    assert_alike(world(algorithm="scaffold", initialiser={"name": initialiser, **more}), tmp_path, 6)
+@pytest.mark.parametrize("initializer", plugins.names("initializers"))
+def test_initializers(world: Any, tmp_path: Path, initializer: str) -> None:
+    more = {"gradient_rounds": 2, "gradient_steps": 1} if initializer == "dynamic" else {}
+    assert_alike(world(algorithm="scaffold", initializer={"name": initializer, **more}), tmp_path, 6)
 
 
 @pytest.mark.parametrize("selection", [None, *plugins.names("selection")])
@@ -193,10 +193,10 @@ def test_all_that_can_be_evaluated(world: Any, tmp_path: Path) -> None:
     assert_alike(world(algorithm="fedensemble", evaluation=EVERYTHING, validation=0.1, **KEPT), tmp_path)
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw", "adagrad"])
-def test_local_optimisers(world: Any, tmp_path: Path, optimiser: str) -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "adagrad"])
+def test_local_optimizers(world: Any, tmp_path: Path, optimizer: str) -> None:
     local = {"amount": 3, "unit": "steps", "batch_size": 4, "accumulate": 2, "weight_decay": 0.1, "clip": 0.5}
-    moments = {"optimiser": optimiser, "momentum_scope": "client", "momentum": 0.5 * (optimiser == "sgd")}
+    moments = {"optimizer": optimizer, "momentum_scope": "client", "momentum": 0.5 * (optimizer == "sgd")}
     assert_alike(world(algorithm="fedavg", local=local | moments, **KEPT), tmp_path)
 
 

@@ -14,7 +14,7 @@ from fedtide.core.errors import SettingsError
 EVERY = [(kind, name) for kind in plugins.KINDS for name in plugins.names(kind)]
 
 REQUIRED = {("aggregation", "krum"): "aggregation.f=1"}
-REQUIRED |= {("attack", name): "attack.share=0.1" for name in plugins.names("attack") if name != "none"}
+REQUIRED |= {("attacks", name): "attack.share=0.1" for name in plugins.names("attacks") if name != "none"}
 """Settings that have to be given, since they decide what a result means: how many attackers there are."""
 
 

@@ -70,7 +70,7 @@ TABLE = [
     Reduction(named("fednova"), FEDAVG, 1e-14, EQUAL_STEPS),
     Reduction(named("fednova"), FEDAVG, 1e-14, {**EQUAL_STEPS, "momentum": 0.9}),
     Reduction(named("slowmo", beta=0.0), FEDAVG, 1e-14),
-    Reduction(named("fedopt", optimiser="sgd", beta1=0.0, server_lr=1.0), FEDAVG, 1e-14),
+    Reduction(named("fedopt", optimizer="sgd", beta1=0.0, server_lr=1.0), FEDAVG, 1e-14),
     Reduction(named("scaffold_released"), FEDAVG, 1e-12, RATE_ONE),
     Reduction(named("feddyn", alpha=0.0, memory_in_server=False), UNIFORM, local=DECAYING),
     Reduction(named("fedvarp", beta=0.0), UNIFORM, 1e-15, DECAYING),

@@ -52,7 +52,7 @@ OTHERS = [
         ("scenario", "scenarios"),
         ("partition", "partitions"),
         ("participation", "participation"),
-        ("initialiser", "initialisation"),
+        ("initializer", "initializers"),
         ("objective", "objectives"),
         ("exchange", "exchange"),
     )
@@ -119,9 +119,9 @@ def test_gradient_rounds_leave_no_trace(world: Any, algorithm: str) -> None:
     memories are."""
     kept = {"algorithm": algorithm, "federation": {"at_session": "keep", "memory": "host"}}
     dynamic = {"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}
-    ended = run_rounds(federation(*world(initialiser=dynamic, **kept)))[0]
+    ended = run_rounds(federation(*world(initializer=dynamic, **kept)))[0]
     elsewhere = {**kept, "federation": {"at_session": "keep"}}
-    assert_same(ended, run_rounds(federation(*world(initialiser="previous", **elsewhere)))[0])
+    assert_same(ended, run_rounds(federation(*world(initializer="previous", **elsewhere)))[0])
 
 
 @pytest.mark.parametrize("algorithm", OF_BOTH)
@@ -223,7 +223,7 @@ def test_models_resume(model: str) -> None:
 
 def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
     state, _ = run_rounds(
-        federation(*world(algorithm="scaffold", initialiser="average", evaluation={"models": ["cloud", "all"]}))
+        federation(*world(algorithm="scaffold", initializer="average", evaluation={"models": ["cloud", "all"]}))
     )
 
     def kinds(value: Any) -> set[type]:

@@ -42,11 +42,11 @@ def test_few_devices_fade_as_many_do_to_the_bit(count: int, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("metres", "decibels"),
+    ("meters", "decibels"),
     [(10, 66.7610328), (50, 79.0896492), (100, 85.3141891), (210, 92.0554309), (250, 95.0800759)],
 )
-def test_path_loss(metres: float, decibels: float) -> None:
-    assert path_loss(metres, CELL) == pytest.approx(decibels, abs=5e-8)
+def test_path_loss(meters: float, decibels: float) -> None:
+    assert path_loss(meters, CELL) == pytest.approx(decibels, abs=5e-8)
 
 
 def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> None:
@@ -59,16 +59,16 @@ def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> 
 
 
 @pytest.mark.parametrize(
-    ("u", "metres"), [(0, 10), (0.25, 125.2996409), (0.5, 176.9180601), (0.75, 216.5640783), (1, 250)]
+    ("u", "meters"), [(0, 10), (0.25, 125.2996409), (0.5, 176.9180601), (0.75, 216.5640783), (1, 250)]
 )
-def test_places(u: float, metres: float) -> None:
-    assert distance(u, CELL) == pytest.approx(metres, abs=5e-8)
+def test_places(u: float, meters: float) -> None:
+    assert distance(u, CELL) == pytest.approx(meters, abs=5e-8)
 
 
 # Small scale
 
 
-def test_the_correlation_of_neighbouring_slots() -> None:
+def test_the_correlation_of_neighboring_slots() -> None:
     assert radio.correlation(CELL) == pytest.approx(0.9666968519, abs=5e-11)
 
 
@@ -107,7 +107,7 @@ def test_without_movement_the_fading_stands_still() -> None:
         (1e6, 20.0, 23.816933, 22.999342),
     ],
 )
-def test_rates_at_100_metres(bandwidth: float, watts: float, steady: float, ergodic: float) -> None:
+def test_rates_at_100_meters(bandwidth: float, watts: float, steady: float, ergodic: float) -> None:
     gain = 10 ** (-path_loss(100.0, CELL) / 10)
     found = Link(bandwidth, np.array([watts * gain / (radio.noise_density(CELL) * bandwidth)]), 0)
     digits = 5e-7 if steady < 100 else 5e-5

@@ -17,12 +17,12 @@ from fedtide.world.data.base import Dataset, DatasetPlugin, DatasetSettings
 from fedtide.world.data.table import Table
 from fedtide.world.storage.prepared import load
 
-ROWS = pd.DataFrame({"size": [1.25, 2.5, None, 4.75] * 5, "colour": ["red", "blue", "red", None] * 5})
+ROWS = pd.DataFrame({"size": [1.25, 2.5, None, 4.75] * 5, "color": ["red", "blue", "red", None] * 5})
 LABELS = ["no", "no", "yes", "yes"] * 5
 
 
 def encoding(outputs: Sequence[str] = ("no", "yes"), **others: Any) -> Encoding:
-    return Encoding.fit(ROWS, ["size"], ["colour"], outputs=outputs, **others)
+    return Encoding.fit(ROWS, ["size"], ["color"], outputs=outputs, **others)
 
 
 class Own(DatasetPlugin):

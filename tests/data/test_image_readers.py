@@ -137,7 +137,7 @@ def test_cifar10(tmp_path, name, mode):
 
 def test_cifar10_constants_per_paper(tmp_path):
     write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", cifar10_files())
-    default, fedssg = (make(Cifar10, normalisation=which).read(tmp_path) for which in ("default", "fedssg"))
+    default, fedssg = (make(Cifar10, normalization=which).read(tmp_path) for which in ("default", "fedssg"))
     assert (default.mean, default.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
     assert (fedssg.mean, fedssg.std) == ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262))
     channel = default.prepare(default.train_inputs, torch.float64)[:, 2]
@@ -155,7 +155,7 @@ def test_cifar100(tmp_path):
         "fedssg": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
     }
     for which, (mean, std) in constants.items():
-        dataset = make(Cifar100, normalisation=which).read(tmp_path)
+        dataset = make(Cifar100, normalization=which).read(tmp_path)
         assert (dataset.name, dataset.num_classes, dataset.mean, dataset.std) == ("cifar100", 100, mean, std)
         assert dataset.train_labels.tolist() == [0, 99, 5]
         assert np.array_equal(dataset.test_inputs.numpy(), noise(9, 3, 3072).reshape(3, 3, 32, 32))
@@ -214,13 +214,13 @@ def test_svhn(tmp_path):
 
 
 def leaf(path, writers):
-    """A file as LEAF writes it: grey values over 255, flattened, per writer."""
+    """A file as LEAF writes it: gray values over 255, flattened, per writer."""
     data = {name: {"x": [(image / 255).tolist() for image in x], "y": y} for name, (x, y) in writers.items()}
     content = {"users": list(writers), "num_samples": [len(y) for _, y in writers.values()], "user_data": data}
     path.write_text(json.dumps(content))
 
 
-def test_femnist_pools_writers_and_restores_grey_values(tmp_path):
+def test_femnist_pools_writers_and_restores_gray_values(tmp_path):
     leaf(
         tmp_path / "all_data_0.json", {"a": (noise(0, 12, 784), list(range(12))), "b": (noise(1, 3, 784), [61, 36, 10])}
     )
@@ -272,9 +272,9 @@ def test_file_that_is_not_leaf_is_refused(tmp_path, content):
 # ------------------------------------------------------------------------------------------------- Tiny-ImageNet
 
 
-def jpeg(colour, mode="RGB", size=64):
+def jpeg(color, mode="RGB", size=64):
     stream = io.BytesIO()
-    Image.new(mode, (size, size), colour).save(stream, "JPEG", quality=100)
+    Image.new(mode, (size, size), color).save(stream, "JPEG", quality=100)
     return stream.getvalue()
 
 
@@ -306,7 +306,7 @@ def test_tiny_imagenet(tmp_path):
     assert torch.allclose(means, torch.tensor([[130, 130, 130], [0, 0, 250], [250, 0, 0]]).double(), atol=4)
     assert torch.allclose(dataset.test_inputs.double().mean((1, 2, 3)), torch.tensor([10, 250 / 3]).double(), atol=4)
     assert dataset.mean == (0.485, 0.456, 0.406)
-    assert make(TinyImagenet, normalisation="fedwcm").read(tmp_path).std == (0.5, 0.5, 0.5)
+    assert make(TinyImagenet, normalization="fedwcm").read(tmp_path).std == (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize("annotations", ["", "val_0.JPEG\tn02\n", "val_0.JPEG\tn02\nval_1.JPEG\tn99\n", "val_0.JPEG"])

@@ -19,7 +19,7 @@ def rows(count=300, seed=0):
             "who": rng.choice(["ann", "bob", "cy"], count),
             "when": pd.to_datetime(rng.integers(0, 4 * MONTH, count), unit="s").strftime("%Y-%m-%dT%H:%M:%SZ"),
             "size": rng.normal(5, 2, count).round(3),
-            "colour": rng.choice(["red", "blue"], count),
+            "color": rng.choice(["red", "blue"], count),
             "late": rng.integers(0, 2, count),
         }
     )
@@ -64,7 +64,7 @@ def test_later_rows_change_nothing_about_earlier_features(tmp_path):
     changed = frame.copy()
     later = (pd.to_datetime(frame["when"]) >= "1970-02-01").to_numpy()
     changed.loc[later, "size"] = 1e3
-    changed.loc[later, "colour"] = "green"
+    changed.loc[later, "color"] = "green"
     first, second = read(tmp_path, frame), read(tmp_path, changed)
     early = first.origins.train_time < np.datetime64("1970-02-01", "s").astype(int)
     assert torch.equal(first.train_inputs[early], second.train_inputs[early])
@@ -110,7 +110,7 @@ def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
 
 def targets(frame):
     """Numbers to predict and two labels, beside the columns."""
-    return frame.assign(weight=2.5 * frame["size"] + 1, big=frame["size"] > 5, red=frame["colour"] == "red")
+    return frame.assign(weight=2.5 * frame["size"] + 1, big=frame["size"] > 5, red=frame["color"] == "red")
 
 
 def test_a_regression_has_the_numbers_of_its_columns(tmp_path):

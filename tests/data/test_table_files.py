@@ -18,7 +18,7 @@ from fedtide.world.storage.digest import ARRAYS, further_arrays
 from fedtide.world.storage.prepared import load
 from support import settings as run_settings
 
-HEAD = "who,when,size,colour,late"
+HEAD = "who,when,size,color,late"
 ROWS = [f"{'ab'[i % 2]},2024-0{1 + i % 4}-0{1 + i % 7},{i},{'xy'[i % 2]},{i % 3 % 2}" for i in range(40)]
 
 
@@ -46,7 +46,7 @@ REFUSED = [
     (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
     (text(), {"encoding": "utf-99"}, r"data.*encoding = 'utf-99' is none of Python's"),
     (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
-    (text(head=",when,size,colour,late"), {}, r"column 1 has no name"),
+    (text(head=",when,size,color,late"), {}, r"column 1 has no name"),
     (text("a,2024-01-01,inf,x,0"), {}, r"line 42: size is 'inf', expected a finite number"),
     (text("a,2024-01-01,-Infinity,x,0"), {}, r"line 42: size is '-inf', expected a finite number"),
     (
@@ -58,8 +58,8 @@ REFUSED = [
     (replaced("when", lambda i: 1712534400000000 + i), {}, r"set data\.unit: us"),
     (
         replaced("when", lambda i: 1712534400 + i),
-        {"unit": "ms", "numeric": ["colour"]},
-        r"colour is 'x', expected a number",
+        {"unit": "ms", "numeric": ["color"]},
+        r"color is 'x', expected a number",
     ),
     (replaced("when", lambda i: f"0024-01-{1 + i % 9:02}"), {}, r"line 2: when is '0024-01-01', .* from 1900 to 2199"),
     (replaced("when", lambda i: f"202401{1 + i % 9:02}"), {}, r"seconds since 1970; set data\.date_format: '%Y%m%d'"),
@@ -72,7 +72,7 @@ REFUSED = [
     ),
     (replaced("when", lambda i: f"{13 + i % 9}/04/2024"), {"date_format": "%d/%Q"}, r"data\.date_format = '%d/%Q'"),
     (replaced("when", lambda i: f"{i % 9:02}:10:00"), {}, r"expected an integer or a date"),
-    (replaced("colour", lambda i: f"note {i}"), {"max_categories": 5}, r"'colour' has \d+ categories.*data\.buckets"),
+    (replaced("color", lambda i: f"note {i}"), {"max_categories": 5}, r"'color' has \d+ categories.*data\.buckets"),
     (
         replaced("late", lambda i: i / 7 + 0.1),
         {},
@@ -90,14 +90,14 @@ REFUSED = [
     (text().replace(",", "\t"), {}, r'set data\.delimiter: "\\t"'),
     (text().replace(",", ";"), {"delimiter": ";", "decimal": ";"}, r"decimal and delimiter are both ';'|decimal"),
     (
-        replaced("colour", lambda i: f'"1,{i}"'),
+        replaced("color", lambda i: f'"1,{i}"'),
         {},
-        r"colour is '1,0', expected a number without separators .*data\.decimal",
+        r"color is '1,0', expected a number without separators .*data\.decimal",
     ),
     (
-        replaced("colour", lambda i: f'"1,{100 + i}.5"'),
+        replaced("color", lambda i: f'"1,{100 + i}.5"'),
         {},
-        r"colour is '1,100\.5', expected a number without separators",
+        r"color is '1,100\.5', expected a number without separators",
     ),
     (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
     (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
@@ -190,16 +190,16 @@ def test_rows_in_any_order_are_the_same_data(tmp_path_factory, order):
 
 
 def test_columns_of_many_categories_are_hashed(tmp_path):
-    content = replaced("colour", lambda i: f"note {i}" if i % 5 else "")
+    content = replaced("color", lambda i: f"note {i}" if i % 5 else "")
     data = read(tmp_path, content, max_categories=5, buckets=4)
-    assert data.encoding.features == ("size", *(f"colour in bucket {bucket}" for bucket in range(4)))
+    assert data.encoding.features == ("size", *(f"color in bucket {bucket}" for bucket in range(4)))
     hot = torch.cat([data.train_inputs, data.test_inputs])[:, 1:]
     assert torch.equal(hot.sum(1), torch.ones(40))
     assert hot.sum(0).min() > 0
     assert read(tmp_path, content, max_categories=100, buckets=4).encoding.columns[1].kind == "categorical"
 
 
-def test_clients_with_a_missing_neighbour_keep_their_names(tmp_path):
+def test_clients_with_a_missing_neighbor_keep_their_names(tmp_path):
     frame = pd.DataFrame({"who": [1.0, 2.0] * 10, "x": range(20), "late": [0, 1] * 10})
     frame.to_parquet(tmp_path / "rows.parquet")
     data = read(tmp_path, (tmp_path / "rows.parquet").read_bytes(), "rows.parquet", time=None)
@@ -244,14 +244,14 @@ def test_a_window_ends_with_the_row_of_its_label(tmp_path):
     assert sorted(time // 86400) == list(range(4, 120))
     assert (client == time // 86400 % 2).all()
     assert (labels == time // 86400 % 3 % 2).all()
-    scale = (inputs[:, 2] - inputs[:, 1]) / 2  # one day, standardised
+    scale = (inputs[:, 2] - inputs[:, 1]) / 2  # one day, standardized
     torch.testing.assert_close(scale, scale[:1].expand(len(scale)), rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(inputs[:, 2] - inputs[:, 0], 4 * scale, rtol=1e-3, atol=1e-5)
     steps = (inputs[:, 2] - inputs[:1, 2]) / scale[0]
     assert (steps.round().numpy() == time // 86400 - time[0] // 86400).all()
 
 
-def test_features_of_series_are_learnt_from_the_first_period(tmp_path):
+def test_features_of_series_are_learned_from_the_first_period(tmp_path):
     def data(late):
         rows = [f"a,{86400 * i},{i if i < 63 else late},{i % 2}" for i in range(120)]  # the first window ends on day 3
         return read(tmp_path, "\n".join(["who,when,size,late", *rows]), window=4, split={"period": 60 * 86400})

@@ -103,7 +103,7 @@ def validated(settings: RunSettings) -> None:
     modules(settings)
     kinds = {
         "algorithms": "algorithm", "data": "data", "scenarios": "scenario", "partitions": "partition", "models": "model",
-        "participation": "participation", "objectives": "objective", "exchange": "exchange", "initialisation": "initialiser",
+        "participation": "participation", "objectives": "objective", "exchange": "exchange", "initializers": "initializer",
         "aggregation": "aggregation", "attack": "attack", "drift": "drift", "detectors": "detector",
     }  # fmt: skip
     for kind, field in kinds.items():
@@ -142,7 +142,7 @@ def stopping(monkeypatch) -> None:
 
     def table(recipe, only, *_):
         runs = [run for cell in recipe.select(only) for run in recipe.runs(cell, recipe.seeds[0])]
-        grid({(run.label, run.initialiser_label): run for run in runs}.values())
+        grid({(run.label, run.initializer_label): run for run in runs}.values())
 
     def enough(*_, **__):
         raise Enough

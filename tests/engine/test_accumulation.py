@@ -51,7 +51,7 @@ def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algo
     "local",
     [
         {"amount": 5, "lr": 0.1},
-        {"amount": 7, "unit": "steps", "lr": 0.02, "optimiser": "adam"},
+        {"amount": 7, "unit": "steps", "lr": 0.02, "optimizer": "adam"},
         {"amount": 2, "unit": "mean_epochs", "lr": 0.1},
         {"amount": 2, "lr": 0.1, "straddle": True},
         {"amount": 3, "unit": "capped_steps", "lr": 0.1, "order": "class_balanced"},
@@ -101,7 +101,7 @@ def test_dropout_differs_between_the_batches_of_a_step() -> None:
 
 
 def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
-    """`initialiser.gradient_batch_size` beyond `local.batch_size` is no accumulation: BatchNorm sees all samples."""
+    """`initializer.gradient_batch_size` beyond `local.batch_size` is no accumulation: BatchNorm sees all samples."""
     from support import deal, timeline
 
     world = timeline(deal((12,)), [{0: 0}] * 3, session_of_round=[0, 1, 2])
@@ -109,7 +109,7 @@ def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
     found = []
     for batch in (12, 4):
         local = {"amount": 1, "unit": "steps", "lr": 0.1, "batch_size": batch}
-        fed = federation(settings(model="normed", initialiser=starts, local=local), world, vectors(12))
+        fed = federation(settings(model="normed", initializer=starts, local=local), world, vectors(12))
         state, _ = run_rounds(fed, 1)
-        found.append(next(value for name, value in state.initialiser.items() if name.endswith("G")))
+        found.append(next(value for name, value in state.initializer.items() if name.endswith("G")))
     assert torch.equal(*found)

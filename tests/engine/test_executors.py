@@ -187,7 +187,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
     live = np.arange(shape[1]) < np.array(steps)[:, None]
     sizes = torch.from_numpy(rng.integers(1, batch + 1, shape) * live)
     rows, size = len(steps), fed.parts.layout.size
-    W, momentum, trail, towards = torch.from_numpy(rng.normal(size=(4, rows, size))).unbind(0)
+    W, momentum, trail, toward = torch.from_numpy(rng.normal(size=(4, rows, size))).unbind(0)
     return Cohort(
         W=W.clone(),
         buffers=torch.zeros(rows, 0, dtype=torch.float64),
@@ -201,7 +201,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
         ),
         label_counts=torch.ones(rows, 3, dtype=torch.float64),
         lr=0.1,
-        added=Local(linear=trail.clone(), pull=torch.from_numpy(rng.random((rows, 1))), towards=towards),
+        added=Local(linear=trail.clone(), pull=torch.from_numpy(rng.random((rows, 1))), toward=toward),
         losses=torch.zeros(rows, dtype=torch.float64),
     )
 

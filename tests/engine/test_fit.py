@@ -17,7 +17,7 @@ def targets(count: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return labels, labels + rng.normal(scale=rng.uniform(1, 3e3, width), size=labels.shape)
 
 
-def labelled(count: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def labeled(count: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rare and frequent labels, and outputs with ties."""
     rng = np.random.default_rng(seed)
     labels = (rng.random((count, width)) < rng.uniform(0.05, 0.9, width)).astype(np.float64)
@@ -32,7 +32,7 @@ def test_they_are_those_of_scikit_learn(seed: int, count: int, width: int) -> No
     given = torch.from_numpy(outputs), torch.from_numpy(labels)
     assert r_squared(*given) == pytest.approx(metrics.r2_score(labels, outputs), rel=1e-9)
     assert mean_absolute_error(*given) == pytest.approx(metrics.mean_absolute_error(labels, outputs), rel=1e-12)
-    labels, outputs = labelled(count, width, seed)
+    labels, outputs = labeled(count, width, seed)
     wanted = metrics.average_precision_score(labels, outputs, average="macro")
     found = mean_average_precision(torch.from_numpy(outputs), torch.from_numpy(labels))
     assert found == pytest.approx(wanted, rel=1e-6)

@@ -88,7 +88,7 @@ def test_the_weighted_sum_adds_in_client_order(weights: list[float]) -> None:
 
 @pytest.mark.parametrize("values", [1, 2, 5])
 @pytest.mark.parametrize("pixels", [(), (1, 1), (2, 1)])
-def test_a_single_value_per_channel_is_normalised_by_the_running_statistics(values: int, pixels: tuple[int]) -> None:
+def test_a_single_value_per_channel_is_normalized_by_the_running_statistics(values: int, pixels: tuple[int]) -> None:
     layer: nn.Module = nn.BatchNorm2d(3) if pixels else nn.BatchNorm1d(3)
     plain = nn.Sequential(nn.Flatten(0, -2) if not pixels else nn.Identity(), layer)
     inputs = torch.randn(values, 3, *pixels, dtype=torch.float64, generator=torch.Generator().manual_seed(values))

@@ -39,9 +39,9 @@ def additions(kind: str, draw: torch.Generator) -> Local:
         "nothing": Local(),
         "constant": Local(linear=vector()),
         "constants": Local(linear=vector(CLIENTS)),
-        "pull": Local(pull=0.3, towards=vector()),
-        "pulls": Local(pull=column(draw), towards=vector(CLIENTS)),
-        "elementwise": Local(pull=vector().abs(), towards=vector(), linear=vector(CLIENTS)),
+        "pull": Local(pull=0.3, toward=vector()),
+        "pulls": Local(pull=column(draw), toward=vector(CLIENTS)),
+        "elementwise": Local(pull=vector().abs(), toward=vector(), linear=vector(CLIENTS)),
         "scale": Local(scale=0.3, linear=vector()),
         "columns": Local(scale=column(draw), linear=vector(), decay=column(draw), lr_scale=column(draw)),
         "decay": Local(decay=0.2),
@@ -64,11 +64,11 @@ def explicit(
 ) -> tuple[Tensor, Tensor]:
     """The formulas in the order they are documented; torch's SGD does momentum, Nesterov and the step."""
     y = torch.nn.Parameter(start.clone())
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         [y], lr=lr * one(added.lr_scale, client, 1.0), momentum=local.momentum, nesterov=local.nesterov
     )
     if local.momentum:
-        optimiser.state[y]["momentum_buffer"] = momentum.clone()
+        optimizer.state[y]["momentum_buffer"] = momentum.clone()
     decay = local.weight_decay + one(added.decay, client, 0.0)
 
     def clipped(v: Tensor) -> Tensor:
@@ -81,14 +81,14 @@ def explicit(
         if added.linear is not None:
             v = v + row(added.linear, client)
         if added.pull is not None:
-            v = v + row(added.pull, client) * (theta - row(added.towards, client))
+            v = v + row(added.pull, client) * (theta - row(added.toward, client))
         if local.clip_scope == "total_with_decay":
             v = clipped(v + decay * theta)
         else:
             v = (clipped(v) if local.clip_scope == "total" else v) + decay * theta
         y.grad = v
-        optimiser.step()
-    return y.detach(), optimiser.state[y].get("momentum_buffer", momentum)
+        optimizer.step()
+    return y.detach(), optimizer.state[y].get("momentum_buffer", momentum)
 
 
 @pytest.mark.parametrize("scope", ["total", "total_with_decay", "loss"])
@@ -137,7 +137,7 @@ def test_a_direct_step_is_a_step(executor: str, weight_decay: float) -> None:
 
 
 def test_a_pull_needs_a_target() -> None:
-    with pytest.raises(ValueError, match="towards"):
+    with pytest.raises(ValueError, match="toward"):
         Update(bare(torch.zeros(1, 2), Local(pull=0.1)), slice(0, 1), LocalSettings())
 
 

@@ -170,7 +170,7 @@ def test_gradient_descent_obeys_the_bound(shared_data: Path) -> None:
 
 def test_losses_at_the_start_of_a_session(shared_data: Path) -> None:
     previous, restart, average = (
-        measured(shared_data, initialiser=name) for name in ("previous", "restart", "average")
+        measured(shared_data, initializer=name) for name in ("previous", "restart", "average")
     )
     assert (previous["F_init"] == previous["F_previous"]).all()
     assert (restart["F_init"] == restart["F_first"])[2:].all()

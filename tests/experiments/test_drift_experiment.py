@@ -138,14 +138,14 @@ def test_returning_populations_are_compared_in_every_world(here: Path) -> None:
     settings: dict[str, Any] = yaml.safe_load((FOLDER / "sessions/sessions.yaml").read_text())
     settings["scenario"] |= {"num_devices": 3, "num_sessions": 5, "rounds_per_session": 2}
     settings["drift"] |= {"start": 4, "period": 4}
-    settings["compare"] |= {"algorithms": ["fedavg"], "initialisers": ["previous", "oracle"], "seeds": [0]}
+    settings["compare"] |= {"algorithms": ["fedavg"], "initializers": ["previous", "oracle"], "seeds": [0]}
     file.write_text(yaml.safe_dump(settings))
     experiment["main"].__globals__.update(WORLDS={"between": 5, "nothing drifts": None}, RATES=(1e-6, 0.1))
     experiment["main"](file, out)
     assert pd.read_csv(out / "rates.csv").set_index("lr")["accuracy"].idxmax() == 0.1
     table = pd.read_csv(out / "accuracy.csv", header=[0, 1], index_col=[0, 1, 2])
     settings["drift"]["start"], settings["local"]["lr"] = 5, 0.1
-    runs = fedtide.compare(Params(settings), workers=1).history.set_index(["initialiser", "round"])["test_accuracy"]
+    runs = fedtide.compare(Params(settings), workers=1).history.set_index(["initializer", "round"])["test_accuracy"]
     for name in ("previous", "oracle"):
         row, accuracy = table.loc[("between", "fedavg", name)], 100 * runs[name]
         assert row["first", "mean"] == pytest.approx((accuracy[7] + accuracy[9]) / 2, abs=0.06)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedtide.core import plugins
-from fedtide.methods.exchange.intervals import uploads
+from fedtide.methods.communication.intervals import uploads
 from fedtide.settings.run import RunSettings
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.training.engine.plan import step_count
@@ -28,8 +28,8 @@ def runs(request: pytest.FixtureRequest) -> dict[str, dict[str, RunSettings]]:
 
 
 def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings]]) -> None:
-    for profile, labelled in runs.items():
-        for label, settings in labelled.items():
+    for profile, labeled in runs.items():
+        for label, settings in labeled.items():
             exchange: Any = settings.exchange
             if exchange.name == "end":
                 assert settings.algorithm.name == label
@@ -46,14 +46,14 @@ def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings
 
 
 def test_the_released_program_keeps_momentum(runs: dict[str, dict[str, RunSettings]]) -> None:
-    scopes = {profile: labelled["dynamicsgd"].local.momentum_scope for profile, labelled in runs.items()}
+    scopes = {profile: labeled["dynamicsgd"].local.momentum_scope for profile, labeled in runs.items()}
     assert scopes == {"released": "client", "corrected": "round"}
-    for labelled in runs.values():
-        assert labelled["fednova"].local == labelled["fedavg"].local
+    for labeled in runs.values():
+        assert labeled["fednova"].local == labeled["fedavg"].local
 
 
 def test_feddyn_as_released_has_no_penalty(runs: dict[str, dict[str, RunSettings]]) -> None:
-    found: dict[str, Any] = {profile: labelled["feddyn"].algorithm for profile, labelled in runs.items()}
+    found: dict[str, Any] = {profile: labeled["feddyn"].algorithm for profile, labeled in runs.items()}
     assert (found["released"].alpha, found["released"].weighting.name) == (0.0, "samples")
     assert (found["corrected"].alpha, found["corrected"].weighting.name) == (0.1, "uniform")
 

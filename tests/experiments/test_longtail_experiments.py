@@ -1,4 +1,4 @@
-"""The long-tail tables: published facts, cells, and the two readings of the momentum's normalisation."""
+"""The long-tail tables: published facts, cells, and the two readings of the momentum's normalization."""
 
 from pathlib import Path
 

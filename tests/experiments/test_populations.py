@@ -19,8 +19,8 @@ def test_every_run_is_valid(name: str) -> None:
     chosen = params.experiment.compare
     assert params.remarks == []
     for label in chosen.algorithms:
-        for initialiser in chosen.initialisers:
-            settings = params.run(algorithm=label, initialiser=initialiser)
+        for initializer in chosen.initializers:
+            settings = params.run(algorithm=label, initializer=initializer)
             assert (settings.scenario.name, settings.partition.name) == ("calendar", "natural")
 
 

@@ -48,7 +48,7 @@ def test_all_are_found() -> None:
 def test_every_compared_algorithm_is_searched(name: str) -> None:
     plan, experiment = SEARCH["spaces"](FILES[name]), Params.read(FILES[name]).experiment
     assert {*plan["spaces"], *plan.get("rates", {})} >= set(experiment.compare.algorithms)
-    assert {*plan["spaces"]} <= {*experiment.algorithms, *experiment.initialisers}
+    assert {*plan["spaces"]} <= {*experiment.algorithms, *experiment.initializers}
     assert experiment.tune.seed not in experiment.compare.seeds
     assert not experiment.tune.prune
 

@@ -13,7 +13,7 @@ scenario: {{name: sessions, num_devices: 4, num_sessions: 3, rounds_per_session:
 model: {{name: logistic}}
 local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}}
 engine: {{accelerator: cpu, executor: threads, workers: 1}}
-initialiser: {{name: average}}
+initializer: {{name: average}}
 federation: {{at_session: keep}}
 evaluation: {{models: [cloud, participants, all], every: 2}}
 checkpoint: {{every: 3}}

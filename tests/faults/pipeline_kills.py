@@ -28,9 +28,9 @@ _PROJECT = Path(__file__).parents[2]
 _CARRIED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pipeline", "src", "params.yaml")
 _SMALL = """
 algorithms: {fedavg: {}, fedprox: {mu: 0.1}}
-initialisers: {previous: {}, average: {}}
-initialiser: {name: previous}
-compare: {algorithms: [fedavg], initialisers: [previous, average], seeds: [0], workers: 2}
+initializers: {previous: {}, average: {}}
+initializer: {name: previous}
+compare: {algorithms: [fedavg], initializers: [previous, average], seeds: [0], workers: 2}
 scenario: {num_devices: 3, num_sessions: 2, rounds_per_session: 3}
 tune: {trials: 2}
 tracking: {mlflow: false}
@@ -56,7 +56,7 @@ class Pipeline:
                 shutil.copy(source, target)
         params = template / "params.yaml"
         shrunk = deep_merge(yaml.safe_load(params.read_text()), yaml.safe_load(_SMALL))
-        shrunk |= {key: yaml.safe_load(_SMALL)[key] for key in ("algorithms", "initialisers")}
+        shrunk |= {key: yaml.safe_load(_SMALL)[key] for key in ("algorithms", "initializers")}
         params.write_text(yaml.safe_dump(shrunk))
         subprocess.run(["git", "init", "-q"], cwd=template, check=True)
         self._must(self.start(template, "template", *_BEFORE))

@@ -1,8 +1,8 @@
-"""Power loss: everything dies at a file operation, and what was not synchronised may be gone.
+"""Power loss: everything dies at a file operation, and what was not synchronized may be gone.
 
 What an fsync makes durable: of a file its content, of a folder the names in it. Of a folder's later operations any number of
 the last ones may be undone; a file may have its content of the last fsync, or any beginning of what was written since. An
-SQLite database synchronises itself in C code, out of sight, so it is left as it is.
+SQLite database synchronizes itself in C code, out of sight, so it is left as it is.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def execute(bench: Bench, number: int, seed: int, folder: Path) -> Verdict:
 
 
 def lose(folder: Path, journal: Journal, draw: random.Random) -> list[str]:
-    """Take back what was not synchronised; returns what was lost."""
+    """Take back what was not synchronized; returns what was lost."""
     worst, entries = draw.random() < _WORST, journal.entries()
     if draw.random() < _FOLDERS_STAY:  # otherwise little is left to be wrong
         entries = [entry for entry in entries if entry["event"] != "os.mkdir"]

@@ -17,11 +17,11 @@ model: {name: logistic}
 local: {amount: 1, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}
 engine: {accelerator: cpu, executor: threads, workers: 1}
 algorithm: {name: fedprox}
-initialiser: {name: average}
+initializer: {name: average}
 federation: {at_session: keep}
 evaluation: {models: [cloud, participants, all], every: 1}
 checkpoint: {every: 2}
-compare: {algorithms: [fedavg, scaffold], initialisers: [average, previous], seeds: [0], workers: 2}
+compare: {algorithms: [fedavg, scaffold], initializers: [average, previous], seeds: [0], workers: 2}
 tune: {trials: 3, workers: 1, seed: 1000}
 tracking: {mlflow: false}
 """
@@ -76,7 +76,7 @@ class Subject:
 
 
 _SMALLER = "scenario: {num_sessions: 2}"
-_ONE_PAIR = "compare: {algorithms: [fedavg], initialisers: [average, previous]}"
+_ONE_PAIR = "compare: {algorithms: [fedavg], initializers: [average, previous]}"
 _MLFLOW = "tracking: {mlflow: true}"
 
 

@@ -47,8 +47,8 @@ def assert_same(folder, changes):
 def first_run_on(worker, folder):
     """The folder of the run that a worker was given first; none before it has begun."""
     named = (line.partition(": on ")[0] for line in output_of(folder) if line.endswith(f", worker {worker}"))
-    algorithm, initialiser, seed = next(named, "none / none / seed -").split(" / ")
-    return next((folder / "runs").glob(f"{algorithm}-{initialiser}-s{seed.removeprefix('seed ')}-*"), None)
+    algorithm, initializer, seed = next(named, "none / none / seed -").split(" / ")
+    return next((folder / "runs").glob(f"{algorithm}-{initializer}-s{seed.removeprefix('seed ')}-*"), None)
 
 
 @pytest.mark.slow

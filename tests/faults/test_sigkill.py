@@ -15,7 +15,7 @@ MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6
 """Before the first state, inside a session, around each session change, between saved states, in the last round."""
 
 GROWING = ("cfl_generative", "fedgen")
-"""They keep tensors that grow, synthetic samples, and another model with its optimiser: killed once; numbers, histograms and
+"""They keep tensors that grow, synthetic samples, and another model with its optimizer: killed once; numbers, histograms and
 columns of the history are FedWCM's, killed at all moments, memories of clients and server FedSSG's, which test_campaign.py
 kills. That the state of every algorithm is whole is proven without a process by contract/test_rounds.py."""
 

@@ -17,7 +17,7 @@ from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.methods.initialisation.base import Boundary, Initialiser
+from fedtide.methods.initializers.base import Boundary, Initializer
 from fedtide.world.timeline import Timeline
 from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
 
@@ -43,17 +43,17 @@ def starts_and_ends(fed: Federation) -> tuple[list[Tensor], list[Tensor]]:
     return first, [*last, seen[-1][1]]
 
 
-def run(initialiser: Any, pilot: int = 1, **values: Any) -> tuple[Federation, list[Tensor], list[Tensor]]:
+def run(initializer: Any, pilot: int = 1, **values: Any) -> tuple[Federation, list[Tensor], list[Tensor]]:
     """A federation and the ends of its sessions."""
-    fed = federation(settings(initialiser=initialiser, local=LOCAL, **values), alternating(pilot=pilot), vectors())
+    fed = federation(settings(initializer=initializer, local=LOCAL, **values), alternating(pilot=pilot), vectors())
     return fed, *starts_and_ends(fed)
 
 
-@pytest.mark.parametrize("initialiser", plugins.names("initialisation"))
+@pytest.mark.parametrize("initializer", plugins.names("initializers"))
 @pytest.mark.parametrize("pilot", [1, 2])
 @pytest.mark.parametrize("start", ["carry", "reset"])
-def test_pilot_sessions_and_the_first_after_them_are_alike(initialiser: str, pilot: int, start: str) -> None:
-    fed, first, last = run({"name": initialiser, "post_pilot_start": start}, pilot)
+def test_pilot_sessions_and_the_first_after_them_are_alike(initializer: str, pilot: int, start: str) -> None:
+    fed, first, last = run({"name": initializer, "post_pilot_start": start}, pilot)
     assert torch.equal(first[0], fed.parts.w0)
     for session in range(1, pilot):
         assert torch.equal(first[session], last[session - 1])
@@ -85,17 +85,17 @@ def test_average_equals_previous_where_one_model_is_stored() -> None:
 
 def test_average_takes_statistics_along() -> None:
     made = federation(
-        settings(initialiser="average", model="cnn_svhn", local={**LOCAL, "lr": 0.01}),
+        settings(initializer="average", model="cnn_svhn", local={**LOCAL, "lr": 0.01}),
         alternating(4, 1),
         images(),
     )
     state, ends, starts = initial_state(made.parts), [], []
     for _ in range(4):
-        starter = made.parts.initialiser.start
-        made.parts.initialiser.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
+        starter = made.parts.initializer.start
+        made.parts.initializer.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
         with torch.no_grad():
             made.run_round(state)
-        made.parts.initialiser.start = starter  # type: ignore[method-assign]
+        made.parts.initializer.start = starter  # type: ignore[method-assign]
         ends.append(state.b.clone())
     made.parts.workers.close()
     assert state.b.numel() > 0
@@ -105,8 +105,8 @@ def test_average_takes_statistics_along() -> None:
 @examples(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
 def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[float]) -> None:
-    average = plugins.load("initialisation", "average")(PluginSettings(name="average"))
-    assert isinstance(average, Initialiser)
+    average = plugins.load("initializers", "average")(PluginSettings(name="average"))
+    assert isinstance(average, Initializer)
     store: dict[str, Tensor] = {}
     nothing: Any = None
 
@@ -182,7 +182,7 @@ def test_a_client_that_is_not_drawn_forgets_nothing() -> None:
     assert torch.equal(state.memory["c_k"][1], known)
 
 
-def test_server_optimisers_start_again() -> None:
+def test_server_optimizers_start_again() -> None:
     fed = federation(settings(algorithm={"name": "fedopt", "tau": 0.1}, local=LOCAL), alternating(2, 1), vectors())
     moments: list[tuple[Tensor, Tensor]] = []
     finish = fed.parts.algorithm.finish
@@ -219,13 +219,13 @@ def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
 @pytest.mark.parametrize("at_session", ["reset", "keep"])
 def test_moments_and_step_counts_start_afresh_with_a_session_unless_kept(at_session: str) -> None:
     """Client 0 takes two steps in each of two sessions."""
-    local = {**LOCAL, "optimiser": "adam", "momentum_scope": "client", "unit": "steps", "amount": 2}
+    local = {**LOCAL, "optimizer": "adam", "momentum_scope": "client", "unit": "steps", "amount": 2}
     world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 2, session_of_round=[0, 1])
     chosen = settings(local=local, federation={"at_session": at_session})
     state, _ = run_rounds(federation(chosen, world, vectors(), cohorts=[[0, 1], [0]]))
     kept = at_session == "keep"
-    assert state.memory["optimiser.step"][:, 0].tolist() == ([4, 2] if kept else [2, 0])
-    assert bool(state.memory["optimiser.exp_avg_sq"][1].any()) is kept
+    assert state.memory["optimizer.step"][:, 0].tolist() == ([4, 2] if kept else [2, 0])
+    assert bool(state.memory["optimizer.exp_avg_sq"][1].any()) is kept
 
 
 def test_momentum_is_kept_by_clients_that_keep_it() -> None:

@@ -42,7 +42,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
         counts=torch.tensor([3, 0]),
         written=torch.tensor([3, 1]),
         extra={"table": torch.zeros(2, 2)},
-        initialiser={"w": torch.ones(4, dtype=torch.float64)},
+        initializer={"w": torch.ones(4, dtype=torch.float64)},
     )
     checkpoint.save(tmp_path, checkpoint.Saved("run", 3, {}, state.tensors()))
     found, skipped = checkpoint.load(tmp_path, "run")
@@ -57,7 +57,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert (again.round, again.totals) == (3, state.totals)
     for name in ("w", "b", "seen", "counts"):
         assert torch.equal(getattr(again, name), getattr(state, name))
-    for name in ("server", "memory", "extra", "initialiser"):
+    for name in ("server", "memory", "extra", "initializer"):
         for key, value in getattr(state, name).items():
             assert torch.equal(getattr(again, name)[key], value)
 

@@ -128,7 +128,7 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""
     execute(settings(natural, model="mlp", local={"momentum": 0.9}, clients_every=0), tmp_path, name="off")
-    execute(settings(natural, model="mlp", local={"momentum": 0.9}, personalise=4), tmp_path, name="on")
+    execute(settings(natural, model="mlp", local={"momentum": 0.9}, personalize=4), tmp_path, name="on")
     plain = history(tmp_path / "off")
     assert [{name: row[name] for name in plain[0]} for row in history(tmp_path / "on")] == plain
     models = [torch.load(tmp_path / name / "model.pt", weights_only=True) for name in ("off", "on")]
@@ -137,19 +137,19 @@ def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
 
 
 def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
-    chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, personalise=3)
+    chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, personalize=3)
     execute(chosen, tmp_path, name="x")
     data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
     start = list(torch.load(tmp_path / "x" / "model.pt", weights_only=True).values())
     table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet").set_index("client")
     for client, shard in zip(timeline.at(5).clients, timeline.shards_at(5), strict=True):
         weights = [value.clone().requires_grad_() for value in start]
-        optimiser = torch.optim.SGD(weights, lr=0.1, momentum=0.5, weight_decay=0.01)
+        optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5, weight_decay=0.01)
         inputs, labels = data.prepare(data.train_inputs[shard]).flatten(1), data.train_labels[shard]
         for _ in range(3):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             cross_entropy(inputs @ weights[0].T + weights[1], labels).backward()
-            optimiser.step()
+            optimizer.step()
         with torch.no_grad():
             logits = data.prepare(data.test_inputs).flatten(1) @ weights[0].T + weights[1]
         share = torch.bincount(labels, minlength=10) / len(shard)
@@ -172,7 +172,7 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
     ("evaluation", "line"),
     [
         ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 should be a multiple of evaluation.every = 2"),
-        ({"clients_every": 0, "personalise": 2}, "evaluation.personalise = 2 needs evaluation.clients_every > 0"),
+        ({"clients_every": 0, "personalize": 2}, "evaluation.personalize = 2 needs evaluation.clients_every > 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(settings, evaluation, line):

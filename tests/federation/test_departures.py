@@ -140,7 +140,7 @@ def test_the_controllers_of_a_leaver_start_again() -> None:
     fed.parts.workers.close()
 
 
-@pytest.mark.parametrize("chosen", [{"momentum": 0.9}, {"optimiser": "adam"}, {"optimiser": "adagrad"}], ids=str)
+@pytest.mark.parametrize("chosen", [{"momentum": 0.9}, {"optimizer": "adam"}, {"optimizer": "adagrad"}], ids=str)
 def test_momentum_of_a_leaver_is_forgotten(chosen: dict[str, Any]) -> None:
     """Moments and the number of steps too."""
     fed = prepared("fedavg", kept=True, local={**LOCAL, **chosen, "momentum_scope": "client"})

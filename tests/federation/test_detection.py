@@ -98,9 +98,9 @@ def test_reset_memories_are_those_at_the_start_of_a_session(algorithm: str) -> N
     assert [record.row["session"] for record in records] == [1] * 5
 
 
-@pytest.mark.parametrize("initialiser", plugins.names("initialisation"))
-def test_a_session_that_an_alarm_begins_is_one_of_the_timeline(initialiser: str) -> None:
-    values: Any = {"algorithm": "scaffold", "initialiser": initialiser}
+@pytest.mark.parametrize("initializer", plugins.names("initializers"))
+def test_a_session_that_an_alarm_begins_is_one_of_the_timeline(initializer: str) -> None:
+    values: Any = {"algorithm": "scaffold", "initializer": initializer}
     expected, session = run_rounds(prepared(halves(5, 3), **values))
     found, records = run_rounds(prepared(steady(SIZES, 5), **values, detector=after(3, response="start_session")))
     assert_same(expected, found)
@@ -108,8 +108,8 @@ def test_a_session_that_an_alarm_begins_is_one_of_the_timeline(initialiser: str)
     assert [record.session for record in records] == [record.session for record in session]
     assert records[3].session is not None
     assert records[3].row["session"] == 2
-    for name, value in expected.initialiser.items():
-        assert torch.equal(value, found.initialiser[name]), name
+    for name, value in expected.initializer.items():
+        assert torch.equal(value, found.initializer[name]), name
 
 
 def test_no_session_begins_twice_nor_in_a_pilot() -> None:
@@ -181,7 +181,7 @@ def test_a_share_of_the_participants_has_to_alarm(share: float | None, alarms: i
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda chosen: chosen["response"])
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, response: Any) -> None:
     """Saved after every round, loaded from the file into a new federation."""
-    values: Any = {"algorithm": "scaffold", "initialiser": "average", "detector": after(3, watch=watch, **response)}
+    values: Any = {"algorithm": "scaffold", "initializer": "average", "detector": after(3, watch=watch, **response)}
     whole, expected = run_rounds(prepared(steady(SIZES, 8), **values))
     state, records = None, list[RoundRecord]()
     for done in range(8):

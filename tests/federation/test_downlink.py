@@ -261,10 +261,10 @@ def test_a_session_begins_with_the_whole_model_for_all() -> None:
     here = {k: k for k in range(5)}
     world = timeline(deal(SIZES), [here] * 5, session_of_round=[0, 0, 1, 1, 1])
     for at_session in ("reset", "keep"):
-        fed = made(TOP_K, world, initialiser="average", federation={"at_session": at_session})
+        fed = made(TOP_K, world, initializer="average", federation={"at_session": at_session})
         _, records = run_rounds(fed)
         assert received(records) == [5 * MODEL, 5 * FEW, 5 * MODEL, 5 * FEW, 5 * FEW]
-    fed = made(TOP_K, world, initialiser="restart")
+    fed = made(TOP_K, world, initializer="restart")
     seen = watch(fed)
     run_rounds(fed)
     assert torch.equal(seen[2][0].w, fed.parts.w0)

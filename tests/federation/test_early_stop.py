@@ -139,7 +139,7 @@ def test_any_number_of_processes_stops_the_same_clients(executor: str) -> None:
 
 
 def test_work_in_steps_has_no_epochs_to_stop_after() -> None:
-    """As in an initialiser's gradient rounds with steps of their own."""
+    """As in an initializer's gradient rounds with steps of their own."""
     fed, usual = made(1e9), made(None)
     for parts in (fed.parts, usual.parts):
         state = initial_state(parts)

@@ -31,9 +31,9 @@ def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[
 
 
 @pytest.mark.parametrize("staleness", ["polynomial", "hinge", "constant"])
-@pytest.mark.parametrize("normalise", ["count", "weights"])
-def test_a_buffer_of_all_clients_of_equal_speed_is_fedavg(staleness: str, normalise: str) -> None:
-    chosen = {"name": "fedbuff", "buffer": 5, "server_lr": 0.7, "staleness": staleness, "normalise": normalise}
+@pytest.mark.parametrize("normalize", ["count", "weights"])
+def test_a_buffer_of_all_clients_of_equal_speed_is_fedavg(staleness: str, normalize: str) -> None:
+    chosen = {"name": "fedbuff", "buffer": 5, "server_lr": 0.7, "staleness": staleness, "normalize": normalize}
     assert largest_gap(events(chosen, 5, EQUAL), in_rounds([range(5)] * 6, 0.7)) < 1e-13
 
 
@@ -64,7 +64,7 @@ def test_weights_that_are_one_are_all_the_same(algorithm: dict[str, Any]) -> Non
         assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
     assert largest_gap(first, events({**algorithm, "exponent": 1.0}, 4, UNEQUAL)) > 1e-3
     if algorithm["name"] == "fedbuff":
-        assert largest_gap(first, events({**algorithm, "exponent": 0.0, "normalise": "weights"}, 4, UNEQUAL)) < 1e-13
+        assert largest_gap(first, events({**algorithm, "exponent": 0.0, "normalize": "weights"}, 4, UNEQUAL)) < 1e-13
 
 
 def test_slower_clients_give_the_same_models_later() -> None:
@@ -174,7 +174,7 @@ def test_a_departure_cancels_a_job_for_the_share_of_its_time(leave: str) -> None
 def test_a_session_begins_with_nothing_under_way_and_the_clock_goes_on() -> None:
     who, sessions = [[0, 1, 2]] * 3 + [[3, 4]] * 3, [0, 0, 0, 1, 1, 1]
     world = present(*who, session_of_round=sessions)
-    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initialiser="restart")
+    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initializer="restart")
     state, records = run_rounds(fed)
     for record, here in zip(records, who, strict=True):
         assert set(record.clients["client"]) <= set(here)
@@ -186,12 +186,12 @@ def test_a_session_begins_with_nothing_under_way_and_the_clock_goes_on() -> None
     assert state.events["started"] == len(noted.started)  # numbers of jobs go on, and so do the draws
 
 
-def test_gradient_rounds_of_an_initialiser_take_time() -> None:
+def test_gradient_rounds_of_an_initializer_take_time() -> None:
     world = present(*[[0, 1, 2]] * 2, *[[3, 4]] * 2, *[[0, 1, 2]] * 2, session_of_round=[0, 0, 1, 1, 2, 2])
     seconds, found = [], []
     for gradient_rounds in (1, 3):
-        initialiser = {"name": "dynamic", "history": 1, "gradient_rounds": gradient_rounds, "gradient_steps": 1}
-        fed, _ = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initialiser=initialiser)
+        initializer = {"name": "dynamic", "history": 1, "gradient_rounds": gradient_rounds, "gradient_steps": 1}
+        fed, _ = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, world, 3, initializer=initializer)
         trajectory, state, records = models(fed)
         found.append(trajectory)
         seconds.append(records[-1].row["seconds_simulated"])
@@ -249,7 +249,7 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, s
         ({"participation": {"name": "fixed", "count": 2}}, "participation fixed draws the cohorts of rounds"),
         ({"exchange": "intervals"}, "exchange intervals averages inside rounds"),
         ({"costs": {"wireless": False}}, r"costs\.wireless = false: clock: events takes its seconds from there"),
-        ({"local": {"unit": "mean_epochs"}}, r"local\.unit = mean_epochs equalises"),
+        ({"local": {"unit": "mean_epochs"}}, r"local\.unit = mean_epochs equalizes"),
         ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
         ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),
         ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all"),

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Round
-from fedtide.methods.exchange.base import Exchange, Schedule
+from fedtide.methods.communication.base import Exchange, Schedule
 from fedtide.training.engine.executors.executor import Advance, Executor
 from fedtide.training.engine.local import Cohort
 from golden.families.case import Outcome, difference

@@ -108,12 +108,12 @@ def test_memories_are_counted_where_they_are_kept(tmp_path: Path) -> None:
     ("chosen", "vectors_", "numbers"),
     [
         ({"momentum": 0.9}, 1, 1 * 18),
-        ({"optimiser": "adam"}, 2, 2 * 18 + 1),
-        ({"optimiser": {"name": "adamw", "amsgrad": True}}, 3, 3 * 18 + 1),
-        ({"optimiser": "adagrad"}, 1, 18 + 1),
+        ({"optimizer": "adam"}, 2, 2 * 18 + 1),
+        ({"optimizer": {"name": "adamw", "amsgrad": True}}, 3, 3 * 18 + 1),
+        ({"optimizer": "adagrad"}, 1, 18 + 1),
     ],
 )
-def test_the_optimiser_s_state_is_counted(chosen: dict[str, Any], vectors_: int, numbers: int) -> None:
+def test_the_optimizer_s_state_is_counted(chosen: dict[str, Any], vectors_: int, numbers: int) -> None:
     """Vectors of every participant in training, and of every client where they are kept."""
     plain, fresh = planned(), planned(local=chosen)
     kept = planned(local={**chosen, "momentum_scope": "client"})
@@ -227,7 +227,7 @@ def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None
     module = FederatedModule(settings(), steady([10] * 6, 2), vectors())
     module.build()
     module.on_fit_end()
-    kinds = ["algorithms", "exchange", "initialisation", "models", "objectives", "participation", "weighting"]
+    kinds = ["algorithms", "exchange", "initializers", "models", "objectives", "participation", "weighting"]
     assert sorted(made) == kinds
 
 

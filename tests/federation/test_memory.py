@@ -42,10 +42,10 @@ def test_a_saved_state_resumes_in_any_place(first: str, second: str, tmp_path: P
 
 
 @pytest.mark.parametrize("memory", ["device", "disk"])
-@pytest.mark.parametrize("optimiser", [{"name": "adam", "amsgrad": True}, "adagrad"], ids=str)
-def test_moments_and_step_counts_resume_to_the_bit(optimiser: Any, memory: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", [{"name": "adam", "amsgrad": True}, "adagrad"], ids=str)
+def test_moments_and_step_counts_resume_to_the_bit(optimizer: Any, memory: str, tmp_path: Path) -> None:
     def after(stop: int | None = None, saved: Any = None) -> Any:
-        local = {**LOCAL, "momentum": 0.0, "optimiser": optimiser}
+        local = {**LOCAL, "momentum": 0.0, "optimizer": optimizer}
         chosen = settings(local=local, federation={"memory": memory})
         fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
         return run_rounds(fed, stop, None if saved is None else restored_state(fed.parts, saved))[0]
@@ -54,13 +54,13 @@ def test_moments_and_step_counts_resume_to_the_bit(optimiser: Any, memory: str, 
     assert_same(after(), after(saved=torch.load(tmp_path / "state", weights_only=True)))
 
 
-def test_a_state_of_another_optimiser_is_refused() -> None:
-    def made(optimiser: str) -> Any:
-        local = {**LOCAL, "momentum": 0.0, "optimiser": optimiser}
+def test_a_state_of_another_optimizer_is_refused() -> None:
+    def made(optimizer: str) -> Any:
+        local = {**LOCAL, "momentum": 0.0, "optimizer": optimizer}
         return federation(settings(local=local), steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
 
     saved, other = run_rounds(made("adagrad"), 2)[0], made("adam")
-    with pytest.raises(SettingsError, match=r"is not of this run: memory\.optimiser\.exp_avg is missing"):
+    with pytest.raises(SettingsError, match=r"is not of this run: memory\.optimizer\.exp_avg is missing"):
         restored_state(other.parts, saved.tensors())
     other.parts.workers.close()
 

@@ -139,7 +139,7 @@ def test_one_column_of_targets_is_a_matrix_of_one_column() -> None:
     assert_same(trained(plain)[0], trained(column)[0])
 
 
-def test_several_labels_are_learnt() -> None:
+def test_several_labels_are_learned() -> None:
     _, records = trained(data("multilabel"), 60, local={"amount": 5, "batch_size": 8, "lr": 0.5})
     first, last = records[0].row, records[-1].row
     assert last["test_mean_ap"] > 0.95 > first["test_loss"] > last["test_loss"]
@@ -168,13 +168,13 @@ REFUSED = {
     "scenario = evolving": {"scenario": {"name": "evolving", "drift": "fresh", "beta": 1.0}},
     "participation = heterogeneous": {"participation": {"name": "heterogeneous", "shares": "labels"}},
     "algorithm.weighting = feddisco": {"algorithm": {"name": "fedavg", "weighting": "feddisco"}},
-    "initialiser = continuous": {"initialiser": "continuous"},
+    "initializer = continuous": {"initializer": "continuous"},
     "exchange = intervals": {"exchange": "intervals"},
     "long_tail.imbalance = 0.1": {"long_tail": {"imbalance": 0.1}},
     "local.order = class_balanced": {"local": {"order": "class_balanced"}},
     "evaluation.metrics = auroc, macro_f1": {"evaluation": {"metrics": ["auroc", "macro_f1"]}},
     "evaluation.neurons = 5": {"evaluation": {"neurons": 5}},
-    "evaluation.personalise = 1": {"evaluation": {"clients_every": 2, "personalise": 1}},
+    "evaluation.personalize = 1": {"evaluation": {"clients_every": 2, "personalize": 1}},
     "evaluation.client_samples = 9": {"evaluation": {"clients_every": 2, "client_samples": 9}},
     "evaluation.departed = last": {"evaluation": {"clients_every": 2, "departed": "last"}},
     **{

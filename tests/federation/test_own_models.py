@@ -72,7 +72,7 @@ def test_many_samples_are_all_of_them() -> None:
 
 @pytest.mark.parametrize("number", [None, 6])
 def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
-    evaluation = {"client_samples": number, "personalise": 2}
+    evaluation = {"client_samples": number, "personalize": 2}
     fed = made(steady(SIZES, 3), cohorts=[[0, 3]] * 3, evaluation=evaluation)
     _, records = run_rounds(fed)
     table, row = records[-1].client_scores, records[-1].row
@@ -93,7 +93,7 @@ def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
 def test_there_are_no_gains_over_a_model_that_is_not_trained() -> None:
     found = []
     for algorithm in ("local", "ditto"):
-        fed = made(steady(SIZES, 2), algorithm, evaluation={"personalise": 2})
+        fed = made(steady(SIZES, 2), algorithm, evaluation={"personalize": 2})
         _, records = run_rounds(fed)
         names = {*records[-1].row, *records[-1].client_scores, *fed.scoring.columns}
         assert {"served_accuracy_mean", "served_known", "personal_accuracy_mean", "personal_loss"} <= names
@@ -118,7 +118,7 @@ def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
 def test_personal_steps_begin_at_the_served_model() -> None:
     """No steps to speak of leave the served model, and what is not trained stays as it was served."""
     steady_world = steady(SIZES, 2)
-    evaluation = {"personalise": 2, "personalise_part": "head"}
+    evaluation = {"personalize": 2, "personalize_part": "head"}
     fed = made(steady_world, evaluation=evaluation)
     each, models = fed.parts.evaluator.each, []
 
@@ -137,7 +137,7 @@ def test_personal_steps_begin_at_the_served_model() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_an_algorithm_may_have_a_rate_for_steps_of_evaluation(rate: float) -> None:
     algorithm = {"name": "per_fedavg", "inner_lr": rate, "batches": "same"}
-    _, records = run_rounds(made(steady(SIZES, 1), algorithm, evaluation={"personalise": 2}))
+    _, records = run_rounds(made(steady(SIZES, 1), algorithm, evaluation={"personalize": 2}))
     table = records[0].client_scores
     assert (table["personal_loss"] == pytest.approx(table["loss"], abs=1e-12)) is (rate == 0)
 
@@ -216,7 +216,7 @@ def test_clusters_need_no_more_passes() -> None:
 @pytest.mark.parametrize(
     ("evaluation", "line"),
     [
-        ({"personalise_part": "head"}, "evaluation.personalise_part = head needs evaluation.personalise > 0"),
+        ({"personalize_part": "head"}, "evaluation.personalize_part = head needs evaluation.personalize > 0"),
         ({"clients_every": 0, "client_samples": 3}, "evaluation.client_samples = 3 needs evaluation.clients_every > 0"),
         ({"clients_every": 0, "departed": "last"}, "evaluation.departed = last needs evaluation.clients_every > 0"),
     ],

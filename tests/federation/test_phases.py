@@ -25,7 +25,7 @@ RULES: dict[str, dict[str, Any]] = {
     "clip": {"clip": 0.05, "weight_decay": 0.1},
     "clip_inside": {"clip": 0.05, "weight_decay": 0.1, "clip_scope": "total_with_decay"},
     "decay": {"weight_decay": 0.1},
-    "adamw": {"optimiser": "adamw", "weight_decay": 0.1},
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
 }
 
 
@@ -96,7 +96,7 @@ def test_a_part_may_cut_a_tensor_in_two(quadratics: Any) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "expected"),
-    [({"momentum": 0.9}, [0.19 * 3.0, 0.19 * 4.0]), ({"optimiser": "adam"}, [0.2, 0.2])],
+    [({"momentum": 0.9}, [0.19 * 3.0, 0.19 * 4.0]), ({"optimizer": "adam"}, [0.2, 0.2])],
     ids=["momentum", "adam"],
 )
 def test_every_phase_starts_at_rest(quadratics: Any, rule: dict[str, Any], expected: list[float]) -> None:

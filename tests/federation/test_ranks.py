@@ -17,7 +17,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.federation.assembly.ranks import Alone, Group
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.methods.exchange.base import Exchange, Schedule
+from fedtide.methods.communication.base import Exchange, Schedule
 from support import closest, federation, needs, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -117,7 +117,7 @@ def compare(algorithm: Any, executor: str, size: int, local: dict[str, Any], exc
         ("scaffold", LOCAL),
         ("sharp", LOCAL),
         ("contrast", LOCAL),
-        ("fedavg", {**LOCAL, "momentum": 0, "optimiser": "adam"}),
+        ("fedavg", {**LOCAL, "momentum": 0, "optimizer": "adam"}),
     ],
     ids=["scaffold", "sharp", "contrast", "adam"],
 )

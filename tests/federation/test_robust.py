@@ -18,7 +18,7 @@ from support import assert_same, closest, deal, federation, run_rounds, settings
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
-CENTRED = {"name": "centred_clipping", "radius": 0.05}
+CENTERED = {"name": "centered_clipping", "radius": 0.05}
 BUCKETS = {"name": "median", "bucket": 2}
 
 
@@ -28,23 +28,23 @@ def made(aggregation: Any, algorithm: Any = "fedavg", rounds: int = 3, **values:
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedawe", "fednova"])
-@pytest.mark.parametrize("rule", [CENTRED, BUCKETS], ids=["centred", "buckets"])
+@pytest.mark.parametrize("rule", [CENTERED, BUCKETS], ids=["centered", "buckets"])
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[str, Any]) -> None:
     compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation=rule)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm"])
-def test_a_resumed_run_goes_on_from_its_centres(algorithm: str) -> None:
-    whole, _ = run_rounds(made(CENTRED, algorithm))
-    half, _ = run_rounds(made(CENTRED, algorithm), 1)
-    fed = made(CENTRED, algorithm)
+def test_a_resumed_run_goes_on_from_its_centers(algorithm: str) -> None:
+    whole, _ = run_rounds(made(CENTERED, algorithm))
+    half, _ = run_rounds(made(CENTERED, algorithm), 1)
+    fed = made(CENTERED, algorithm)
     assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
-    with pytest.raises(SettingsError, match=r"aggregation\.0\.centre is missing"):
+    with pytest.raises(SettingsError, match=r"aggregation\.0\.center is missing"):
         restored_state(fed.parts, {**half.tensors(), "features": {}})
 
 
-def test_the_centre_is_the_last_result() -> None:
-    fed = made(CENTRED)
+def test_the_center_is_the_last_result() -> None:
+    fed = made(CENTERED)
     seen = watch(fed)
     state, _ = run_rounds(fed)
     for (r, w), (_, before) in zip(seen[1:], seen, strict=False):
@@ -52,28 +52,28 @@ def test_the_centre_is_the_last_result() -> None:
         D = r.W - r.w - start
         factors = (0.05 / D.norm(dim=1, keepdim=True)).clamp(max=1)
         assert closest(w - r.w, start + (r.weights * factors * D).sum(0)) < 1e-14
-    assert closest(state.features["aggregation"]["0"]["centre"], seen[-1][1] - seen[-1][0].w) < 1e-15
+    assert closest(state.features["aggregation"]["0"]["center"], seen[-1][1] - seen[-1][0].w) < 1e-15
 
 
-def test_what_an_algorithm_combines_first_and_second_have_centres_of_their_own() -> None:
+def test_what_an_algorithm_combines_first_and_second_have_centers_of_their_own() -> None:
     """FedCM: gradients, then models, both combined from the same updates."""
-    fed = made(CENTRED, "fedcm")
+    fed = made(CENTERED, "fedcm")
     state, _ = run_rounds(fed)
-    first, second = (state.features["aggregation"][str(number)]["centre"] for number in range(2))
+    first, second = (state.features["aggregation"][str(number)]["center"] for number in range(2))
     assert closest(first, state.server["Delta"]) < 1e-15
     assert closest(first, second) > 1e-3
 
 
-def test_a_session_begins_with_the_centre_zero() -> None:
+def test_a_session_begins_with_the_center_zero() -> None:
     everybody = {client: client for client in range(5)}
-    chosen = settings(local=PLAIN, aggregation=CENTRED)
+    chosen = settings(local=PLAIN, aggregation=CENTERED)
     one = federation(chosen, timeline(deal(SIZES), [everybody] * 2, session_of_round=[0, 1]), vectors())
     (first, w0), (second, w1) = _models(one)
     assert closest(second - first, w1 - w0) < 1e-15
 
 
 def _models(fed: Federation) -> list[tuple[Tensor, Tensor]]:
-    """Models after two rounds, and what they would be if the second began with the centre zero."""
+    """Models after two rounds, and what they would be if the second began with the center zero."""
     seen = watch(fed)
     run_rounds(fed)
     found = []
@@ -103,7 +103,7 @@ def test_buckets_are_the_rounds_own() -> None:
         {"name": "krum", "f": 1},
         {"name": "krum", "f": 1, "keep": None},
         {"name": "geometric_median"},
-        CENTRED,
+        CENTERED,
     ],
     ids=lambda rule: f"{rule['name']}-{rule.get('keep', 1)}",
 )
@@ -134,12 +134,12 @@ def test_kept_shares_are_those_of_the_models() -> None:
     assert records[0].clients["kept"] == pytest.approx((D.median(0).values == D).double().mean(1).tolist())
 
 
-def test_gradient_rounds_keep_a_centre_of_their_own() -> None:
-    fed = made(CENTRED)
+def test_gradient_rounds_keep_a_center_of_their_own() -> None:
+    fed = made(CENTERED)
     first, other = initial_state(fed.parts), initial_state(fed.parts)
     fed.parts.workers.close()
-    first.features["aggregation"]["0"]["centre"] += 1.0
-    assert not bool(other.features["aggregation"]["0"]["centre"].any())
+    first.features["aggregation"]["0"]["center"] += 1.0
+    assert not bool(other.features["aggregation"]["0"]["center"].any())
 
 
 def test_algorithms_that_sum_refuse_rules_in_one_line() -> None:

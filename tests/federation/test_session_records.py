@@ -29,10 +29,10 @@ def world(sessions: int) -> Any:
     return timeline(deal((4, 3, 5, 2)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
 
 
-@pytest.mark.parametrize("initialiser", ["previous", "average", "restart"])
-def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> None:
+@pytest.mark.parametrize("initializer", ["previous", "average", "restart"])
+def test_losses_and_accuracy_are_those_of_the_four_models(initializer: str) -> None:
     data = vectors()
-    fed = federation(settings(initialiser=initialiser, evaluation={"batch_size": 3}), world(4), data)
+    fed = federation(settings(initializer=initializer, evaluation={"batch_size": 3}), world(4), data)
     seen = watch(fed)
     _, records = run_rounds(fed)
     ends = [seen[t][1] for t in (1, 3, 5, 7)]
@@ -52,7 +52,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initialiser: str) -> N
         assert opening["losses"] == pytest.approx(expected, abs=1e-12)
         logits = data.test_inputs @ start[:15].view(3, 5).T + start[15:]
         assert opening["test_accuracy"] == float((logits.argmax(1) == data.test_labels).double().mean())
-        assert (opening["session"], opening["initialiser"]) == (session + 1, initialiser)
+        assert (opening["session"], opening["initializer"]) == (session + 1, initializer)
         assert opening["returning"] is (session == 3)  # the second group, whose first session was not a pilot
     assert [record.session is None for record in records] == [True, True, *[False, True] * 3]
 
@@ -71,7 +71,7 @@ def test_losses_can_be_left_out_and_change_nothing() -> None:
 def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
     """After a stop between saved states a session begins twice; its record is there once, and the same."""
     chosen = small(
-        scenario=SESSIONS, participation="all", initialiser={"name": "dynamic", "gradient_steps": 1}, algorithm="fedavg"
+        scenario=SESSIONS, participation="all", initializer={"name": "dynamic", "gradient_steps": 1}, algorithm="fedavg"
     )
     whole = tmp_path / "whole"
     execute(chosen, tmp_path, name="whole")
@@ -84,14 +84,14 @@ def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_af
     events = session_events(tmp_path / "x")
     assert events == session_events(whole)
     assert [(facts["round"], facts["session"]) for facts in events] == [(3, 2), (5, 3), (7, 4)]
-    assert [facts["initialiser"] for facts in events] == ["dynamic"] * 3
+    assert [facts["initializer"] for facts in events] == ["dynamic"] * 3
     assert list(events[-1]["weights"]) == list(events[-1]["distances"]) == ["2", "3"]
     assert sum(events[-1]["weights"].values()) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_a_run_whose_updates_are_not_finite_has_diverged(small: Any, run_once: Any, tmp_path: Path) -> None:
-    initialiser = {"name": "dynamic", "gradient_lr": 1e38, "gradient_rounds": 2}
-    summary = run_once(small(scenario=SESSIONS, participation="all", initialiser=initialiser))
+    initializer = {"name": "dynamic", "gradient_lr": 1e38, "gradient_rounds": 2}
+    summary = run_once(small(scenario=SESSIONS, participation="all", initializer=initializer))
     assert (summary["state"], summary["rounds"]) == ("diverged", 4)
     assert summary["message"].startswith("session 3: the distances of its update from those of sessions 2 are not")
     assert len(RunDirectory(tmp_path / "x").history()) == 4

@@ -66,7 +66,7 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
             record = fed.run_round(state)
         sessions.append(record.session)
         rows.append(record.row)
-        stores.append(dict(state.initialiser))
+        stores.append(dict(state.initializer))
         clipped.append(clipped_steps.since_last())
         if fed.parts.evaluates("all"):
             everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))

@@ -123,7 +123,7 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
     tags = run.data.tags
     expected = {
         "algorithm": "fedavg",
-        "initialiser": "previous",
+        "initializer": "previous",
         "scenario": "static",
         "dataset": "digits",
         "seed": "0",

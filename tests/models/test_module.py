@@ -23,7 +23,7 @@ from fedtide.training.models.base import KeyedDropout, Network
 from support import assert_close, dataset, federation, images, run_rounds, settings, steady
 
 Build = Callable[..., Network]
-GREY = (1, 8, 8)
+GRAY = (1, 8, 8)
 
 
 def own(net: str, **values: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def own(net: str, **values: Any) -> dict[str, Any]:
 
 
 def fed(model: dict[str, Any], algorithm: str = "fedavg", rounds: int = 2, **values: Any) -> Federation:
-    """Two clients with a few grey images."""
+    """Two clients with a few gray images."""
     local = {"amount": 2, "unit": "steps", "batch_size": 3, "lr": 0.05, "momentum": 0.5}
     chosen = settings(**{"model": model, "algorithm": algorithm, "local": local, **values})
     return federation(chosen, steady((6, 5), rounds), images())
@@ -40,7 +40,7 @@ def fed(model: dict[str, Any], algorithm: str = "fedavg", rounds: int = 2, **val
 
 @pytest.fixture
 def x() -> Tensor:
-    return torch.randn(3, *GREY, generator=torch.Generator().manual_seed(1))
+    return torch.randn(3, *GRAY, generator=torch.Generator().manual_seed(1))
 
 
 def names(network: nn.Module) -> list[str]:
@@ -50,7 +50,7 @@ def names(network: nn.Module) -> list[str]:
 @pytest.mark.parametrize("path", ["Plain", "Scaled"])
 def test_the_parts_are_the_module(build: Build, x: Tensor, path: str) -> None:
     """Cut in two or run as a whole: logits, features and names are those of the module, with a head for three classes."""
-    network = build("module", GREY, 3, path=f"own_nets:{path}").eval()
+    network = build("module", GRAY, 3, path=f"own_nets:{path}").eval()
     assert isinstance(network.head, nn.Linear)
     assert network.head.out_features == 3
     features = network.features(x)
@@ -82,11 +82,11 @@ def test_logits_may_be_in_a_mapping_or_an_object(executor: str) -> None:
 def test_other_outputs_are_one_line(build: Build, held: str, got: str) -> None:
     line = rf"^model\.path = 'own_nets:Holder': forward should return logits, or a mapping or an object with logits, got {got}$"
     with pytest.raises(SettingsError, match=line):
-        build("module", GREY, 3, path="own_nets:Holder", arguments={"held": held})
+        build("module", GRAY, 3, path="own_nets:Holder", arguments={"held": held})
 
 
 def test_a_last_layer_with_something_behind_it_is_the_head_of_a_whole_module(build: Build, x: Tensor) -> None:
-    network = build("module", GREY, 3, path="own_nets:squashed").eval()
+    network = build("module", GRAY, 3, path="own_nets:squashed").eval()
     outputs = network.outputs(x)
     torch.testing.assert_close(outputs.logits, network.head(outputs.features).log_softmax(-1))
     assert not network.has_linear_head
@@ -123,7 +123,7 @@ def test_attention_norms_dropout_and_integer_buffers_are_the_same_in_every_execu
 
 
 def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> None:
-    network = build("module", GREY, 3, path="own_nets:Attentive").train()
+    network = build("module", GRAY, 3, path="own_nets:Attentive").train()
     (drop,) = {part for part in network.modules() if isinstance(part, KeyedDropout)}  # one layer, used twice
     assert network.body.drop is drop
     layers = nn.Sequential(nn.Dropout(0.5), nn.Dropout2d(0.5))
@@ -202,8 +202,8 @@ class TestWeights:
 
     def test_all_but_a_head_that_does_not_fit(self, build: Build, saved: Path) -> None:
         weights = torch.load(saved, weights_only=True)
-        ten = build("module", GREY, 10, path="own_nets:Plain", weights=str(saved))
-        three = build("module", GREY, 3, path="own_nets:Plain", weights=str(saved))
+        ten = build("module", GRAY, 10, path="own_nets:Plain", weights=str(saved))
+        three = build("module", GRAY, 3, path="own_nets:Plain", weights=str(saved))
         for network in (ten, three):
             own = {network.stored_name(name): value for name, value in network.state_dict().items()}
             for name, value in weights.items():
@@ -237,25 +237,25 @@ class TestWeights:
         change(weights)
         torch.save(weights, saved)
         with pytest.raises(SettingsError, match=problem):
-            build("module", GREY, 3, path="own_nets:Plain", weights=str(saved))
+            build("module", GRAY, 3, path="own_nets:Plain", weights=str(saved))
 
     def test_a_file_that_would_run_code_is_not_read(self, build: Build, saved: Path) -> None:
         torch.save(own_nets.Plain(), saved)
         with pytest.raises(SettingsError, match=r"plain\.pt' cannot be read"):
-            build("module", GREY, 3, path="own_nets:Plain", weights=str(saved))
+            build("module", GRAY, 3, path="own_nets:Plain", weights=str(saved))
 
     def test_safetensors_files_are_read_where_the_package_is_there(self, build: Build, saved: Path) -> None:
         file = saved.with_suffix(".safetensors")
         if importlib.util.find_spec("safetensors") is None:
             file.touch()
             with pytest.raises(SettingsError, match=r"plain\.safetensors': reading it takes the package safetensors"):
-                build("module", GREY, 10, path="own_nets:Plain", weights=str(file))
+                build("module", GRAY, 10, path="own_nets:Plain", weights=str(file))
             return
         from safetensors.torch import save_file
 
         save_file(torch.load(saved, weights_only=True), file)
         first, second = (
-            build("module", GREY, 10, path="own_nets:Plain", weights=str(path)).state_dict() for path in (saved, file)
+            build("module", GRAY, 10, path="own_nets:Plain", weights=str(path)).state_dict() for path in (saved, file)
         )
         assert all(torch.equal(value, second[name]) for name, value in first.items())
 
@@ -307,7 +307,7 @@ class TestFreeze:
         assert_close(run_rounds(frozen)[0], run_rounds(head)[0], 1e-10)
 
     def test_constant_layers_stay_in_evaluation_mode(self, build: Build, x: Tensor) -> None:
-        network = build("module", GREY, 3, path="own_nets:Attentive", freeze=("*",)).train()
+        network = build("module", GRAY, 3, path="own_nets:Attentive", freeze=("*",)).train()
         assert torch.equal(network.features(x), network.eval().features(x))
         assert network.head.training is False
         assert network.train().head.training
@@ -321,7 +321,7 @@ class TestFreeze:
 def test_of_a_lightning_module_forward_is_used_and_the_log_says_so() -> None:
     run = fed(own("Lit"))
     (line,) = [line for line in advice(run.parts) if "LightningModule" in line]
-    assert "its forward is used; its training_step and its optimisers are not" in line
+    assert "its forward is used; its training_step and its optimizers are not" in line
     assert "objectives/" in line
     state, _ = run_rounds(run)
     assert float(functional.mse_loss(state.w, run.parts.w0)) > 0

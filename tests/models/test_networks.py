@@ -14,18 +14,18 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.training.models.base import Model
 
-GREY = (1, 16, 16)
+GRAY = (1, 16, 16)
 IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")
 
 
 @pytest.fixture
 def images() -> Tensor:
-    return torch.randn(3, *GREY, generator=torch.Generator().manual_seed(1))
+    return torch.randn(3, *GRAY, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_grey_images_give_logits_from_the_head_on_the_features(build: Any, images: Tensor, name: str) -> None:
-    network = build(name, GREY, 4).eval()
+def test_gray_images_give_logits_from_the_head_on_the_features(build: Any, images: Tensor, name: str) -> None:
+    network = build(name, GRAY, 4).eval()
     features = network.features(images)
     logits = network(images)
     assert logits.shape == (3, 4)
@@ -44,13 +44,13 @@ def test_vectors_are_taken_as_they_are(build: Any, images: Tensor, name: str) ->
 
 
 def test_logistic_is_affine(build: Any, images: Tensor) -> None:
-    network = build("logistic", GREY, 4)
+    network = build("logistic", GRAY, 4)
     expected = images.flatten(1) @ network.head.weight.T + network.head.bias
     torch.testing.assert_close(network(images), expected)
 
 
 def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> None:
-    network = build("mlp", GREY, 4, widths=(7, 5))
+    network = build("mlp", GRAY, 4, widths=(7, 5))
     first, second = (layer for layer in network.hidden if isinstance(layer, nn.Linear))
     hidden = (images.flatten(1) @ first.weight.T + first.bias).clamp(min=0)
     expected = (hidden @ second.weight.T + second.bias).clamp(min=0)
@@ -63,7 +63,7 @@ def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> Non
 def test_pooling_before_relu_changes_neither_values_nor_gradients(
     build: Any, images: Tensor, name: str, settings: dict[str, Any]
 ) -> None:
-    network = build(name, GREY, 4, **settings).double()
+    network = build(name, GRAY, 4, **settings).double()
     layers = list(network.body)
     for place in [i for i, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
         assert isinstance(layers[place + 1], nn.ReLU | nn.LeakyReLU)
@@ -81,7 +81,7 @@ def test_pooling_before_relu_changes_neither_values_nor_gradients(
 
 
 def test_svhn_contrast_is_the_hidden_layer_before_dropout(build: Any, images: Tensor) -> None:
-    network = build("cnn_svhn", GREY, 4)
+    network = build("cnn_svhn", GRAY, 4)
     state = {name: value.clone() for name, value in network.named_buffers()}
     outputs = network.train().outputs(images)
     again = functional_call(network, state, (images,))
@@ -94,7 +94,7 @@ def test_svhn_contrast_is_the_hidden_layer_before_dropout(build: Any, images: Te
 
 
 def test_projection_feeds_the_classifier_without_relu(build: Any, images: Tensor) -> None:
-    network = build("resnet18", GREY, 4, projection=True).eval()
+    network = build("resnet18", GRAY, 4, projection=True).eval()
     features = network.features(images)
     assert features.shape == (3, 256)
     assert features.min() < 0
@@ -115,8 +115,8 @@ def test_small_image_stems_keep_the_resolution(build: Any, name: str, settings: 
     assert seen == [*stem_and_first_stage, *[(128, 16, 16)] * 4, *[(256, 8, 8)] * 4, *[(512, 4, 4)] * 4]
 
 
-def test_layer_norm_standardises_each_image_over_channels_and_pixels(build: Any) -> None:
-    network = build("preact_resnet18", GREY, 4)
+def test_layer_norm_standardizes_each_image_over_channels_and_pixels(build: Any) -> None:
+    network = build("preact_resnet18", GRAY, 4)
     maps = torch.randn(2, 64, 3, 3, dtype=torch.float64) * 3 + 1
     flat = maps.flatten(1)
     expected = (flat - flat.mean(1, keepdim=True)) / (flat.var(1, keepdim=True, unbiased=False) + 1e-5).sqrt()
@@ -124,7 +124,7 @@ def test_layer_norm_standardises_each_image_over_channels_and_pixels(build: Any)
 
 
 def test_preactivation_block_shortcut_is_the_identity_or_sees_the_activated_input(build: Any) -> None:
-    network = build("preact_resnet18", GREY, 4)
+    network = build("preact_resnet18", GRAY, 4)
     plain, wider = network.stages[0][1], network.stages[1][0]
     maps = torch.randn(2, 64, 4, 4)
     for block in (plain, wider):
@@ -134,7 +134,7 @@ def test_preactivation_block_shortcut_is_the_identity_or_sees_the_activated_inpu
 
 
 @pytest.mark.parametrize("name", ["lenet", "preact_resnet18"])
-def test_kaiming_initialisation(build: Any, name: str) -> None:
+def test_kaiming_initialization(build: Any, name: str) -> None:
     network = build(name, (3, 32, 32), 10)
     assert all(not layer.bias.any() for layer in network.modules() if isinstance(layer, nn.Linear))
     for layer in network.modules():
@@ -146,13 +146,13 @@ def test_kaiming_initialisation(build: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in IMAGES if "resnet" not in name])
 def test_the_same_generator_state_gives_the_same_network(build: Any, name: str) -> None:
-    first, second = build(name, GREY, 4), build(name, GREY, 4)
+    first, second = build(name, GRAY, 4), build(name, GRAY, 4)
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3])
-def test_convolutions_over_time_are_sums_over_neighbours(build: Any, kernel: int) -> None:
+def test_convolutions_over_time_are_sums_over_neighbors(build: Any, kernel: int) -> None:
     network = build("cnn_1d", (2, 5), 4, widths=(3,), kernel=kernel).double()
     inputs = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     convolution, _ = network.body

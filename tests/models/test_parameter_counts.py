@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-GREY, GREY32, RGB, TINY = (1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 64, 64)
+GRAY, GRAY32, RGB, TINY = (1, 28, 28), (1, 32, 32), (3, 32, 32), (3, 64, 64)
 PROJECTED = {"norm": "batch", "stem": "imagenet", "projection": True}
 GROUPED = {"norm": "group", "groups": 2, "stem": "imagenet"}
 CIFAR = {"norm": "batch", "stem": "cifar"}
@@ -16,18 +16,18 @@ CIFAR = {"norm": "batch", "stem": "cifar"}
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "settings", "count"),
     [
-        ("logistic", GREY, 10, {}, 7_850),
-        ("mlp", GREY, 10, {}, 199_210),
-        ("mlp", GREY, 10, {"widths": (100, 100)}, 89_610),
+        ("logistic", GRAY, 10, {}, 7_850),
+        ("mlp", GRAY, 10, {}, 199_210),
+        ("mlp", GRAY, 10, {"widths": (100, 100)}, 89_610),
         ("mlp", (784,), 10, {"widths": (200,)}, 159_010),
         ("lenet", RGB, 10, {}, 62_050),
         ("lenet", RGB, 100, {}, 69_700),
-        ("lenet", GREY, 62, {}, 48_890),
+        ("lenet", GRAY, 62, {}, 48_890),
         ("lenet", RGB, 10, {"norm": "none"}, 62_006),
         ("cnn_5x5", RGB, 10, {}, 797_962),
         ("cnn_5x5", RGB, 100, {}, 815_332),
         ("cnn_svhn", RGB, 10, {}, 667_178),
-        ("cnn_leaky", GREY, 10, {}, 117_066),
+        ("cnn_leaky", GRAY, 10, {}, 117_066),
         ("cnn_1d", (4, 24), 2, {}, 11_106),
         ("resnet18", RGB, 10, PROJECTED, 11_573_066),
         ("resnet18", RGB, 100, PROJECTED, 11_596_196),
@@ -68,9 +68,9 @@ def test_only_batch_norm_has_buffers_and_all_norms_have_the_same_parameters(
 
 
 @pytest.mark.parametrize("stem", ["imagenet", "cifar"])
-def test_grey_images_save_two_input_channels_of_the_stem(build: Any, stem: str) -> None:
+def test_gray_images_save_two_input_channels_of_the_stem(build: Any, stem: str) -> None:
     with torch.device("meta"):
-        grey, colour = (build("resnet18", shape, 10, stem=stem) for shape in (GREY32, RGB))
+        gray, color = (build("resnet18", shape, 10, stem=stem) for shape in (GRAY32, RGB))
     side = {"imagenet": 7, "cifar": 3}[stem]
-    sizes = [sum(value.numel() for value in network.parameters()) for network in (grey, colour)]
+    sizes = [sum(value.numel() for value in network.parameters()) for network in (gray, color)]
     assert sizes[1] - sizes[0] == 2 * 64 * side * side

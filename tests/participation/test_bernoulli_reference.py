@@ -58,7 +58,7 @@ def test_an_empty_draw_takes_the_next_seed() -> None:
         assert np.array_equal(rule(0.05).draw(np.arange(2), t, 0), expected)
 
 
-def test_neighbouring_seeds_are_one_round_apart() -> None:
+def test_neighboring_seeds_are_one_round_apart() -> None:
     present = np.arange(30)
     assert np.array_equal(rule(0.2).draw(present, 4, 1), rule(0.2).draw(present, 5, 0))
 

@@ -87,7 +87,7 @@ def test_two_shard_gives_two_labels_each_and_every_label_to_as_many(classes, tur
 
 
 @pytest.mark.parametrize("classes", [4, 10])
-def test_two_shard_pairs_neighbours_at_first_and_then_ever_farther_labels(classes):
+def test_two_shard_pairs_neighbors_at_first_and_then_ever_farther_labels(classes):
     """In turn q client b holds, in the shuffled order of labels, the b-th and the one 1 + q mod (C - 1) places after it."""
     clients, labels = 3 * classes, balanced(classes, 60)
     held = label_sets(deal("two_shard", labels, clients, classes), labels)

@@ -18,9 +18,9 @@ PROJECT = Path(__file__).parents[2]
 CARRIED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "pipeline", "src")
 SMALL = """
 algorithms: {fedavg: {}, fedprox: {mu: 0.1}}
-initialiser: {name: previous}
-initialisers: {previous: {}}
-compare: {algorithms: [fedavg, fedprox], initialisers: [previous], seeds: [0], workers: 1}
+initializer: {name: previous}
+initializers: {previous: {}}
+compare: {algorithms: [fedavg, fedprox], initializers: [previous], seeds: [0], workers: 1}
 scenario: {name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 3}
 partition: {name: dirichlet_equal, alpha: 1.0}
 model: {name: logistic}

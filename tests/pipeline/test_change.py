@@ -78,7 +78,7 @@ def test_the_world_concerns_every_algorithm(project):
 
 def test_another_seed_reuses_the_runs_there_are(project):
     before = {**project.runs("fedavg"), **project.runs("fedprox")}
-    compare = {"algorithms": ["fedavg", "fedprox"], "initialisers": ["previous"], "seeds": [0, 1], "workers": 1}
+    compare = {"algorithms": ["fedavg", "fedprox"], "initializers": ["previous"], "seeds": [0, 1], "workers": 1}
     project.change(compare=compare)
     ran, _ = project.repro("report")
     assert {"partition", "train@fedavg", "train@fedprox", "report"} <= ran

@@ -16,7 +16,7 @@ from fedtide.world.storage.prepared import load_data
 BASE = {
     "scenario": {"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 2},
     "local": {"momentum": 0.5},
-    "evaluation": {"clients_every": 2, "personalise": 1},
+    "evaluation": {"clients_every": 2, "personalize": 1},
 }
 OTHERS = {  # plug-ins, and values of settings for which none can be made up
     "data": {"name": "two_rules"},
@@ -27,7 +27,7 @@ OTHERS = {  # plug-ins, and values of settings for which none can be made up
     "model": {"name": "logistic"},
     "objective": {"name": "focal"},
     "algorithm": {"name": "fedprox"},
-    "initialiser": {"name": "average"},
+    "initializer": {"name": "average"},
     "exchange": {"name": "intervals"},
     "detector": {"name": "ddm"},
     "clock": {"name": "events"},
@@ -36,7 +36,7 @@ OTHERS = {  # plug-ins, and values of settings for which none can be made up
     "aggregation": {"name": "median"},
     "attack": {"name": "sign_flip", "share": 0.3},
     "long_tail.order": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0],
-    "local.optimiser": {"name": "adam"},
+    "local.optimizer": {"name": "adam"},
     "evaluation.splits": ["test", "validation"],
     "evaluation.metrics": ["auroc"],
     "evaluation.models": ["cloud", "all"],
@@ -44,9 +44,9 @@ OTHERS = {  # plug-ins, and values of settings for which none can be made up
     "costs.clock_factors": [0.5, 1.0],
     "engine.callbacks": [{"path": "lightning.pytorch.callbacks:Timer"}],
     "label": "mine",
-    "initialiser_label": "mine",
+    "initializer_label": "mine",
 }
-TOGETHER = {"local.optimiser": {"momentum": 0.0}}
+TOGETHER = {"local.optimizer": {"momentum": 0.0}}
 
 
 def leaves(settings, prefix=""):

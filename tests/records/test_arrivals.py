@@ -45,7 +45,7 @@ def test_kept_shares_are_over_those_of_the_residents_of_the_round() -> None:
         ],
         columns=columns,
     )
-    found = relative(rows.assign(key="a", label="mean", initialiser="previous", seed=0))
+    found = relative(rows.assign(key="a", label="mean", initializer="previous", seed=0))
     kept = found.set_index(["group", "age"])["kept"].to_dict()
     assert kept == {
         ("Newcomers", 3): pytest.approx((0.2 + 0.1) / (0.5 + 0.5)),

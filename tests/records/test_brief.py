@@ -24,7 +24,7 @@ def records(tmp_path_factory):
 def test_they_are_a_short_table_of_methods(records):
     title, heads, *lines = repr(records).splitlines()
     assert title == "4 runs: 4 complete"
-    assert heads.split() == ["label", "initialiser", "runs", "final", "test", "accuracy", "std"]
+    assert heads.split() == ["label", "initializer", "runs", "final", "test", "accuracy", "std"]
     last = records.history[records.history["round"] == 2].groupby("label").test_accuracy.agg(["mean", "std"])
     assert [line.split()[:3] for line in lines] == [["fedavg", "previous", "2"], ["fedprox", "previous", "2"]]
     for line in lines:

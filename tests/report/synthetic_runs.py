@@ -13,13 +13,13 @@ START = {"previous": 0.0, "average": 0.55, "restart": 0.1}
 SPEED = {"fedavg": 9.0, "fedprox": 8.0, "scaffold": 5.0}
 
 
-def accuracies(label, initialiser, seed, sessions, rounds):
-    rng = generator(seed, "synthetic", sum(map(ord, label + initialiser)))
+def accuracies(label, initializer, seed, sessions, rounds):
+    rng = generator(seed, "synthetic", sum(map(ord, label + initializer)))
     offset = 0.012 * rng.standard_normal()
     at = np.arange(1, rounds + 1)
     parts = []
     for session in range(sessions):
-        start = 0.1 if session == 0 else START.get(initialiser, 0.3)
+        start = 0.1 if session == 0 else START.get(initializer, 0.3)
         rise = 1 - np.exp(-(at - 1) / SPEED.get(label, 7.0))
         parts.append(start + (0.93 + offset - start) * rise + 0.01 * rng.standard_normal(rounds))
     return np.clip(np.concatenate(parts), 0, 1)
@@ -28,7 +28,7 @@ def accuracies(label, initialiser, seed, sessions, rounds):
 def write_run(
     root: Path,
     label="fedavg",
-    initialiser="previous",
+    initializer="previous",
     seed=0,
     *,
     sessions=2,
@@ -41,7 +41,7 @@ def write_run(
     tag="",
 ):
     """A run directory as a run leaves it behind; ``until``: its last round."""
-    path = root / f"{label}-{initialiser}-s{seed}{tag}"
+    path = root / f"{label}-{initializer}-s{seed}{tag}"
     path.mkdir(parents=True)
     settings = {
         "seed": seed,
@@ -52,7 +52,7 @@ def write_run(
         "participation": {"name": "all"},
         "model": {"name": "mlp", "hidden": [64]},
         "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
-        "initialiser": {"name": initialiser},
+        "initializer": {"name": initializer},
         "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
         "engine": {"chunk": seed, "precision": "32-true"},
     }
@@ -60,7 +60,7 @@ def write_run(
     total = sessions * rounds
     at = np.arange(1, total + 1)
     per_round = 10 * 4 * 4810 * (2 if label == "scaffold" else 1)
-    accuracy = accuracies(label, initialiser, seed, sessions, rounds)
+    accuracy = accuracies(label, initializer, seed, sessions, rounds)
     accuracy[(at % every != 0) & (at != total)] = np.nan
     history = pd.DataFrame(
         {
@@ -81,14 +81,14 @@ def write_run(
     )[:until]
     history.to_csv(path / "history.csv", index=False)
     held = np.arange(classes) % 2 == (sessions - 1) % 2
-    shares = np.where(held, 0.93, 0.02 if initialiser == "previous" else 0.3) * np.ones((len(history), 1))
+    shares = np.where(held, 0.93, 0.02 if initializer == "previous" else 0.3) * np.ones((len(history), 1))
     names = [f"class_{number}" for number in range(classes)]
     per_class = pd.DataFrame(shares, columns=names)
     per_class.insert(0, "split", "test")
     per_class.insert(0, "round", history["round"].to_numpy())
     per_class.to_csv(path / "per_class.csv", index=False)
     if state in ("complete", "diverged"):
-        RunDirectory(path).finish({"state": state, "initialiser": initialiser, "label": label})
+        RunDirectory(path).finish({"state": state, "initializer": initializer, "label": label})
     return path
 
 
@@ -100,10 +100,10 @@ def finish_again(path: Path, **changed):
 
 
 def small_grid(root: Path):
-    """2 algorithms x 2 initialisers x 3 seeds, 2 sessions of 12 rounds."""
+    """2 algorithms x 2 initializers x 3 seeds, 2 sessions of 12 rounds."""
     return [
-        write_run(root, label, initialiser, seed)
+        write_run(root, label, initializer, seed)
         for label in ("fedavg", "scaffold")
-        for initialiser in ("previous", "average")
+        for initializer in ("previous", "average")
         for seed in range(3)
     ]

@@ -31,7 +31,7 @@ def write_clients(root, label="fedavg", seed=0, personal=False):
     """
     path = write_run(root, label, seed=seed, sessions=3)
     settings = json.loads((path / "settings.json").read_text())
-    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "personalise": 3 if personal else 0}
+    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "personalize": 3 if personal else 0}
     (path / "settings.json").write_text(json.dumps(settings))
     history = pd.read_csv(path / "history.csv").astype({"round": int})
     (path / "client_scores").mkdir()
@@ -179,7 +179,7 @@ def own_models(present, every=2):
         for place, clients_ in enumerate(present)
         for client in clients_
     ]
-    frame = pd.DataFrame(rows).assign(key="a", label="fedavg", initialiser="previous", personal_accuracy=np.nan)
+    frame = pd.DataFrame(rows).assign(key="a", label="fedavg", initializer="previous", personal_accuracy=np.nan)
     frame["served_accuracy"], frame["served_gain"] = frame["accuracy"] + 0.1, 0.1 * (frame["client"] % 3 - 1)
     return frame.assign(personal_gain=np.nan)
 

@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of two algorithms with two initialisers, one with two seeds, and of a run that diverged."""
+    """The report of two algorithms with two initializers, one with two seeds, and of a run that diverged."""
     root = tmp_path_factory.mktemp("page")
     dirs = [write_sessions(root, a, i, 0) for a in ("fedavg", "a <b>") for i in ("dynamic", "previous")]
     dirs.append(write_sessions(root, "fedavg", "dynamic", 1))

@@ -76,7 +76,7 @@ def test_everything_is_written_twice_the_same(tmp_path):
     for name in FIGURES:
         assert b"matplotlib" not in first[f"{name}.png"].lower()
 
-    table = pd.read_csv(tmp_path / "one" / "table.csv").set_index(["label", "initialiser"])
+    table = pd.read_csv(tmp_path / "one" / "table.csv").set_index(["label", "initializer"])
     numbers = json.loads(first["metrics.json"])
     assert numbers["scaffold/average/last_mean"] == pytest.approx(table.loc[("scaffold", "average"), "last_mean"])
     assert numbers["fedavg/previous/seeds"] == 3

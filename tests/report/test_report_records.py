@@ -167,12 +167,12 @@ def test_only_settings_of_the_partition_that_have_an_effect_are_stated(tmp_path,
     assert {name for name, _ in findings.common(records) if name.startswith("partition.")} == common
 
 
-def test_a_labelled_initialiser_has_its_label_before_the_run_has_ended(tmp_path):
+def test_a_labeled_initializer_has_its_label_before_the_run_has_ended(tmp_path):
     dirs = [write_run(tmp_path, seed=0), write_run(tmp_path, seed=1, state="running", until=9)]
     for path in dirs:
         settings = json.loads((path / "settings.json").read_text())
-        (path / "settings.json").write_text(json.dumps({**settings, "initialiser_label": "mine"}))
-    finish_again(dirs[0], initialiser="mine")
+        (path / "settings.json").write_text(json.dumps({**settings, "initializer_label": "mine"}))
+    finish_again(dirs[0], initializer="mine")
     records = load(dirs)
     assert records.methods == [("fedavg", "mine")]
-    assert "initialiser_label" not in dict(findings.common(records))
+    assert "initializer_label" not in dict(findings.common(records))

@@ -1,4 +1,4 @@
-"""The page of a comparison of initialisers: tables of session changes, weights, losses, costs."""
+"""The page of a comparison of initializers: tables of session changes, weights, losses, costs."""
 
 import math
 import re
@@ -40,7 +40,7 @@ def test_the_page_has_tables_and_figures_of_the_changes(out):
 
 
 def test_costs_of_a_run_are_those_of_all_its_rounds(out):
-    table = pd.read_csv(out / "table.csv").set_index(["label", "initialiser"])
+    table = pd.read_csv(out / "table.csv").set_index(["label", "initializer"])
     assert table.loc[("moon", "previous"), "latency_mean"] == pytest.approx(84 * LATENCY)
     assert table.loc[("moon", "dynamic"), "energy_mean"] == pytest.approx((84 + 6) * ENERGY)
 
@@ -59,7 +59,7 @@ def test_window_counting_and_reference_are_settings(out, tmp_path):
 
 
 def test_without_the_reference_there_is_no_recovery(tmp_path):
-    text = report([write_run(tmp_path / "runs", initialiser="average")], tmp_path / "out").page.read_text()
+    text = report([write_run(tmp_path / "runs", initializer="average")], tmp_path / "out").page.read_text()
     assert "Recovery" not in text
     assert "Session 2. Mean" in text
 

@@ -66,12 +66,12 @@ def test_periods_count_from_their_second_turn_on_where_they_recur(tmp_path, peri
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Five initialisers x 2 seeds, 7 sessions of 12 rounds: transitions by (initialiser, seed, session)."""
+    """Five initializers x 2 seeds, 7 sessions of 12 rounds: transitions by (initializer, seed, session)."""
     root = tmp_path_factory.mktemp("runs")
     frame = transitions(
         load([write_sessions(root, "fedavg", start, seed) for start in START for seed in (0, 1)]), Rules(6)
     )
-    return frame.set_index(["initialiser", "seed", "session"]).sort_index()
+    return frame.set_index(["initializer", "seed", "session"]).sort_index()
 
 
 def test_transitions_of_every_run(found):
@@ -105,7 +105,7 @@ def test_costs_are_rounds_times_a_round(found):
 
 def test_never_there_is_never_paid(tmp_path):
     runs = [write_sessions(tmp_path, "fedavg", start, 0, rate=40.0) for start in ("dynamic", "previous")]
-    rows = transitions(load(runs), Rules(rho=1.0)).set_index(["initialiser", "session"])
+    rows = transitions(load(runs), Rules(rho=1.0)).set_index(["initializer", "session"])
     assert (rows.loc["previous", ["rounds", "speed_up", "latency", "energy"]] == math.inf).all(axis=None)
     assert (rows.loc["dynamic", "rounds"] == 12).all()
 
@@ -113,14 +113,14 @@ def test_never_there_is_never_paid(tmp_path):
 def test_a_session_of_another_length_is_no_reference(tmp_path):
     lengths = {"dynamic": 12, "previous": 10}
     runs = [write_sessions(tmp_path, "fedavg", start, 0, rounds=rounds) for start, rounds in lengths.items()]
-    rows = transitions(load(runs), Rules()).set_index(["initialiser", "session"])
+    rows = transitions(load(runs), Rules()).set_index(["initializer", "session"])
     assert rows.loc["dynamic", ["rounds", "gain", "latency"]].notna().all(axis=None)
     assert rows.loc["previous", "accuracy"].notna().all()
     assert rows.loc["previous", ["rounds", "speed_up", "gain", "latency"]].isna().all(axis=None)
 
 
 def test_over_seeds(found):
-    table = per_session(found.reset_index()).set_index(["initialiser", "session"])
+    table = per_session(found.reset_index()).set_index(["initializer", "session"])
     values = [found.loc[("average", seed, 6), "accuracy"] for seed in (0, 1)]
     assert table.loc[("average", 6), "accuracy_mean"] == pytest.approx(np.mean(values))
     assert table.loc[("average", 6), "accuracy_std"] == pytest.approx(np.std(values, ddof=1))

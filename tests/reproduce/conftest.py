@@ -24,7 +24,7 @@ scenario: {{name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session:
 partition: {{name: dirichlet_session}}
 model: {{name: logistic}}
 local: {{amount: 1, unit: steps, lr: 0.1}}
-compare: {{algorithms: [fedavg, scaffold], initialisers: [previous, average], seeds: [1, 2], workers: 1}}
+compare: {{algorithms: [fedavg, scaffold], initializers: [previous, average], seeds: [1, 2], workers: 1}}
 tracking: {{mlflow: false}}
 """
 FAST = "local: {lr: 0.3, momentum: 0.1}\nexperiment: {substitutes: {average: {scaffold: fedavg}}}\n"

@@ -19,7 +19,7 @@ ACCURACY = {1: [0.1, 0.2, 0.4], 2: [0.3, 0.4]}
 def recipe(tiny):
     rows = "alpha,algorithm,quantity,mean\n0.3,fedavg,accuracy,90\n0.3,scaffold,accuracy,80\n0.7,fedavg,kappa,0.5\n"
     (tiny.parent / "published" / "whole.csv").write_text(rows)
-    return Recipe(tiny, overrides=[*WHOLE, "compare.initialisers=[previous]"])
+    return Recipe(tiny, overrides=[*WHOLE, "compare.initializers=[previous]"])
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_file_then_profile_then_the_files_own_profile_then_set_then_grid(tiny):
 def test_a_profile_may_run_another_algorithm_in_a_cell(tiny):
     for profile, label in (("plain", "scaffold"), ("fast", "fedavg")):
         made = run(Recipe(tiny, profile), cell=2)
-        assert (made.label, made.algorithm.name, made.initialiser.name) == (label, label, "average")
+        assert (made.label, made.algorithm.name, made.initializer.name) == (label, label, "average")
 
 
 def test_transitions_of_one_run_share_it(tiny):

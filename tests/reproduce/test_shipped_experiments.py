@@ -122,12 +122,12 @@ def test_what_the_profiles_mean(recipe):
     ]
     assert [item.local.lr for item in (corrected, released, paper)] == [0.005, 0.1, 0.1]
     assert [item.local.unit for item in (corrected, released, paper)] == ["steps", "capped_steps", "steps"]
-    assert [item.initialiser.distance for item in (corrected, released, paper)] == [
+    assert [item.initializer.distance for item in (corrected, released, paper)] == [
         "layerwise_unit", "layerwise_unit", "global_l2"
     ]  # fmt: skip
     for method in ("dynamic", "continuous", "previous", "average"):
         starts = [
-            run(profile, "fedprox", method).initialiser.post_pilot_start
+            run(profile, "fedprox", method).initializer.post_pilot_start
             for profile in ("corrected", "released", "paper")
         ]
         assert starts == ["carry", "reset", "carry"]
@@ -204,7 +204,7 @@ def test_what_all_fedssg_runs_share(name, recipe):
             assert (run.world_seed, run.evaluation.reported, run.validation) == (20, "all", 0)
             assert run.evaluation.models == ("cloud", "participants", "all")
             assert run.participation.name == "bernoulli_reference"
-            assert getattr(run.data, "normalisation", "fedssg") == "fedssg"
+            assert getattr(run.data, "normalization", "fedssg") == "fedssg"
             law = {"IID": ("iid", None), "DiD1": ("dirichlet_client", 0.3), "DiD2": ("dirichlet_client", 0.6)}
             partition = run.partition
             assert (partition.name, getattr(partition, "alpha", None)) == law[

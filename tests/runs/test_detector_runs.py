@@ -25,7 +25,7 @@ def test_an_interrupted_run_continues_with_its_alarms(
     small: Any, stop_after: Any, tmp_path: Path, response: str
 ) -> None:
     detector = {"name": "after", "losses": 2, "watch": "clients", "share": 0.5, "response": response}
-    settings = small(drift=DRIFT, detector=detector, participation={"name": "all"}, initialiser={"name": "average"})
+    settings = small(drift=DRIFT, detector=detector, participation={"name": "all"}, initializer={"name": "average"})
     whole = execute(settings, tmp_path, "whole")
     for stopped in (1, 3, 5):
         assert execute(settings, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"

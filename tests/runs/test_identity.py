@@ -26,8 +26,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "scaffold_released": {"algorithm": "scaffold_released"},
     "fedwcm": {"algorithm": "fedwcm"},
     "fedwcm_x": {"algorithm": "fedwcm_x"},
-    "dynamic": {"initialiser": "dynamic", "scenario": "sessions"},
-    "continuous": {"initialiser": "continuous", "scenario": "sessions"},
+    "dynamic": {"initializer": "dynamic", "scenario": "sessions"},
+    "continuous": {"initializer": "continuous", "scenario": "sessions"},
     "intervals": {"exchange": "intervals", "model": "lenet", "objective": "focal"},
 }
 EVERY = frozenset(RUNS)
@@ -150,10 +150,10 @@ def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None
         ("methods.algorithms.fedwcm", {"fedwcm", "fedwcm_x"}),
         ("methods.algorithms._momentum", {"fedwcm", "fedwcm_x"}),
         ("methods.algorithms.fedprox", set()),
-        ("methods.initialisation.dynamic", {"dynamic"}),
-        ("methods.initialisation._distances", {"dynamic"}),
+        ("methods.initializers.dynamic", {"dynamic"}),
+        ("methods.initializers._distances", {"dynamic"}),
         ("world.scenarios.sessions", {"dynamic", "continuous"}),
-        ("methods.exchange._budgets", {"intervals"}),
+        ("methods.communication._budgets", {"intervals"}),
         ("methods.selection.dynacomm", {"intervals"}),
         ("methods.selection.genetic", set()),
         ("training.models.lenet", {"intervals"}),
@@ -205,7 +205,7 @@ def run_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[E
         spec.loader.exec_module(module)
         labels = {name: Params(raw).run() for name, raw in RUNS.items()}
         return {
-            name: module.RunSettings(**raw, label=labels[name].label, initialiser_label=labels[name].initialiser_label)
+            name: module.RunSettings(**raw, label=labels[name].label, initializer_label=labels[name].initializer_label)
             for name, raw in RUNS.items()
         }
 

@@ -63,7 +63,7 @@ scenario: {name: static, num_clients: 5, rounds: 3}
 partition: iid
 data: digits
 algorithm: %s
-initialiser: previous
+initializer: previous
 local: {amount: 3, unit: steps, batch_size: 8, lr: 0.1}
 evaluation: {splits: [test], boundary_losses: false}
 engine: {executor: threads, workers: 1, precision: 64-true, accelerator: cpu}

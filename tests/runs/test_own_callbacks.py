@@ -58,7 +58,7 @@ class Opaque(L.Callback):
 
 class Greedy(L.Callback):
     def __init__(self):
-        raise OSError("no licence left")
+        raise OSError("no license left")
 """
 
 
@@ -178,7 +178,7 @@ def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) 
     ("path", "arguments", "wanted"),
     [
         ("Noted", {"begin": 1}, r"engine\.callbacks\.0\.arguments: own_hooks:Noted takes no 'begin' \(known: start\)"),
-        ("Greedy", {}, r"own_hooks\.py:\d+: in __init__: OSError: no licence left"),
+        ("Greedy", {}, r"own_hooks\.py:\d+: in __init__: OSError: no license left"),
         ("OWN", {}, r"has no OWN \(known: Greedy, Noted, Opaque, Pushing, Raising\)"),
         (
             "lightning.pytorch.callbacks.ModelCheckpoint",
@@ -201,7 +201,7 @@ def test_bad_callbacks_are_refused(
 def test_runs_with_callbacks_share_no_pilot(fedtide: Any, folder: Path) -> None:
     """So that a callback sees every round of each of them."""
     chosen = "engine.callbacks=[{path: 'own_hooks:Noted'}]"
-    ended = fedtide("compare", "-q", "--set", chosen, "--set", "compare.initialisers=[previous, average]")
+    ended = fedtide("compare", "-q", "--set", chosen, "--set", "compare.initializers=[previous, average]")
     assert ended.status == 0, ended.err
     events = [path.read_text() for path in folder.glob("runs/*/events.jsonl")]
     assert len(events) == 2

@@ -25,16 +25,16 @@ SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per
 
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Settings of eight short rounds, four of them pilot rounds: ``chosen(initialiser, **changes)``."""
+    """Settings of eight short rounds, four of them pilot rounds: ``chosen(initializer, **changes)``."""
     root = str(tmp_path_factory.mktemp("data"))
 
-    def make(initialiser: str, **changes: Any) -> RunSettings:
+    def make(initializer: str, **changes: Any) -> RunSettings:
         raw = {
             "data": {"name": "digits", "root": root},
             "scenario": SESSIONS,
             "model": "logistic",
             "algorithm": "scaffold",
-            "initialiser": initialiser,
+            "initializer": initializer,
             "local": {"amount": 1, "unit": "steps", "batch_size": 16, "lr": 0.1},
             "federation": {"at_session": "keep"},
             "evaluation": {"models": ["cloud", "all"], "neurons": 8, "clients_every": 2},
@@ -72,30 +72,30 @@ def records(run: Path) -> Any:
     return history, sessions, tables, scores, model
 
 
-def only_run(runs: Path, initialiser: str) -> Path:
-    (found,) = runs.glob(f"scaffold-{initialiser}-*")
+def only_run(runs: Path, initializer: str) -> Path:
+    (found,) = runs.glob(f"scaffold-{initializer}-*")
     return found
 
 
-@pytest.mark.parametrize("initialiser", ["dynamic", "average", "continuous", "oracle", "restart"])
+@pytest.mark.parametrize("initializer", ["dynamic", "average", "continuous", "oracle", "restart"])
 def test_a_run_that_adopts_its_pilot_equals_one_that_trained_it(
-    chosen: Any, tmp_path: Path, rounds_run: list[int], initialiser: str
+    chosen: Any, tmp_path: Path, rounds_run: list[int], initializer: str
 ) -> None:
-    execute(chosen(initialiser), tmp_path / "alone")
+    execute(chosen(initializer), tmp_path / "alone")
     execute(chosen("previous"), tmp_path / "shared")
     rounds_run.clear()
     remarks: list[str] = []
-    summary = execute(chosen(initialiser), tmp_path / "shared", log=remarks.append)
+    summary = execute(chosen(initializer), tmp_path / "shared", log=remarks.append)
     assert rounds_run == [5, 6, 7, 8]
     assert (summary["state"], summary["rounds"]) == ("complete", 8)
     assert any(line.endswith("continuing from the shared pilot, round 4") for line in remarks)
-    adopted, alone = (only_run(tmp_path / name, initialiser) for name in ("shared", "alone"))
+    adopted, alone = (only_run(tmp_path / name, initializer) for name in ("shared", "alone"))
     assert records(adopted) == records(alone)
-    assert [facts["initialiser"] for facts in records(adopted)[1]] == ["pilot", initialiser, initialiser]
+    assert [facts["initializer"] for facts in records(adopted)[1]] == ["pilot", initializer, initializer]
     assert json.loads((alone / "summary.json").read_text())["bytes_up"] == summary["bytes_up"]
 
 
-def test_only_the_initialiser_may_differ(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
+def test_only_the_initializer_may_differ(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     execute(chosen("previous"), tmp_path)
     for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"amount": 1, "lr": 0.2}}):
         rounds_run.clear()

@@ -1,4 +1,4 @@
-"""Label groups: the published table, the formula for two groups, and its generalisation."""
+"""Label groups: the published table, the formula for two groups, and its generalization."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_two_groups_follow_the_published_rule(classes, overlap):
 @given(classes=st.integers(1, 120), groups=st.integers(1, 8), overlap=HUNDREDTHS)
 @settings(max_examples=150, deadline=None)
 def test_any_number_of_groups(classes, groups, overlap):
-    """Equal shared parts between neighbours, all labels in range, and without overlap a partition of them."""
+    """Equal shared parts between neighbors, all labels in range, and without overlap a partition of them."""
     if groups > classes:
         with pytest.raises(SettingsError, match=f"^groups = {groups} .*largest feasible value is {classes}$"):
             label_groups(classes, groups, Fraction(overlap))

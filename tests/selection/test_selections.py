@@ -1,4 +1,4 @@
-"""Selections of the group: the programme of DynaComm, its comparators, and what all of them promise."""
+"""Selections of the group: the program of DynaComm, its comparators, and what all of them promise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def candidates(
 
 
 def golden(case: dict[str, Any], size: int | None = None, orders: Any = None) -> tuple[list[int], float]:
-    """The group that the programme finds in a golden instance, over all of its orders or some."""
+    """The group that the program finds in a golden instance, over all of its orders or some."""
     counts = np.array(case["counts"], dtype=np.float64)
     affordable = [m for m in case["active"] if case["budgets"][m] >= case["k_high"]]
     visits = np.array([[m for m in order if m in affordable] for order in orders or case["shuffles"]])
@@ -94,7 +94,7 @@ def test_brute_force_finds_the_golden_optima(case: dict[str, Any]) -> None:
         assert value == pytest.approx(wanted["kl"], abs=1e-12)
 
 
-def test_the_programme_is_a_heuristic() -> None:
+def test_the_program_is_a_heuristic() -> None:
     case = GOLDEN["dynacomm_by_size_witness"]
     counts = np.array(case["counts"], dtype=np.float64)
     population = np.array(case["global_distribution"])

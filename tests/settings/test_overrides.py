@@ -20,9 +20,9 @@ FILE = {
         "budget": {"name": "fix", "beta": 0.4},
     },
     "clock": {"name": "events", "concurrency": 2},
-    "local": {"optimiser": {"name": "adam", "beta1": 0.5}},
+    "local": {"optimizer": {"name": "adam", "beta1": 0.5}},
     "algorithm": {"name": "fedprox", "mu": 0.2, "weighting": "uniform"},
-    "initialiser": {"name": "dynamic", "similarity_scale": 3.0},
+    "initializer": {"name": "dynamic", "similarity_scale": 3.0},
     "tune": {"sampler": {"name": "tpe", "n_startup_trials": 3}},
 }
 OTHERS = {
@@ -35,9 +35,9 @@ OTHERS = {
     "exchange.selection": ("genetic", "orders = 3"),
     "exchange.budget": ("dynamic", "beta = 0.4"),
     "clock": ("rounds", "concurrency = 2"),
-    "local.optimiser": ("sgd", "beta1 = 0.5"),
+    "local.optimizer": ("sgd", "beta1 = 0.5"),
     "algorithm": ("scaffold", "mu = 0.2"),
-    "initialiser": ("average", "similarity_scale = 3.0"),
+    "initializer": ("average", "similarity_scale = 3.0"),
     "tune.sampler": ("random", "n_startup_trials = 3"),
 }
 
@@ -110,8 +110,8 @@ def test_labels_and_their_with_can_choose_others_too():
 
 
 def test_a_plugin_given_by_its_name_alone_takes_settings():
-    run = Params.read({"local": {"optimiser": "adam"}}, ["local.optimiser.beta1=0.5"]).run()
-    assert (run.local.optimiser.name, run.local.optimiser.beta1) == ("adam", 0.5)
+    run = Params.read({"local": {"optimizer": "adam"}}, ["local.optimizer.beta1=0.5"]).run()
+    assert (run.local.optimizer.name, run.local.optimizer.beta1) == ("adam", 0.5)
 
 
 def test_a_file_and_a_mapping_are_read_alike(tmp_path):

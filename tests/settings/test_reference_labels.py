@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from initialization.session_worlds import populations
 
 from commands import fedtide, folder, shared_data
 from fedtide.core.errors import SettingsError
@@ -14,7 +15,6 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.references import REFERENCES
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
-from initialisation.session_worlds import populations
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 __all__ = ["fedtide", "folder", "shared_data"]

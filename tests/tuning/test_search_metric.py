@@ -1,4 +1,4 @@
-"""What a search optimises: every score on the validation split, with its direction, recorded by the trials themselves."""
+"""What a search optimizes: every score on the validation split, with its direction, recorded by the trials themselves."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_clients_are_evaluated_with_the_models_they_are_served(
 
 def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_path: Path) -> None:
     wanted = {"trials": 1, "metric": "personal_accuracy_mean", "prune": False}
-    result = search(params(wanted, evaluation={"clients_every": 1, "personalise": 2}), tmp_path)
+    result = search(params(wanted, evaluation={"clients_every": 1, "personalize": 2}), tmp_path)
     (run,) = (tmp_path / "runs").iterdir()
     assert result.value == float(RunDirectory(run).history()[-1]["personal_accuracy_mean"])
-    with pytest.raises(SettingsError, match=r"tune\.metric = personal_accuracy_mean needs evaluation\.personalise > 0"):
+    with pytest.raises(SettingsError, match=r"tune\.metric = personal_accuracy_mean needs evaluation\.personalize > 0"):
         Space(params(wanted))
 
 

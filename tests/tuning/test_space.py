@@ -40,12 +40,12 @@ def test_an_algorithm_brings_its_own_ranges(params: Make) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "keys"),
     [
-        ("fedprox", {"algorithm.mu", "initialiser.similarity_scale", "local.lr"}),
-        ("moon", {"algorithm.mu", "algorithm.temperature", "initialiser.similarity_scale", "local.lr"}),
+        ("fedprox", {"algorithm.mu", "initializer.similarity_scale", "local.lr"}),
+        ("moon", {"algorithm.mu", "algorithm.temperature", "initializer.similarity_scale", "local.lr"}),
     ],
 )
 def test_the_file_that_comes_with_the_project_searches_what_it_is_known_for(algorithm: str, keys: set[str]) -> None:
-    """The strength of FedProx, MOON's temperature, the scale R of the dynamic initialisation."""
+    """The strength of FedProx, MOON's temperature, the scale R of the dynamic initialization."""
     shipped = Params.read(Path(__file__).parents[2] / "params.yaml", [f"algorithm.name={algorithm}"])
     assert {dimension.key for dimension in Space(shipped).dimensions} == keys
 
@@ -113,10 +113,10 @@ def test_choices_that_cannot_be_searched_are_refused(params: Make, key: str, cho
 def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
     """Under its word, which settings take for the number."""
     for choices in ([10.0, math.inf], [10.0, "inf"]):
-        space = Space(params({"space": {"initialiser.similarity_scale": {"choices": choices}}}, initialiser="dynamic"))
+        space = Space(params({"space": {"initializer.similarity_scale": {"choices": choices}}}, initializer="dynamic"))
         assert [dimension.limits for dimension in space.dimensions] == [(10.0, "inf")]
-        chosen = space.settings({"initialiser.similarity_scale": "inf"})
-        assert chosen.initialiser.similarity_scale == math.inf  # type: ignore[attr-defined]
+        chosen = space.settings({"initializer.similarity_scale": "inf"})
+        assert chosen.initializer.similarity_scale == math.inf  # type: ignore[attr-defined]
 
 
 def test_neither_range_nor_choices_is_refused(params: Make) -> None:
@@ -167,10 +167,10 @@ def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make)
     assert written.run(algorithm="fedavg").exchange == file.run(algorithm="fedavg").exchange
 
 
-def test_a_setting_that_the_initialiser_overrides_cannot_be_searched(params: Make) -> None:
-    initialisers = {"previous": {"with": {"local": {"lr": 0.5}}}}
+def test_a_setting_that_the_initializer_overrides_cannot_be_searched(params: Make) -> None:
+    initializers = {"previous": {"with": {"local": {"lr": 0.5}}}}
     with pytest.raises(SettingsError, match=r"local.lr cannot be searched: fixed elsewhere, it stays 0.5"):
-        Space(params(initialisers=initialisers))
+        Space(params(initializers=initializers))
 
 
 def test_trials_have_the_seed_of_the_search_and_never_see_the_test_set(params: Make) -> None:

@@ -60,7 +60,7 @@ def trials(root: Path) -> dict[float, float]:
 
 
 def test_a_search_ranks_by_all_periods_and_not_by_the_last(tmp_path: Path) -> None:
-    """In the last period of the search a model that has learnt nothing is better; on the mean it is worse."""
+    """In the last period of the search a model that has learned nothing is better; on the mean it is worse."""
     table(tmp_path / "rows.csv")
     result = search(params(tmp_path, until=4), tmp_path)
     assert result.best == {"local.lr": 0.2}

@@ -47,7 +47,7 @@ def squared(rows: Tensor) -> Tensor:
 
 
 @given(draws(), st.sampled_from([1, 2, 15, 10**6]))
-def test_qsgd_sends_a_neighbouring_level(v: Tensor, levels: int) -> None:
+def test_qsgd_sends_a_neighboring_level(v: Tensor, levels: int) -> None:
     sent, _ = Passing("qsgd", 4, D, levels=levels)(v)
     step = length(v).unsqueeze(1) / levels
     assert bool(((sent - v).abs() <= step * (1 + 1e-9) + 1e-12).all())

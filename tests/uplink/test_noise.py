@@ -329,7 +329,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "buffers": ({"model": {"name": "resnet18", "norm": "batch"}}, "running statistics .* model.norm: group"),
     "rule": ({"aggregation": "median"}, "aggregation median is no sum, .* use aggregation: mean"),
-    "gradient rounds": ({"initialiser": "dynamic"}, "initialiser dynamic learns .* use previous, average or restart"),
+    "gradient rounds": ({"initializer": "dynamic"}, "initializer dynamic learns .* use previous, average or restart"),
     "labels": (
         {"participation": {"name": "heterogeneous", "shares": "labels"}},
         "participation heterogeneous .* use participation: bernoulli or fixed",

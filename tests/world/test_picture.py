@@ -12,7 +12,7 @@ from matplotlib import image
 from fedtide.report import picture
 from fedtide.report.picture import (
     boundaries,
-    concept_colours,
+    concept_colors,
     concept_shares,
     draw,
     holdings,
@@ -75,8 +75,8 @@ def test_concepts_by_client_and_round_are_shares_of_its_samples(moving):
 
 
 @pytest.mark.parametrize("count", [2, 10, 11, 40])
-def test_concepts_have_colours_of_their_own(count):
-    assert len(set(concept_colours(count))) == count
+def test_concepts_have_colors_of_their_own(count):
+    assert len(set(concept_colors(count))) == count
 
 
 def test_concepts_are_drawn_below(tmp_path, moving):

@@ -106,10 +106,10 @@ def assert_repeats(whole: tuple[RunState, list[RoundRecord]], other: tuple[RunSt
         _assert(a == b, f"the record of round {number} differs")
     first, second = ({**state.totals, "seconds": 0} for state, _ in (whole, other))
     _assert(first == second, f"totals are {first} and {second}")
-    kept, found = whole[0].initialiser, other[0].initialiser
-    _assert(kept.keys() == found.keys(), f"the initialiser keeps {sorted(kept)} and {sorted(found)}")
+    kept, found = whole[0].initializer, other[0].initializer
+    _assert(kept.keys() == found.keys(), f"the initializer keeps {sorted(kept)} and {sorted(found)}")
     for name, value in kept.items():
-        _assert(torch.equal(value, found[name]), f"{name} of the initialiser differs")
+        _assert(torch.equal(value, found[name]), f"{name} of the initializer differs")
 
 
 def assert_resumes(run: Run, whole: tuple[RunState, list[RoundRecord]] | None = None) -> RunState:

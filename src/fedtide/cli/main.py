@@ -65,7 +65,7 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one `algorithm`, `initialiser` and `seed`. A finished run is returned at once, an interrupted one continues."""
+    """Run one `algorithm`, `initializer` and `seed`. A finished run is returned at once, an interrupted one continues."""
     from fedtide.records.summary import headline, score_in
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import workspace
@@ -105,7 +105,7 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the grid of `compare`: algorithms x initialisers x seeds, several at once. Finished runs are reused."""
+    """Run the grid of `compare`: algorithms x initializers x seeds, several at once. Finished runs are reused."""
     from fedtide.cli.stages import train
     from fedtide.runs.workspace import workspace
 

@@ -118,7 +118,7 @@ def _outcome(summary: Summary) -> dict[str, Any]:
     """What DVC keeps of a run."""
     main, found = main_score(summary.get("task", "classification")), headline(summary)
     ahead = [found.name] if found is not None and found.score.ahead else [f"best_{main.name}"]
-    keys = ("run_key", "label", "initialiser", "seed", "state", "rounds", f"final_{main.name}", *ahead)
+    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", f"final_{main.name}", *ahead)
     return {key: _rounded(summary.get(key)) for key in keys}
 
 
@@ -142,7 +142,7 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     for label in compare.algorithms:
         runs = [run for run in grid if run.label == label]
         written[f"algorithms/{label}.json"] = {
-            "runs": {f"{run.initialiser_label}-s{run.seed}": run.canonical() for run in runs},
+            "runs": {f"{run.initializer_label}-s{run.seed}": run.canonical() for run in runs},
             "code": _code(run for run in runs if run.seed == compare.seeds[0]),
         }
     worlds = [[run.world(), *world_origin(run)] for run in grid]
@@ -153,7 +153,7 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
         "code": _code(tuned),
         "worlds": short_hash([world_origin(run) for run in tuned]),
     }
-    compared = compare.model_dump(mode="json", include={"algorithms", "initialisers", "seeds"})
+    compared = compare.model_dump(mode="json", include={"algorithms", "initializers", "seeds"})
     written["report.json"] = {"report": experiment.report.model_dump(mode="json"), "compare": compared}
     folder(out / "algorithms")
     for stale in {path for path in out.rglob("*") if path.is_file()} - {out / name for name in written}:

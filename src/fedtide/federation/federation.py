@@ -60,7 +60,7 @@ class Federation:
                 f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
             )
         if parts.timeline.ends_session(t):
-            parts.initialiser.end(boundary_at(parts, state, t))
+            parts.initializer.end(boundary_at(parts, state, t))
         return record
 
     def _begin(self, state: RunState, t: int) -> tuple[dict[str, Any] | None, Tensor | None]:

@@ -23,16 +23,16 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.traffic.payload import Payload, payload
 from fedtide.methods.algorithms.base import Algorithm, Round
+from fedtide.methods.communication.base import Exchange
 from fedtide.methods.costs.wireless import Segment, Wireless
-from fedtide.methods.exchange.base import Exchange
-from fedtide.methods.initialisation.base import Initialiser
+from fedtide.methods.initializers.base import Initializer
 from fedtide.methods.uplink.base import Link
 from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.executors.executor import Executor
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Cohort
-from fedtide.training.engine.optimisers import optimiser
+from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.objectives.base import Objective
@@ -75,7 +75,7 @@ class Feature:
         name: of what it keeps.
         updates: whether :meth:`after` reads or changes what arrives. Every process then has all rows, unless it is ``rowwise``:
             no row of what it does depends on another one.
-        rehearses: whether it takes part in the gradient rounds of initialisers.
+        rehearses: whether it takes part in the gradient rounds of initializers.
         lasting: whether its rows outlast departures and session starts. gathers: whether training needs them.
     """
 
@@ -179,7 +179,7 @@ class Chosen:
 
     settings: RunSettings
     algorithm: Algorithm
-    initialiser: Initialiser
+    initializer: Initializer
     participation: Participation
     exchange: Exchange
     weighting: Weighting
@@ -199,7 +199,7 @@ class Chosen:
         local = self.settings.local
         rows = {name: self.algorithm.width(name, layout, {}) for name in self.algorithm.client}
         if local.keeps_momentum:
-            rows |= optimiser(local).widths(layout.size)
+            rows |= optimizer(local).widths(layout.size)
         for feature in self.features:
             rows |= feature.rows(self, layout)
         return rows
@@ -277,14 +277,14 @@ class RunState:
     Attributes:
         round, w, b: number of rounds done, global parameters [d] and floating buffers [q].
         server: the algorithm's server vectors [d].
-        memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimiser remembers (its count of
+        memory: the clients' vectors [N, d] by name: the algorithm's, what a kept local optimizer remembers (its count of
             steps is [N, 1]), and those of features.
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         features: what features keep at the server, by their names.
-        extra: the algorithm's further tensors. initialiser: the initialiser's. events: with ``clock: events``, jobs under way.
+        extra: the algorithm's further tensors. initializer: the initializer's. events: with ``clock: events``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
-            sum of the rounds' normalised communication costs kappa.
+            sum of the rounds' normalized communication costs kappa.
     """
 
     round: int
@@ -297,7 +297,7 @@ class RunState:
     written: Tensor
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)
-    initialiser: dict[str, Tensor] = field(default_factory=dict)
+    initializer: dict[str, Tensor] = field(default_factory=dict)
     events: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, float] = field(
         default_factory=lambda: (
@@ -381,7 +381,7 @@ class RoundContext:
 
     @property
     def rehearsal(self) -> bool:
-        """Whether this is a gradient round of an initialiser."""
+        """Whether this is a gradient round of an initializer."""
         return self.plan.purpose == "gradient"
 
     @property

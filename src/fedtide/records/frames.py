@@ -30,9 +30,9 @@ from fedtide.world.scenarios.base import Scenario
 Settings = dict[str, Any]
 
 Method = tuple[str, str]
-"""Label and initialiser; runs of one method differ in their seeds."""
+"""Label and initializer; runs of one method differ in their seeds."""
 
-METHOD = ["label", "initialiser"]
+METHOD = ["label", "initializer"]
 """Columns that identify a row's method."""
 
 _RUN = ["key", *METHOD, "seed", "state"]
@@ -52,7 +52,7 @@ _READ = (
     "settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv", "events.jsonl",
     PRIVACY,
 )  # fmt: skip
-_NOT_A_METHOD = ("label", "initialiser_label", "seed", "world_seed", "engine.chunk")
+_NOT_A_METHOD = ("label", "initializer_label", "seed", "world_seed", "engine.chunk")
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Records:
 
     Attributes:
         runs: one row per run that has settings, in the given order: ``key`` (name of its directory), ``label``,
-            ``initialiser``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` done.
+            ``initializer``, ``seed``, ``state`` (complete, diverged or unfinished) and ``rounds`` done.
         history: the rounds of all runs: the run's columns (without ``rounds``), ``round``, ``session`` (both from 1),
             ``test_accuracy`` (share, NaN where not evaluated), ``bytes`` (both directions, cumulative), ``present``,
             ``latency`` [s] and ``energy`` [J] of the round and ``elapsed`` [s] at its end (NaN where not simulated),
             ``exchanges`` of models, ``refused`` and ``cancelled`` results (NaN in lockstep), ``gradient_rounds`` (cumulative),
-            ``gradients`` (of a participant, NaN where every step takes one), ``kappa`` (normalised communication cost of the
+            ``gradients`` (of a participant, NaN where every step takes one), ``kappa`` (normalized communication cost of the
             round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none), ``concepts_changed`` (clients whose
             concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one),
             ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
@@ -138,7 +138,7 @@ class Records:
 
     @property
     def methods(self) -> list[Method]:
-        """(label, initialiser) of every method, in order of appearance."""
+        """(label, initializer) of every method, in order of appearance."""
         return [(str(label), str(start)) for label, start in self.runs[METHOD].drop_duplicates().to_numpy()]
 
     def differing(self) -> dict[str, dict[str, Any]]:
@@ -157,7 +157,7 @@ def by_method(rows: pd.DataFrame) -> dict[Method, pd.DataFrame]:
 def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
     """Read run directories, including missing, unfinished and diverged runs.
 
-    Runs of one label and initialiser whose settings differ in more than the seed are different methods: the settings in
+    Runs of one label and initializer whose settings differ in more than the seed are different methods: the settings in
     which they differ are appended to their labels.
 
     Args:
@@ -210,7 +210,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
 
 def _settings(path: Path) -> Settings:
     settings = dict(_flat(read_json(path / "settings.json") or {}))
-    for name in ("algorithm.name", "initialiser.name", "seed"):
+    for name in ("algorithm.name", "initializer.name", "seed"):
         if name not in settings:
             raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
     return settings
@@ -239,7 +239,7 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
     return {
         "key": path.name,
         "label": settings.get("label") or settings["algorithm.name"],
-        "initialiser": settings.get("initialiser_label") or settings["initialiser.name"],
+        "initializer": settings.get("initializer_label") or settings["initializer.name"],
         "seed": settings["seed"],
         "state": state if state in ("complete", "diverged") else "unfinished",
     }
@@ -323,7 +323,7 @@ def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
 
 
 def _distinct_labels(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
-    """Label of each run, followed by the settings in which runs of its label and initialiser differ."""
+    """Label of each run, followed by the settings in which runs of its label and initializer differ."""
     labels = {}
     for _, group in runs.groupby(METHOD, sort=False):
         differ = _differing([settings[key] for key in group["key"]])

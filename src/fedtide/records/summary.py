@@ -25,7 +25,7 @@ class Summary(TypedDict, total=False):
 
     run_key: str
     label: str
-    initialiser: str
+    initializer: str
     seed: int
     state: State
     message: str

@@ -116,12 +116,12 @@ def _comparison_frame(comparisons: list[Comparison]) -> pd.DataFrame:
         )
         for comparison in comparisons
     ]
-    columns = ["metric", "over", "period", "reference", "label", "initialiser", *statistics.COLUMNS, "reading"]
+    columns = ["metric", "over", "period", "reference", "label", "initializer", *statistics.COLUMNS, "reading"]
     return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def _flat(table: MethodTable) -> dict[str, float]:
-    """``<label>/<initialiser>/<metric>`` -> number, finite ones only."""
+    """``<label>/<initializer>/<metric>`` -> number, finite ones only."""
     return {
         f"{label}/{start}/{name}": float(f"{value:.12g}") if isinstance(value, float) else int(value)
         for (label, start), row in table.rows()
@@ -133,7 +133,7 @@ def _flat(table: MethodTable) -> dict[str, float]:
 def _printable(title: str, table: Table) -> RichTable:
     """The final table for a terminal: only the columns that fit; the page has all."""
     printable = RichTable(title=escape(title), box=SIMPLE, pad_edge=False)
-    for heading in ("Algorithm", "Initialiser"):
+    for heading in ("Algorithm", "Initializer"):
         printable.add_column(heading, no_wrap=True)
     chosen = [
         place
@@ -145,7 +145,7 @@ def _printable(title: str, table: Table) -> RichTable:
     for row in rows(table):
         shown = [row["cells"][place] for place in chosen]
         cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in shown]
-        printable.add_row(escape(row["label"]), escape(row["initialiser"]), row["seeds"], *cells)
+        printable.add_row(escape(row["label"]), escape(row["initializer"]), row["seeds"], *cells)
     return printable
 
 

@@ -17,33 +17,33 @@ _DIGITS = 6
 
 
 def write_curves(summaries: Iterable[Summary], runs: Path, metrics: Path, curves: Path) -> None:
-    """Write the accuracies (or other main scores) of one algorithm's complete runs, summarised over their seeds.
+    """Write the accuracies (or other main scores) of one algorithm's complete runs, summarized over their seeds.
 
     Where periods are evaluated ahead, accuracies are those on the next period.
 
     Args:
-        metrics: JSON file: ``{algorithm: {initialiser: accuracy}}``, the mean over the last ten rounds, or over the next
-            periods: then an initialiser has ``{mean_next_accuracy: ...}``, by the name of the mean.
-        curves: folder of a CSV file per initialiser: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
+        metrics: JSON file: ``{algorithm: {initializer: accuracy}}``, the mean over the last ten rounds, or over the next
+            periods: then an initializer has ``{mean_next_accuracy: ...}``, by the name of the mean.
+        curves: folder of a CSV file per initializer: ``round``, ``accuracy`` (the mean), ``lowest`` and ``highest``, of the
             rounds that all runs have evaluated.
     """
     methods: dict[tuple[str, str], list[Summary]] = defaultdict(list)
     for summary in summaries:
         if summary["state"] == "complete" and score_in(summary, "mean_last10") is not None:
-            methods[summary["label"], summary["initialiser"]].append(summary)
+            methods[summary["label"], summary["initializer"]].append(summary)
     found: dict[str, dict[str, float | dict[str, float]]] = defaultdict(dict)
     curves.mkdir(parents=True, exist_ok=True)
-    for (label, initialiser), members in methods.items():
+    for (label, initializer), members in methods.items():
         main, first = main_score(members[0].get("task", "classification")), headline(members[0])
         column = f"test_{main.name}"
         if first is not None and first.score.ahead:
             column = f"test_{first.score.name}"
             means = [each.value for summary in members if (each := headline(summary)) is not None]
-            found[label][initialiser] = {first.name: round(statistics.fmean(means), _DIGITS)}
+            found[label][initializer] = {first.name: round(statistics.fmean(means), _DIGITS)}
         else:
             means = [value for each in members if (value := score_in(each, "mean_last10")) is not None]
-            found[label][initialiser] = round(statistics.fmean(means), _DIGITS)
-        with replacing(curves / f"{initialiser}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
+            found[label][initializer] = round(statistics.fmean(means), _DIGITS)
+        with replacing(curves / f"{initializer}.csv") as part, part.open("w", newline="", encoding="utf-8") as stream:
             table = csv.writer(stream, lineterminator="\n")
             table.writerow(["round", main.name, "lowest", "highest"])
             table.writerows(_rows([RunDirectory(runs / summary["run_key"]) for summary in members], column))

@@ -12,7 +12,7 @@ import pandas as pd
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.tables.method_table import MethodTable
 
-_NOT_SHOWN = ("label", "initialiser_label", "seed", "world_seed")
+_NOT_SHOWN = ("label", "initializer_label", "seed", "world_seed")
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "drift", "model", "objective", "evaluation")
 _PARTS = {"Dataset": "data"} | {name.capitalize(): name for name in ("scenario", "partition", "participation", "model")}
 
@@ -24,7 +24,7 @@ def facts(records: Records) -> list[tuple[str, str]]:
     within = f" in {_span(sessions)} sessions" if sessions.max() > 1 else ""
     return [
         ("Algorithms", _listed(runs["label"])),
-        ("Initialisers", _listed(runs["initialiser"])),
+        ("Initializers", _listed(runs["initializer"])),
         *((term, _part(records, group)) for term, group in _PARTS.items()),
         *(
             [("Drift", _part(records, "drift"))]
@@ -45,7 +45,7 @@ def facts(records: Records) -> list[tuple[str, str]]:
 def results(table: MethodTable) -> list[str]:
     """The best method by each headline metric, one sentence each; none without a complete run.
 
-    Left out are spreads, which are lowest where nothing is learnt, and metrics whose means are equal as shown.
+    Left out are spreads, which are lowest where nothing is learned, and metrics whose means are equal as shown.
     """
     sentences = []
     for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
@@ -107,7 +107,7 @@ def common(records: Records) -> list[tuple[str, str]]:
 
 
 def method(names: Method) -> str:
-    """``label · initialiser``."""
+    """``label · initializer``."""
     return " · ".join(names)
 
 
@@ -117,7 +117,7 @@ def plain(value: Any) -> str:
 
 
 def _who(holders: set[Method], methods: list[Method]) -> str:
-    """Names of methods in order: only their algorithms, or only their initialisers, if that identifies them."""
+    """Names of methods in order: only their algorithms, or only their initializers, if that identifies them."""
     for part in (0, 1):
         words = dict.fromkeys(names[part] for names in methods if names in holders)
         if holders == {names for names in methods if names[part] in words}:

@@ -18,7 +18,7 @@ from fedtide.report.formats import Scale
 from fedtide.report.tables.method_table import Comparison, MethodTable
 from fedtide.report.tables.sheets import Sheet
 from fedtide.report.tables.table import Table
-from fedtide.settings.scores import ACCURACY, capitalised
+from fedtide.settings.scores import ACCURACY, capitalized
 
 
 def render(
@@ -82,7 +82,7 @@ def rows(table: MethodTable) -> list[dict[str, Any]]:
         texts = (column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns)
         cells = [{"text": text, "best": names in best[key]} for text, key in zip(texts, best, strict=True)]
         seeds = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
-        lines.append({"label": names[0], "initialiser": names[1], "seeds": seeds, "cells": cells})
+        lines.append({"label": names[0], "initializer": names[1], "seeds": seeds, "cells": cells})
     return lines
 
 
@@ -103,7 +103,7 @@ def _table_caption(table: Table) -> str:
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if score.ahead:
         parts.append(
-            f"{capitalised(score.words)}: at the end of each period, before the next one is trained on; all periods weigh the "
+            f"{capitalized(score.words)}: at the end of each period, before the next one is trained on; all periods weigh the "
             "same, the last has no next one."
         )
     if score != ACCURACY and keys & {"seen_estimated", "tail"}:
@@ -148,7 +148,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     signed_rank = bool(frame["wilcoxon"].notna().any())
     tests = ["p", "p_holm", *(["wilcoxon", "wilcoxon_holm"] if signed_rank else [])]
     return {
-        "title": capitalised(comparison.column.headline),
+        "title": capitalized(comparison.column.headline),
         "gap": comparison.column.scale.gap,
         "reference": findings.method(comparison.reference),
         "signed_rank": signed_rank,
@@ -157,7 +157,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "caption": _OVER[comparison.over]
         + "The interval is not corrected; Holm corrects p for all comparisons of the table. The reference was chosen "
         f"for its {'lowest' if comparison.column.good == 'low' else 'highest'} mean, which biases the comparison slightly in "
-        "its favour.",
+        "its favor.",
         "rows": [
             {
                 "name": findings.method(names),

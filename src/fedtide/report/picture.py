@@ -25,9 +25,9 @@ _ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
 _SAMPLES = LinearSegmentedColormap.from_list("samples", ["#b3d0ea", "#5b9bcd", "#1f5c96", "#0a2342"])
 _INSTANTS = 500  # at which presence in seconds is drawn
 _DOTS = 2000  # rows of a raster, several times as many as it has on paper
-_NAMED_CLASSES = 20  # with a colour and a place in the legend each
+_NAMED_CLASSES = 20  # with a color and a place in the legend each
 _NAME = 16  # letters of a class
-_LABELLED_SESSIONS = 24  # more do not fit above the axes
+_LABELED_SESSIONS = 24  # more do not fit above the axes
 
 
 def holdings(timeline: Timeline, labels: Ints) -> Ints:
@@ -117,8 +117,8 @@ def concept_shares(timeline: Timeline) -> Floats | None:
     return np.swapaxes(table[timeline.assignment_of_round], 0, 1)
 
 
-def concept_colours(count: int) -> list[str]:
-    """A colour for each of so many concepts, faint for concept 0."""
+def concept_colors(count: int) -> list[str]:
+    """A color for each of so many concepts, faint for concept 0."""
     others = colormaps["tab10"](np.arange(1, 10)) if count <= 10 else colormaps["turbo"](np.linspace(0, 1, count - 1))
     return [_BAR, *map(to_hex, others[: count - 1])]
 
@@ -245,10 +245,10 @@ def _draw_holdings(figure: Figure | SubFigure, heat: Any, per_class: Any, counts
 
 
 def _draw_concepts(axes: Any, shares: Floats, clients: int) -> None:
-    """The concept of each client in each round; where it sees samples under several, their colours are mixed by share."""
+    """The concept of each client in each round; where it sees samples under several, their colors are mixed by share."""
     _, rounds, count = shares.shape
-    colours = concept_colours(count)
-    mixed = shares @ np.array([to_rgb(colour) for colour in colours])
+    colors = concept_colors(count)
+    mixed = shares @ np.array([to_rgb(color) for color in colors])
     absent = shares.sum(2) == 0
     mixed[absent] = to_rgb("white")
     axes.imshow(mixed, aspect="auto", interpolation="nearest", extent=(0, rounds, clients - 0.5, -0.5))
@@ -256,14 +256,14 @@ def _draw_concepts(axes: Any, shares: Floats, clients: int) -> None:
     axes.set(xlabel="round", ylabel="client")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(_whole_numbers())
-    names = [Patch(color=colour, label=f"concept {number}") for number, colour in enumerate(colours[:_NAMED_CLASSES])]
+    names = [Patch(color=color, label=f"concept {number}") for number, color in enumerate(colors[:_NAMED_CLASSES])]
     axes.legend(handles=names, loc="lower right", bbox_to_anchor=(1, 1), ncols=10, frameon=False, fontsize=9)
 
 
 def _draw_labels(
     figure: Figure | SubFigure, raster: Any, labels: Ints, timeline: Timeline, names: Sequence[str]
 ) -> None:
-    """The most frequent label of each client in each round, drawn over its presence; a colour for each class of the data."""
+    """The most frequent label of each client in each round, drawn over its presence; a color for each class of the data."""
     clients, rounds, classes = timeline.num_clients, timeline.rounds, timeline.num_classes
     few = classes <= _NAMED_CLASSES
     image = raster.imshow(
@@ -306,7 +306,7 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
         vmax=2,
         extent=(0, rounds, timeline.num_clients - 0.5, -0.5),
     )
-    named = 1 < timeline.sessions <= _LABELLED_SESSIONS
+    named = 1 < timeline.sessions <= _LABELED_SESSIONS
     raster.set_title(
         "Clients present, by session" if named else "Clients present", loc="left", pad=20 if named else None
     )

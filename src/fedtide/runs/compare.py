@@ -8,7 +8,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.compatibility import refuse_other_optimiser
+from fedtide.federation.assembly.compatibility import refuse_other_optimizer
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory
@@ -87,7 +87,7 @@ def compare(
     """
     for settings in grid:
         refuse_several_processes(settings)
-        refuse_other_optimiser(settings, plugins.create(Algorithm, settings.algorithm))
+        refuse_other_optimizer(settings, plugins.create(Algorithm, settings.algorithm))
     per_card, places = share_cards(grid, hosts, workspace.worlds, watch.log)
     if not hosts.away:
         workers = min(workers or available_cores(), len(grid), places)
@@ -101,7 +101,7 @@ def compare(
 def unsuccessful(summaries: Iterable[Summary]) -> list[str]:
     """A line for each run that has diverged or failed."""
     return [
-        f"{summary['label']} / {summary['initialiser']} / seed {summary['seed']}: {summary.get('message', 'diverged')}"
+        f"{summary['label']} / {summary['initializer']} / seed {summary['seed']}: {summary.get('message', 'diverged')}"
         for summary in summaries
         if summary["state"] in ("diverged", "failed")
     ]
@@ -196,7 +196,7 @@ class _Comparison:
         failed: Summary = {
             "run_key": job.key,
             "label": settings.label,
-            "initialiser": settings.initialiser_label,
+            "initializer": settings.initializer_label,
             "seed": settings.seed,
             "state": "failed",
             "message": message,
@@ -226,7 +226,7 @@ def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tup
 
 
 def _name(settings: RunSettings) -> str:
-    return f"{settings.label} / {settings.initialiser_label} / seed {settings.seed}"
+    return f"{settings.label} / {settings.initializer_label} / seed {settings.seed}"
 
 
 def _line(settings: RunSettings, summary: Summary, score: Score | None) -> str:

@@ -79,7 +79,7 @@ def run(
     [['fedavg', 1, 4], ['fedavg', 2, 4]]
 
     Args:
-        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initialiser`` and ``seed`` is
+        params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initializer`` and ``seed`` is
             executed; by default the default experiment.
         runs: folder of run directories. name: of this one; by default the run key.
         mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
@@ -305,7 +305,7 @@ def _manifest(job: _Job, timeline: Timeline) -> Summary:
         "run_key": job.key,
         "label": settings.label,
         "algorithm": settings.algorithm.name,
-        "initialiser": settings.initialiser_label,
+        "initializer": settings.initializer_label,
         "scenario": settings.scenario.name,
         "dataset": settings.data.name,
         "seed": settings.seed,
@@ -318,7 +318,7 @@ def _manifest(job: _Job, timeline: Timeline) -> Summary:
 
 def _recorded(settings: RunSettings) -> dict[str, Any]:
     """Settings as recorded: those that determine the run, and its labels."""
-    return {**settings.canonical(), "label": settings.label, "initialiser_label": settings.initialiser_label}
+    return {**settings.canonical(), "label": settings.label, "initializer_label": settings.initializer_label}
 
 
 def _resume(job: _Job) -> checkpoint.Saved | None:

@@ -64,6 +64,6 @@ def code(settings: RunSettings) -> list[str]:
 
 
 def run_key(settings: RunSettings, data: Dataset) -> str:
-    """``<label>-<initialiser label>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
+    """``<label>-<initializer label>-s<seed>-<12 hex digits>`` of settings, data, world and code."""
     parts = [settings.canonical(), data.digest, world_identity(settings, data), *code(settings)]
-    return f"{settings.label}-{settings.initialiser_label}-s{settings.seed}-{short_hash(parts)}"
+    return f"{settings.label}-{settings.initializer_label}-s{settings.seed}-{short_hash(parts)}"

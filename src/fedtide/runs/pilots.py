@@ -1,4 +1,4 @@
-"""Shared pilot sessions: they do not depend on the initialiser, so runs that differ in it alone train them once.
+"""Shared pilot sessions: they do not depend on the initializer, so runs that differ in it alone train them once.
 
 ``<runs>/pilots/<key>/`` holds a saved state after the last pilot round, with the records up to it. Runs do not wait for each
 other: those that begin before there is a pilot train their own, and the first to finish it shares it.
@@ -33,13 +33,13 @@ def pilot_rounds(timeline: Timeline) -> int:
 
 
 def pilot_key(settings: RunSettings, data: Dataset) -> str:
-    """The run key without the initialiser."""
-    anyone = {"initialiser": InitialiserSettings(name="previous"), "initialiser_label": "pilot"}
+    """The run key without the initializer."""
+    anyone = {"initializer": InitialiserSettings(name="previous"), "initializer_label": "pilot"}
     return run_key(settings.model_copy(update=anyone), data)
 
 
 class SharedPilot(L.Callback):
-    """The pilot of all runs that differ in the initialiser alone: ``saved = pilot.adopt(saved)``, then fit with this callback.
+    """The pilot of all runs that differ in the initializer alone: ``saved = pilot.adopt(saved)``, then fit with this callback.
 
     Its ``folder`` is shared, ``directory`` that of the run, open for writing; ``rounds`` is 0 if no pilot is shared.
     """

@@ -34,7 +34,7 @@ def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
 
 
 def totals(module: FederatedModule) -> Summary:
-    """Bytes, gradient rounds, seconds and normalised cost; latency and energy of a wireless network."""
+    """Bytes, gradient rounds, seconds and normalized cost; latency and energy of a wireless network."""
     counted = module.state.totals
     found: Summary = {
         "bytes_up": int(counted["bytes_up"]),

@@ -81,7 +81,7 @@ def workspace(
         if log is not None:
             log("MLflow is not installed, so runs are not mirrored there; pip install 'fedtide[mlflow]'")
     shared = params.run().canonical()
-    for key in ("algorithm", "initialiser", "seed", "world_seed"):
+    for key in ("algorithm", "initializer", "seed", "world_seed"):
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None

@@ -139,5 +139,5 @@ WeightingChoice = Annotated[SerializeAsAny[PluginSettings], Choice("weighting", 
 UplinkChoice = Annotated[SerializeAsAny[PluginSettings], Choice("uplink")]
 DownlinkChoice = Annotated[SerializeAsAny[PluginSettings] | None, Choice("uplink", optional=True)]
 AggregationChoice = Annotated[SerializeAsAny[PluginSettings], Choice("aggregation", "mean")]
-AttackChoice = Annotated[SerializeAsAny[PluginSettings], Choice("attack", "none")]
+AttackChoice = Annotated[SerializeAsAny[PluginSettings], Choice("attacks", "none")]
 SelectionChoice = Annotated[SerializeAsAny[PluginSettings], Choice("selection", "dynacomm")]

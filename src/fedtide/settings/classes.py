@@ -32,7 +32,7 @@ def _plugins(run: Any) -> list[tuple[str, str]]:
         "algorithm": _made("algorithms", run.algorithm),
         "attack": _made("attack", run.attack),
         "algorithm.weighting": _made("weighting", run.algorithm.weighting),
-        "initialiser": _made("initialisation", run.initialiser),
+        "initializer": _made("initializers", run.initializer),
         "exchange": _made("exchange", run.exchange),
     }
     return [(kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin.needs_classes]
@@ -50,7 +50,7 @@ def _settings(run: Any) -> list[tuple[str, Any]]:
         "local.order": local.order if local.order == "class_balanced" else None,
         "evaluation.metrics": ", ".join(evaluation.metrics) or None,
         "evaluation.neurons": evaluation.neurons or None,
-        "evaluation.personalise": evaluation.personalise or None,
+        "evaluation.personalize": evaluation.personalize or None,
         "evaluation.client_samples": evaluation.client_samples,
         "evaluation.departed": evaluation.departed if evaluation.departed != "global" else None,
         "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,

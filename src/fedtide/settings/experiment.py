@@ -22,7 +22,7 @@ class CompareSettings(SettingsModel):
     """The grid of ``fedtide compare`` and of the training stage."""
 
     algorithms: tuple[str, ...] = Field(("fedavg",), min_length=1, description="labels of algorithms")
-    initialisers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initialisers")
+    initializers: tuple[str, ...] = Field(("previous",), min_length=1, description="labels of initializers")
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, description="seeds")
     workers: Threads = Field(0, ge=0, description="runs at once; 0 for one per core")
     cluster: ClusterName = Field(
@@ -37,7 +37,7 @@ class CompareSettings(SettingsModel):
         False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
     )
 
-    @field_validator("algorithms", "initialisers", "seeds")
+    @field_validator("algorithms", "initializers", "seeds")
     @classmethod
     def _distinct(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         if twice := [item for place, item in enumerate(value) if item in value[:place]]:
@@ -60,7 +60,7 @@ class ReportSettings(SettingsModel):
         None,
         gt=0,
         description="value of `metric` for rounds to target; null: 90 % of the best method's mean over the last rounds (of a "
-        "metric to minimise, that mean divided by 0.9)",
+        "metric to minimize, that mean divided by 0.9)",
     )
     baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
     transition_window: int = Field(10, ge=1, description="rounds averaged after a session change")
@@ -69,7 +69,7 @@ class ReportSettings(SettingsModel):
         description="sessions that count as transitions: stored: those that return to clients with a stored model (as "
         "published), or all if there are none; all: every one after the pilot",
     )
-    reference: str = Field("dynamic", description="label of the initialiser that recovery is compared with")
+    reference: str = Field("dynamic", description="label of the initializer that recovery is compared with")
     rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovery")
 
     formats: tuple[Literal["png", "svg", "pdf"], ...] = Field(
@@ -127,7 +127,7 @@ class Experiment(RunSettings):
     algorithms: dict[str, dict[str, Any]] = Field(
         {}, description="settings by label; `name` defaults to the label; `with` overrides other settings of the run"
     )
-    initialisers: dict[str, dict[str, Any]] = Field({}, description="the same for initialisers")
+    initializers: dict[str, dict[str, Any]] = Field({}, description="the same for initializers")
     compare: CompareSettings = Field(CompareSettings(), description="the grid of a comparison")
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
@@ -167,5 +167,5 @@ class Experiment(RunSettings):
 
 RUN_KEYS = tuple(RunSettings.model_fields)
 
-TABLES = {"algorithm": "algorithms", "initialiser": "initialisers"}
+TABLES = {"algorithm": "algorithms", "initializer": "initializers"}
 """Settings of a run whose name may be a label, and the tables of labels."""

@@ -26,7 +26,7 @@ class DatasetSettings(PluginSettings):
 
 
 class InitialiserSettings(PluginSettings):
-    """Settings every initialiser has."""
+    """Settings every initializer has."""
 
     post_pilot_start: Literal["carry", "reset"] = Field(
         "carry", description="first session after the pilot: carry: continue; reset: start from the initial model"

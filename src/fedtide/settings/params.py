@@ -23,7 +23,7 @@ from fedtide.settings.run import RunSettings, Seed
 Place = tuple[int | str, ...]
 """The path of a setting."""
 
-_NAMED = {"algorithm": "label", "initialiser": "initialiser_label"}
+_NAMED = {"algorithm": "label", "initializer": "initializer_label"}
 """Settings with the labels of a run."""
 
 
@@ -63,8 +63,8 @@ class Params:
         compare = self.experiment.compare
         for label in dict.fromkeys([*self.experiment.algorithms, *compare.algorithms]):
             self.run(algorithm=label)
-        for label in dict.fromkeys([*self.experiment.initialisers, *compare.initialisers]):
-            self.run(initialiser=label)
+        for label in dict.fromkeys([*self.experiment.initializers, *compare.initializers]):
+            self.run(initializer=label)
         self.remarks = [
             f"{self.source}: its own algorithms.{label} is used, not the reference that `fedtide show algorithm {label}` shows"
             for label in dict.fromkeys([*compare.algorithms, self.experiment.label])
@@ -105,7 +105,7 @@ class Params:
 
     def _refuse_unknown(self, kind: str, label: str) -> None:
         """Refuse a label that is neither a plug-in nor an entry that names one."""
-        folder, references = ("algorithms", REFERENCES) if kind == "algorithms" else ("initialisation", {})
+        folder, references = ("algorithms", REFERENCES) if kind == "algorithms" else ("initializers", {})
         table: Mapping[str, Any] = self.raw.get(kind) or {}
         known = {*plugins.names(folder), *references}
         if label not in known and "name" not in table.get(label, {}):
@@ -114,7 +114,7 @@ class Params:
             raise SettingsError(f"{source}: {nearest(problem, label, {*known, *table} - {label})}")
 
     def _merged(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """The run part of ``raw`` with the labelled settings of its algorithm and initialiser merged in."""
+        """The run part of ``raw`` with the labeled settings of its algorithm and initializer merged in."""
         merged = dict(raw)
         for single, kind in TABLES.items():
             default = Experiment.model_fields[single].default
@@ -143,7 +143,7 @@ class Params:
         place, where = (kind, label, "with"), f"{kind}.{label}.with"
         if not isinstance(extra, Mapping):
             raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be an object")
-        if fixed := {"seed", "label", "algorithm", "initialiser"} & extra.keys():
+        if fixed := {"seed", "label", "algorithm", "initializer"} & extra.keys():
             raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
         if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
             source = self._origin((*place, unknown[0]), place)
@@ -152,10 +152,10 @@ class Params:
             )
         return extra
 
-    def run(self, algorithm: str | None = None, initialiser: str | None = None, seed: int | None = None) -> RunSettings:
-        """Settings of one run; what is not given comes from the file's ``algorithm``, ``initialiser`` and ``seed``."""
+    def run(self, algorithm: str | None = None, initializer: str | None = None, seed: int | None = None) -> RunSettings:
+        """Settings of one run; what is not given comes from the file's ``algorithm``, ``initializer`` and ``seed``."""
         raw, labels = dict(self.raw), dict[str, str]()
-        for single, label in (("algorithm", algorithm), ("initialiser", initialiser)):
+        for single, label in (("algorithm", algorithm), ("initializer", initializer)):
             if label is not None:
                 self._refuse_unknown(TABLES[single], label)
                 raw |= {single: {"name": label}, _NAMED[single]: label}
@@ -176,12 +176,12 @@ class Params:
         return settings
 
     def grid(self) -> list[RunSettings]:
-        """All runs of ``compare``: algorithms x initialisers x seeds."""
+        """All runs of ``compare``: algorithms x initializers x seeds."""
         compare = self.experiment.compare
         return [
-            self.run(algorithm, initialiser, seed)
+            self.run(algorithm, initializer, seed)
             for algorithm in compare.algorithms
-            for initialiser in compare.initialisers
+            for initializer in compare.initializers
             for seed in compare.seeds
         ]
 

@@ -15,7 +15,7 @@ from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, Do
 from fedtide.settings.classes import refuse_without_classes
 from fedtide.settings.groups.clock import ClockChoice, Rounds
 from fedtide.settings.groups.costs import CostSettings
-from fedtide.settings.groups.optimiser import AdamW, OptimiserChoice, Sgd
+from fedtide.settings.groups.optimizer import AdamW, OptimiserChoice, Sgd
 from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitialiserSettings
 from fedtide.settings.scores import TaskName
@@ -24,8 +24,8 @@ AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], Choice("algorithm
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], Choice("data", "digits")]
 DetectorChoice = Annotated[SerializeAsAny[PluginSettings], Choice("detectors", "none")]
 DriftChoice = Annotated[SerializeAsAny[PluginSettings], Choice("drift", "none")]
-ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], Choice("exchange", "end")]
-InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], Choice("initialisation", "previous")]
+ExchangeChoice = Annotated[SerializeAsAny[PluginSettings], Choice("communication", "end")]
+InitialiserChoice = Annotated[SerializeAsAny[InitialiserSettings], Choice("initializers", "previous")]
 ModelChoice = Annotated[SerializeAsAny[PluginSettings], Choice("models", "mlp")]
 ObjectiveChoice = Annotated[SerializeAsAny[PluginSettings], Choice("objectives", "cross_entropy")]
 ParticipationChoice = Annotated[SerializeAsAny[PluginSettings], Choice("participation", "all")]
@@ -95,14 +95,14 @@ class LocalSettings(SettingsModel):
     )
     warmup: int = Field(0, ge=0, description="rounds before the schedule in which the rate rises linearly to `lr`")
     restart: bool = Field(True, description="restart schedule and warm-up in every session")
-    optimiser: OptimiserChoice = Field(
-        Sgd(), description="local optimiser, by name or as {name: adam, beta2: 0.99}; most algorithms take any"
+    optimizer: OptimiserChoice = Field(
+        Sgd(), description="local optimizer, by name or as {name: adam, beta2: 0.99}; most algorithms take any"
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="heavy-ball momentum of `sgd`")
     nesterov: bool = Field(False, description="Nesterov momentum")
     momentum_scope: Literal["round", "client"] = Field(
         "round",
-        description="momentum, or the moments of another optimiser: round: start at zero every round; client: kept until the "
+        description="momentum, or the moments of another optimizer: round: start at zero every round; client: kept until the "
         "client's next round",
     )
     weight_decay: float = Field(
@@ -124,14 +124,14 @@ class LocalSettings(SettingsModel):
     def _consistent(self) -> LocalSettings:
         if self.nesterov and self.momentum == 0:
             raise SettingsError("local.nesterov = true needs local.momentum > 0")
-        if self.momentum > 0 and not isinstance(self.optimiser, Sgd):
+        if self.momentum > 0 and not isinstance(self.optimizer, Sgd):
             raise SettingsError(
-                f"local.momentum = {self.momentum:g} is for local.optimiser = sgd; {self.optimiser.name} takes no momentum, "
+                f"local.momentum = {self.momentum:g} is for local.optimizer = sgd; {self.optimizer.name} takes no momentum, "
                 "leave it 0"
             )
-        if isinstance(self.optimiser, AdamW) and self.clip_scope == "total_with_decay":
+        if isinstance(self.optimizer, AdamW) and self.clip_scope == "total_with_decay":
             raise SettingsError(
-                "local.clip_scope = total_with_decay: the weight decay of local.optimiser = adamw is not part of the gradient; "
+                "local.clip_scope = total_with_decay: the weight decay of local.optimizer = adamw is not part of the gradient; "
                 "use total or loss"
             )
         if self.straddle and self.unit == "capped_steps":
@@ -148,12 +148,12 @@ class LocalSettings(SettingsModel):
     @property
     def gradient_decay(self) -> float:
         """The weight decay, as far as it is added to the gradient."""
-        return 0.0 if isinstance(self.optimiser, AdamW) else self.weight_decay
+        return 0.0 if isinstance(self.optimizer, AdamW) else self.weight_decay
 
     @property
     def keeps_momentum(self) -> bool:
-        """Whether every client keeps the local optimiser's momentum or moments from round to round."""
-        return self.momentum_scope == "client" and (self.momentum > 0 or not isinstance(self.optimiser, Sgd))
+        """Whether every client keeps the local optimizer's momentum or moments from round to round."""
+        return self.momentum_scope == "client" and (self.momentum > 0 or not isinstance(self.optimizer, Sgd))
 
 
 class EvaluationSettings(SettingsModel):
@@ -198,12 +198,12 @@ class EvaluationSettings(SettingsModel):
         description="model that clients which have left are evaluated with: global: today's; last: also the one that each was "
         "served when it left",
     )
-    personalise: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
+    personalize: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
         0,
         ge=0,
         description="plain local steps from the model that each client is served, after which it is evaluated, too; 0: off",
     )
-    personalise_part: Annotated[Literal["all", "head", "body"], OMIT_DEFAULT] = Field(
+    personalize_part: Annotated[Literal["all", "head", "body"], OMIT_DEFAULT] = Field(
         "all", description="parameters that these steps train"
     )
     earlier_sessions: Annotated[bool, OMIT_DEFAULT] = Field(
@@ -227,11 +227,11 @@ class EvaluationSettings(SettingsModel):
             raise SettingsError(
                 f"evaluation.clients_every = {self.clients_every} should be a multiple of evaluation.every = {self.every}"
             )
-        if self.personalise and not self.clients_every:
-            raise SettingsError(f"evaluation.personalise = {self.personalise} needs evaluation.clients_every > 0")
-        if self.personalise_part != "all" and not self.personalise:
+        if self.personalize and not self.clients_every:
+            raise SettingsError(f"evaluation.personalize = {self.personalize} needs evaluation.clients_every > 0")
+        if self.personalize_part != "all" and not self.personalize:
             raise SettingsError(
-                f"evaluation.personalise_part = {self.personalise_part} needs evaluation.personalise > 0"
+                f"evaluation.personalize_part = {self.personalize_part} needs evaluation.personalize > 0"
             )
         for name, used in (("client_samples", self.client_samples), ("departed", self.departed == "last")):
             if used and not self.clients_every:
@@ -253,7 +253,7 @@ class FederationSettings(SettingsModel):
     returners: Annotated[Literal["forget", "keep"], OMIT_DEFAULT] = Field(
         "forget",
         description="a client that leaves inside a session: forget: it loses its memories; keep: it keeps the model of its own "
-        "that a personalised algorithm gives it, and has it when it returns",
+        "that a personalized algorithm gives it, and has it when it returns",
     )
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
 
@@ -299,7 +299,7 @@ class RunSettings(SettingsModel):
     seed: Seed = Field(0, description="seed of models, cohorts and batches")
     world_seed: Seed | None = Field(None, description="seed of the timeline; default: seed")
     label: Annotated[Label, INCIDENTAL] = Field("", description="name of the algorithm in tables; default: its name")
-    initialiser_label: Annotated[Label, INCIDENTAL] = Field("", description="initialiser in tables; default: its name")
+    initializer_label: Annotated[Label, INCIDENTAL] = Field("", description="initializer in tables; default: its name")
     data: DataChoice = choice_field("digits", "dataset")
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
@@ -310,7 +310,7 @@ class RunSettings(SettingsModel):
     model: ModelChoice = choice_field("mlp", "network")
     objective: ObjectiveChoice = choice_field("cross_entropy", "loss of a sample")
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
-    initialiser: InitialiserChoice = choice_field("previous", "initial model of each session")
+    initializer: InitialiserChoice = choice_field("previous", "initial model of each session")
     exchange: ExchangeChoice = choice_field("end", "when clients average inside a round")
     detector: Annotated[DetectorChoice, OMIT_DEFAULT] = choice_field(
         "none", "what looks for change in the training losses, and what follows its alarms"
@@ -338,7 +338,7 @@ class RunSettings(SettingsModel):
 
     @property
     def task(self) -> TaskName:
-        """What is learnt: that of the objective."""
+        """What is learned: that of the objective."""
         objective: Any = plugins.load("objectives", self.objective.name)
         task: TaskName = objective.task
         return task

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 TaskName = Literal["classification", "regression", "multilabel"]
-"""What is learnt of a sample: one of several classes, numbers, or which of several labels it has."""
+"""What is learned of a sample: one of several classes, numbers, or which of several labels it has."""
 
 ScoreName = Literal[
     "accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap",
@@ -80,7 +80,7 @@ class Score:
 
     @property
     def title(self) -> str:
-        return capitalised(self.words)
+        return capitalized(self.words)
 
     @property
     def mean_next(self) -> str:
@@ -129,7 +129,7 @@ def score_of(column: str) -> Score:
     return Score(column.partition("_")[2])
 
 
-def capitalised(words: str) -> str:
+def capitalized(words: str) -> str:
     """``words`` with a capital first letter, other letters as they are."""
     return words[:1].upper() + words[1:]
 

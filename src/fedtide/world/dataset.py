@@ -67,7 +67,7 @@ class Dataset:
         vocabulary: number of token ids (text only, else 0).
         digest: hash of the content; part of the run key.
         origins: clients and times of the samples, if known.
-        task: what is learnt of a sample; has to be that of the objective.
+        task: what is learned of a sample; has to be that of the objective.
         encoding: how rows of a table became the inputs, an ``Encoding``, if known: the final model of a run then
             predicts rows.
         tables: further labels [K, n] of the training and of the test samples, for concepts that are not maps of labels.
@@ -156,12 +156,12 @@ class Dataset:
         self._train_classes[places] = labels.cpu().numpy()
 
     def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Model inputs from stored samples: uint8 images become normalised floats, other values are only cast."""
+        """Model inputs from stored samples: uint8 images become normalized floats, other values are only cast."""
         if inputs.dtype != torch.uint8:
             return inputs if inputs.dtype in (torch.int64, dtype) else inputs.to(dtype)
-        return self.normalise(inputs.to(dtype) / self.scale)
+        return self.normalize(inputs.to(dtype) / self.scale)
 
-    def normalise(self, images: Tensor) -> Tensor:
+    def normalize(self, images: Tensor) -> Tensor:
         """Model inputs from images [n, channels, ...] whose pixels lie in [0, 1]."""
         if not self.mean:
             return images

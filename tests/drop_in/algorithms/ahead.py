@@ -20,7 +20,7 @@ class Ahead(Algorithm):
 
     def local(self, r: Round) -> Local:
         """What is added comes on top of the direction."""
-        return Local(pull=0.1, towards=r.w, linear=0.01 + 0 * r.w)
+        return Local(pull=0.1, toward=r.w, linear=0.01 + 0 * r.w)
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
         """The same in both ways."""

@@ -18,11 +18,11 @@ class Columns(Algorithm):
     client = ("h",)
 
     def local(self, r: Round) -> Local:
-        """Columns [C, 1] made of the clients' sizes, a memory [C, d] and a pull towards the global model [d]."""
+        """Columns [C, 1] made of the clients' sizes, a memory [C, d] and a pull toward the global model [d]."""
         return Local(
             linear=r.client.h,
             pull=0.1 * r.omega,
-            towards=r.w,
+            toward=r.w,
             scale=1 / (1 + r.omega),
             decay=0.01 * r.omega,
             lr_scale=r.mean_steps / r.steps.clamp(min=1),

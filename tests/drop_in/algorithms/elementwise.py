@@ -8,7 +8,7 @@ from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local,
 
 
 class Elementwise(Algorithm):
-    """A pull [C, d] towards each client's own last model [C, d]."""
+    """A pull [C, d] toward each client's own last model [C, d]."""
 
     class Settings(AlgorithmSettings):
         """Settings of the test's algorithm."""
@@ -19,7 +19,7 @@ class Elementwise(Algorithm):
 
     def local(self, r: Round) -> Local:
         """Stronger where the last model is large."""
-        return Local(pull=r.client.last.abs(), towards=r.client.last)
+        return Local(pull=r.client.last.abs(), toward=r.client.last)
 
     def finish(self, r: Round) -> Tensor:
         """Remember the models."""

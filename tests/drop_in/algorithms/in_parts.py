@@ -29,7 +29,7 @@ class InParts(Algorithm):
         part = r.problem.layout.mask(self.settings.first)
         y = yield Phase(r.base, trains=part, amount=self.settings.amount, lr=self.settings.lr)
         r.client.own = y
-        yield Phase(y, Local(pull=0.1, towards=r.w), trains=~part)
+        yield Phase(y, Local(pull=0.1, toward=r.w), trains=~part)
 
     def served(self, s: ServedTo) -> Served | None:
         if not self.settings.serve:

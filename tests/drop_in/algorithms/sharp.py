@@ -20,7 +20,7 @@ class Sharp(Algorithm):
 
     def local(self, r: Round) -> Local:
         """A pull as well: what is added comes on top of the direction."""
-        return Local(pull=0.1, towards=r.w)
+        return Local(pull=0.1, toward=r.w)
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
         """g(W + 0.1 unit(g)) + 0.1 trail, trail <- trail / 2 + g."""

@@ -18,10 +18,10 @@ from fedtide.world.timeline import Timeline
 from support import dataset
 
 AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "fedavgm": ("fedopt", {"optimiser": "sgd"}),
-    "fedadagrad": ("fedopt", {"optimiser": "adagrad"}),
-    "fedadam": ("fedopt", {"optimiser": "adam"}),
-    "fedyogi": ("fedopt", {"optimiser": "yogi"}),
+    "fedavgm": ("fedopt", {"optimizer": "sgd"}),
+    "fedadagrad": ("fedopt", {"optimizer": "adagrad"}),
+    "fedadam": ("fedopt", {"optimizer": "adam"}),
+    "fedyogi": ("fedopt", {"optimizer": "yogi"}),
     "feddisco": ("feddyn", {"weighting": "feddisco"}),
     "fedlesam_s": ("fedlesam", {"base": "scaffold"}),
     "fedlesam_d": ("fedlesam", {"base": "feddyn"}),
@@ -86,7 +86,7 @@ class Outcome:
     Attributes:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
             round, where it is evaluated. clipped: local steps of each round that were clipped. sessions: what is
-            recorded of the session that began with a round. stores: what the initialiser has stored after each round.
+            recorded of the session that began with a round. stores: what the initializer has stored after each round.
         rows: of the history, one per round.
     """
 

@@ -1,4 +1,4 @@
-"""Family ``drift``: concepts that change by round and client; clusters, heads and server optimisers that follow them."""
+"""Family ``drift``: concepts that change by round and client; clusters, heads and server optimizers that follow them."""
 
 from __future__ import annotations
 

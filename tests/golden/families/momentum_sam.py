@@ -1,4 +1,4 @@
-"""Files without a family whose runs name their weighting and list every round (server optimisers, momentum, SAM)."""
+"""Files without a family whose runs name their weighting and list every round (server optimizers, momentum, SAM)."""
 
 from __future__ import annotations
 

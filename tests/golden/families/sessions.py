@@ -1,11 +1,12 @@
-"""Family ``sessions``: base algorithms with local momentum, and initialisers at session boundaries."""
+"""Family ``sessions``: base algorithms with local momentum, and initializers at session boundaries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from fedtide.methods.initialisation import _store as store
+from fedtide.methods.initialization import _store as store
+
 from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import deal, timeline
 
@@ -30,7 +31,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     devices, cohorts, notes, probed = [list(range(len(sizes)))], [run["selected"]], {}, []
     if fields["kind"] == "session":
         probes, probed = gradient_rounds(fields)
-        settings["initialiser"] = chosen(fields, "initialisation", fields["initialiser"], probes)
+        settings["initializer"] = chosen(fields, "initializers", fields["initializer"], probes)
         devices, cohorts = fields["devices"], fields["selected"]
         notes = {"pilot_sessions": fields["pilot_sessions"]}
         fields.pass_over("pattern")
@@ -105,11 +106,11 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         for name, value in session.items():
             yield f"session {number + 1}: {name}", ours.get(name, "unknown"), value
     if "w_pilot" in fields:
-        yield "w_pilot", outcome.state.initialiser["pilot_w"], fields["w_pilot"]
+        yield "w_pilot", outcome.state.initializer["pilot_w"], fields["w_pilot"]
 
 
 def stored(outcome: Outcome, start: int, end: int) -> dict[str, Any]:
-    """What the dynamic initialiser found out at the start of a session, and kept after it."""
+    """What the dynamic initializer found out at the start of a session, and kept after it."""
     record, r = outcome.sessions[start] or {}, outcome.rounds[start][0]
     found: dict[str, Any] = {"stored_after": [z + 1 for z in store.sessions(outcome.stores[end], "session")]}
     if "update" in {key.split(".")[0] for key in outcome.stores[start]}:

@@ -11,7 +11,7 @@ import typer
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
 
-KINDS = ("algorithms", "initialisation")
+KINDS = ("algorithms", "initializers")
 
 _NAME = r"[A-Z][\w'-]+"
 _PAPER = re.compile(
@@ -33,13 +33,13 @@ class Paper(NamedTuple):
 
 
 def cite(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms and initialisers.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms and initializers.")],
 ) -> None:
-    """Print BibTeX entries of the papers that algorithms and initialisers come from, as far as their documentation has them."""
+    """Print BibTeX entries of the papers that algorithms and initializers come from, as far as their documentation has them."""
     known = {name: kind for kind in KINDS for name in plugins.names(kind)}
     for name in names:
         if name not in known:
-            raise SettingsError(nearest(f"no algorithm or initialiser {shortened(name)!r}", name, known))
+            raise SettingsError(nearest(f"no algorithm or initializer {shortened(name)!r}", name, known))
     titles = set[str]()
     for name in dict.fromkeys(names):
         cited = papers(known[name], name)

@@ -14,14 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings, SettingsModel
 from fedtide.settings.reading.references import REFERENCES, Reference
 
-_ALIASES = {"datasets": "data", "exchanges": "exchange", "initialisers": "initialisation"}
-_ALIASES |= {
-    "selections": "selection",
-    "weightings": "weighting",
-    "drifts": "drift",
-    "attacks": "attack",
-    "links": "uplink",
-}
+_ALIASES = {"datasets": "data", "drifts": "drift", "links": "uplink", "selections": "selection", "weightings": "weighting"}
 
 
 def kind_of(word: str) -> str:

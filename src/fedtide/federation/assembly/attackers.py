@@ -12,7 +12,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.methods.attack.base import Attack
+from fedtide.methods.attacks.base import Attack
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
 from fedtide.world.dataset import Dataset

@@ -17,9 +17,9 @@ from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.types import Channel, Chosen, Feature
 from fedtide.methods.aggregation.base import Rule
 from fedtide.methods.algorithms.base import Algorithm
+from fedtide.methods.communication.base import Exchange
 from fedtide.methods.detectors.base import Detector
-from fedtide.methods.exchange.base import Exchange
-from fedtide.methods.initialisation.base import Initialiser
+from fedtide.methods.initializers.base import Initializer
 from fedtide.methods.uplink.base import Compression, Link
 from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.run import RunSettings
@@ -37,7 +37,7 @@ def choose(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
     chosen = Chosen(
         settings=settings,
         algorithm=plugins.create(Algorithm, settings.algorithm),
-        initialiser=plugins.create(Initialiser, settings.initialiser),
+        initializer=plugins.create(Initializer, settings.initializer),
         participation=participation,
         exchange=plugins.create(Exchange, settings.exchange),
         weighting=plugins.create(Weighting, settings.algorithm.weighting),

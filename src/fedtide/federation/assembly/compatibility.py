@@ -1,4 +1,4 @@
-"""Which algorithms go with which clock and which local optimiser."""
+"""Which algorithms go with which clock and which local optimizer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.types import Chosen
 from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
 from fedtide.settings.groups.clock import Events
-from fedtide.settings.groups.optimiser import Sgd
+from fedtide.settings.groups.optimizer import Sgd
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.plan import EPOCHS
 
@@ -19,12 +19,12 @@ def refuse_unknown_words(algorithm: Algorithm) -> None:
             raise broken_contract(algorithm, what, f"a sequence of words among {', '.join(known)}, got {words!r}")
 
 
-def refuse_other_optimiser(settings: RunSettings, algorithm: Algorithm) -> None:
-    """Refuse a local optimiser whose displacements an algorithm would take for sums of gradients."""
-    chosen = settings.local.optimiser
+def refuse_other_optimizer(settings: RunSettings, algorithm: Algorithm) -> None:
+    """Refuse a local optimizer whose displacements an algorithm would take for sums of gradients."""
+    chosen = settings.local.optimizer
     if algorithm.optimizer != "any" and not isinstance(chosen, Sgd):
         raise SettingsError(
-            f"local.optimiser = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
+            f"local.optimizer = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
             "for sgd only; fedavg and fedopt, for example, take any"
         )
     if settings.local.momentum and algorithm.optimizer == "plain_sgd":
@@ -85,7 +85,7 @@ def refuse_other_clock(chosen: Chosen) -> None:
         (not settings.costs.wireless, "costs.wireless = false: clock: events takes its seconds from there"),
         (
             settings.local.unit == "mean_epochs",
-            "local.unit = mean_epochs equalises the steps of a round; with clock: events use epochs or steps",
+            "local.unit = mean_epochs equalizes the steps of a round; with clock: events use epochs or steps",
         ),
         (
             settings.local.keeps_momentum,

@@ -19,11 +19,11 @@ from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.types import Chosen, Part
 from fedtide.methods.algorithms.base import overrides
-from fedtide.methods.initialisation.base import Initialiser
+from fedtide.methods.initializers.base import Initializer
 from fedtide.settings.groups.clock import Events
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.flat import Layout
-from fedtide.training.engine.optimisers import optimiser
+from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
 from fedtide.training.resources.memory import available_bytes
 from fedtide.training.resources.size import measure
@@ -147,7 +147,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
 def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
     """Vectors that a run keeps once: its first model, the current and the next one, and those of what it has chosen."""
     clock = chosen.settings.clock
-    stores = type(chosen.initialiser).keep is not Initialiser.keep
+    stores = type(chosen.initializer).keep is not Initializer.keep
     return (
         3
         + len(chosen.algorithm.server)
@@ -158,7 +158,7 @@ def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
 
 def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
     """Vectors of each participant: its model, what is kept for it, and those of algorithm, optimizer and clock."""
-    algorithm, used = chosen.algorithm, optimiser(chosen.settings.local)
+    algorithm, used = chosen.algorithm, optimizer(chosen.settings.local)
     own = kept.keys() - {LATEST, LAST_SERVED} - used.widths(size).keys()
     return (
         1
@@ -170,13 +170,13 @@ def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
 
 
 def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int, number: int) -> Part:
-    """The clients' memories, and those of an initialiser that trains, which are kept apart."""
+    """The clients' memories, and those of an initializer that trains, which are kept apart."""
     clients, on_disk = timeline.num_clients, chosen.settings.federation.memory == "disk"
     size = clients * number * sum(kept.values())
     if on_disk and LATEST not in kept:  # a row takes space once it is written
         seen = min(clients, cohort * timeline.rounds)
         size = min(size, seen * sum(number * numbers + _BLOCK for numbers in kept.values()))
-    if chosen.initialiser.trains:
+    if chosen.initializer.trains:
         size += clients * number * sum(kept[name] for name in kept.keys() - {LATEST, LAST_SERVED})
     return Part(
         f"federation.memory: {', '.join(kept)} of {clients} clients",
@@ -193,7 +193,7 @@ def _present(timeline: Timeline) -> int:
 def _cohort(chosen: Chosen, timeline: Timeline) -> int:
     """Most clients that train in a round."""
     present = _present(timeline)
-    if chosen.initialiser.trains:
+    if chosen.initializer.trains:
         return present
     if isinstance(chosen.settings.clock, Events):
         return chosen.algorithm.buffer
@@ -208,7 +208,7 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     few = timeline.assignments[:1000]  # where there are more, their means are equal
     steps = max(step_count(largest, float(held[item.shards].mean()), local) for item in few)
     width = local.step_samples if local.straddle else min(local.step_samples, largest)
-    return max(steps, settings.evaluation.personalise), width
+    return max(steps, settings.evaluation.personalize), width
 
 
 def _gathered(chosen: Chosen, timeline: Timeline) -> int:

@@ -41,8 +41,8 @@ def what_leaks(chosen: Chosen) -> str | None:
             "itself; use participation: bernoulli or fixed",
         ),
         (
-            not chosen.initialiser.private,
-            f"initialiser {settings.initialiser.name} learns from clients or their labels besides the rounds; use previous, "
+            not chosen.initializer.private,
+            f"initializer {settings.initializer.name} learns from clients or their labels besides the rounds; use previous, "
             "average or restart",
         ),
         (

@@ -14,7 +14,7 @@ from fedtide.core.randomness import Randomness, key64
 from fedtide.federation.assembly.compatibility import (
     refuse_early_stop,
     refuse_other_clock,
-    refuse_other_optimiser,
+    refuse_other_optimizer,
     refuse_other_phases,
     refuse_unknown_words,
 )
@@ -93,7 +93,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     refuse_unknown_words(algorithm)
     refuse_other_task(data, settings)
     refuse_other_clock(chosen)
-    refuse_other_optimiser(settings, algorithm)
+    refuse_other_optimizer(settings, algorithm)
     refuse_other_phases(settings, algorithm)
     refuse_early_stop(settings, algorithm)
     for feature in chosen.features:
@@ -131,7 +131,7 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
 
 
 def _built(chosen: Chosen, data: Dataset, purpose: str, *keys: int) -> Network:
-    """A network; torch's initialisers draw from the global generator, so it is seeded and then restored."""
+    """A network; torch's initializers draw from the global generator, so it is seeded and then restored."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(key64(chosen.settings.seed, purpose, *keys) & (2**63 - 1))
         return chosen.model.build(data.input_shape, data.outputs, data.vocabulary)

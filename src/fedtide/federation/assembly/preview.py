@@ -49,15 +49,15 @@ def unused_partition(chosen: RunSettings) -> list[str]:
 
 
 def unused_oracle(parts: Parts) -> list[str]:
-    """A line if initialiser ``oracle`` finds no earlier model for some sessions that it could choose for."""
-    timeline, name = parts.timeline, parts.settings.initialiser.name
+    """A line if initializer ``oracle`` finds no earlier model for some sessions that it could choose for."""
+    timeline, name = parts.timeline, parts.settings.initializer.name
     later = range(timeline.pilot + 1, timeline.sessions)
     without = [str(session + 1) for session in later if not timeline.returning(session)]
     if name != "oracle" or not without:
         return []
     which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
     why = "was of its kind" if timeline.kinds else "had exactly the same clients"
-    return [f"initialiser oracle equals previous at the start of {which}: no earlier one {why}"]
+    return [f"initializer oracle equals previous at the start of {which}: no earlier one {why}"]
 
 
 def _hashed_columns(parts: Parts) -> list[str]:
@@ -83,9 +83,9 @@ def _unknown_owners(parts: Parts) -> list[str]:
 
 def _starts_afresh(parts: Parts) -> bool:
     """Whether a session but the first starts from the run's initial model."""
-    initialiser, timeline = parts.initialiser, parts.timeline
-    after_pilot = initialiser.settings.post_pilot_start == "reset" and 0 < timeline.pilot < timeline.sessions
-    return after_pilot or (initialiser.fresh and timeline.sessions > timeline.pilot + 1)
+    initializer, timeline = parts.initializer, parts.timeline
+    after_pilot = initializer.settings.post_pilot_start == "reset" and 0 < timeline.pilot < timeline.sessions
+    return after_pilot or (initializer.fresh and timeline.sessions > timeline.pilot + 1)
 
 
 def advice(parts: Parts) -> list[str]:
@@ -102,7 +102,7 @@ def advice(parts: Parts) -> list[str]:
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
         fresh_starts=parts.settings.federation.at_session == "keep" and _starts_afresh(parts),
-        personalise=parts.settings.evaluation.personalise,
+        personalize=parts.settings.evaluation.personalize,
         size=parts.layout.size,
     )
     return [

@@ -100,7 +100,7 @@ class EventClock:
         return plan
 
     def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
-        """Add the normalised cost to the totals; all else was charged as it arose. The number of results that arrived."""
+        """Add the normalized cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
         models = self.parts.payload_in(state).worth(arrived, self._since.spared)
         state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)

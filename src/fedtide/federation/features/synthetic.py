@@ -55,7 +55,7 @@ class SyntheticSamples(Feature):
     def inputs(self, unit: Tensor) -> Tensor:
         """Model inputs for points [n, ...] of the unit cube, scaled to the range of the data."""
         if self._data.mean or self._data.read("train", slice(0))[0].dtype == torch.uint8:
-            return self._data.normalise(unit)
+            return self._data.normalize(unit)
         return torch.lerp(*self._range, unit)
 
     @cached_property

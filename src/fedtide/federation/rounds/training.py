@@ -27,13 +27,13 @@ from fedtide.methods.algorithms.base import (
     overrides,
     server_vectors,
 )
+from fedtide.methods.communication.base import Schedule
 from fedtide.methods.costs.wireless import Segment
-from fedtide.methods.exchange.base import Schedule
 from fedtide.settings.run import LocalSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.local import Cohort, Gradient, GradientAt, NoStep
-from fedtide.training.engine.optimisers import Moments, optimiser
+from fedtide.training.engine.optimizers import Moments, optimizer
 from fedtide.training.engine.passes.evaluation import own_loss
 from fedtide.training.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
 from fedtide.training.engine.stop import EarlyStop
@@ -184,7 +184,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
     cohort = Cohort(
         W=W,
         buffers=buffers.expand(clients, -1).clone(),
-        moments=optimiser(r.local).at_rest(W) if number else _moments(t.memory, W, r.local),
+        moments=optimizer(r.local).at_rest(W) if number else _moments(t.memory, W, r.local),
         b=state.b,
         plan=batches,
         label_counts=t.counts,
@@ -200,7 +200,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
     cohort.stop = _early_stop(t, local, batches.steps)
     cohort.terms = [
         *contract.terms(algorithm, algorithm.terms(r)),
-        *contract.terms(t.parts.initialiser, t.parts.initialiser.terms(state.initialiser)),
+        *contract.terms(t.parts.initializer, t.parts.initializer.terms(state.initializer)),
     ]
     if overrides(algorithm, "direction"):
         own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
@@ -235,8 +235,8 @@ def _early_stop(t: Training, local: LocalSettings, steps: list[int]) -> EarlySto
 
 
 def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
-    """What the local optimiser remembers at the start of training: the kept rows, or those of the first step."""
-    used = optimiser(local)
+    """What the local optimizer remembers at the start of training: the kept rows, or those of the first step."""
+    used = optimizer(local)
     if local.keeps_momentum:
         return {name: memory[name] for name in used.widths(W.shape[1])}
     return used.at_rest(W)

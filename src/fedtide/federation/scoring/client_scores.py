@@ -41,7 +41,7 @@ class ClientScores:
     where no global model is trained. A client is ``known`` once it has taken part.
 
     Args:
-        evaluator: of the run. personal: local steps, None without ``evaluation.personalise``.
+        evaluator: of the run. personal: local steps, None without ``evaluation.personalize``.
         served: the clients' own models, None where all are served the reported one.
     """
 

@@ -89,11 +89,11 @@ class Scoring:
         own = served if overrides(parts.algorithm, "served") or served.keeps_last else None
         self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
-        part = None if evaluation.personalise_part == "all" else parts.layout.mask(evaluation.personalise_part)
+        part = None if evaluation.personalize_part == "all" else parts.layout.mask(evaluation.personalize_part)
         self._clients = ClientScores(
             evaluator,
             Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
-            if evaluation.personalise
+            if evaluation.personalize
             else None,
             own,
         )

@@ -1,4 +1,4 @@
-"""Session boundaries: the initialiser's model, memories for the new population, and a record of both."""
+"""Session boundaries: the initializer's model, memories for the new population, and a record of both."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.sessions.memories import clear, forget_all, keep_means
 from fedtide.federation.types import Parts, RunState
-from fedtide.methods.initialisation.base import Boundary, Start, average
+from fedtide.methods.initializers.base import Boundary, Start, average
 from fedtide.settings.scores import main_score
 
 
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
-    """Start a session with round ``t``: take the initialiser's model, reset memories or adapt them to the population.
+    """Start a session with round ``t``: take the initializer's model, reset memories or adapt them to the population.
 
     Returns the :func:`session_record`; ``None`` for the first session.
     """
     boundary = boundary_at(parts, state, t)
-    w, b = parts.initialiser.start(boundary)
+    w, b = parts.initializer.start(boundary)
     state.w, state.b = w.clone(), b.clone()
     if t == 0:
         return None
@@ -32,11 +32,11 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
         forget_all(parts, state)
     if not parts.hardware.leads:
         return None
-    return session_record(parts.evaluator, boundary, parts.settings.initialiser.name, (state.w, state.b), t)
+    return session_record(parts.evaluator, boundary, parts.settings.initializer.name, (state.w, state.b), t)
 
 
 def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
-    """The boundary before or after round ``t``, as an initialiser sees it."""
+    """The boundary before or after round ``t``, as an initializer sees it."""
     timeline = parts.timeline
     first, _ = timeline.session_span(t)
     earlier = timeline.label_views[np.unique(timeline.view_of_round[:first])]
@@ -49,7 +49,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
         w0=parts.w0,
         b0=parts.b0,
         devices=timeline.at(t).clients.tolist(),
-        store=state.initialiser,
+        store=state.initializer,
         lr=parts.settings.local.lr,
         old_labels=torch.from_numpy(earlier.any(0)).to(parts.hardware.device),
         services=GradientRounds(parts, state, t),
@@ -62,7 +62,7 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
 
     With ``federation.returners: keep`` clients keep their own models until they return.
 
-    A device that leaves takes its memories along, so a mean that kept its part would pull the model towards data that is gone,
+    A device that leaves takes its memories along, so a mean that kept its part would pull the model toward data that is gone,
     and count it twice when the device returns as a new client; one that arrives counts with its zero. What
     ``federation.at_session`` says of a session's start does not matter here.
     """
@@ -78,11 +78,11 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     keep_means(parts.algorithm, state, parts.timeline, plan.present)
 
 
-def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: Start, t: int) -> dict[str, Any]:
+def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
-    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initialiser``
-    (``pilot`` in pilot sessions); the initialiser's own facts (``weights`` and ``distances`` by stored session);
+    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initializer``
+    (``pilot`` in pilot sessions); the initializer's own facts (``weights`` and ``distances`` by stored session);
     ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses``: mean
     cross-entropy (or another task's loss) over all training samples of the clients present, of the session's initial model
     (``start``), the previous session's final model (``previous``), the mean over all sessions after the pilot (``average``,
@@ -92,7 +92,7 @@ def session_record(evaluator: Evaluator, s: Boundary, initialiser: str, start: S
     facts = {
         "session": s.session + 1,
         "returning": timeline.returning(s.session),
-        "initialiser": "pilot" if s.session < s.pilot else initialiser,
+        "initializer": "pilot" if s.session < s.pilot else initializer,
         **s.facts,
     }
     main = main_score(evaluator.data.task).name

@@ -1,4 +1,4 @@
-"""Gradient rounds, which an initialiser runs at the start of a session: they change nothing but the run's costs."""
+"""Gradient rounds, which an initializer runs at the start of a session: they change nothing but the run's costs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout
     The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
     clients keep these; the size of any other name is :meth:`Algorithm.width`, d unless overridden. What features make of an
     update's size holds for the parameters of ``W`` and for the declared vectors that the server derives from them, all that are
-    sent but :attr:`Algorithm.apart`. The normalised cost kappa of a round (DynamicFL, section 4) is ``models`` times its
+    sent but :attr:`Algorithm.apart`. The normalized cost kappa of a round (DynamicFL, section 4) is ``models`` times its
     exchanges over n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
     """
     size, buffers = layout.size, layout.buffer_size

@@ -1,6 +1,6 @@
 """Amplification by Poisson sampling, from the privacy loss distributions of the library dp-accounting.
 
-A client takes part in each round with a probability q of its own draw, and nobody but the server learns in which. Neighbours
+A client takes part in each round with a probability q of its own draw, and nobody but the server learns in which. Neighbors
 differ in all updates of one client, which are replaced by zero.
 """
 

@@ -1,6 +1,6 @@
 """What each client has spent of its privacy after each round of a run, computed before training.
 
-Neighbours: all updates of one client are replaced by zero, while the timeline, the sizes of cohorts and, but for Poisson
+Neighbors: all updates of one client are replaced by zero, while the timeline, the sizes of cohorts and, but for Poisson
 samples, the cohorts themselves are public. No amplification is claimed of any other sample.
 """
 

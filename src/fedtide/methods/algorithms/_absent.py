@@ -46,7 +46,7 @@ class LastUpdates(Algorithm):
     """Every client keeps its last update ``h_i = (w - y_i) / u``, zero before the first, and the server their mean ``h_mean``.
 
     ``u`` is one, or with ``units: gradient`` the learning rate of the round: an update over it is the sum of the directions
-    that the local optimiser took, for SGD the gradients. ``h_mean = sum_j q_j h_j`` over the clients present.
+    that the local optimizer took, for SGD the gradients. ``h_mean = sum_j q_j h_j`` over the clients present.
 
     With ``clock: events`` a client's update is ``h_i = (base - y_i) / u``, with the model and the rate that its job started
     from. The last one of a client in the buffer is stored, unless the client has left by then.

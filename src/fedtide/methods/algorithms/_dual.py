@@ -39,7 +39,7 @@ class Dual(Algorithm):
         h_k+ = h_k + y_k - x                                                                                        (2)
         x+ = mean_S y_k + mean_K h_k, or mean_S (y_k + h_k)                                                         (3)
 
-    The part ``a y`` joins the weight decay, outside the clip. As in FedDyn, any local optimiser will do.
+    The part ``a y`` joins the weight decay, outside the clip. As in FedDyn, any local optimizer will do.
     """
 
     settings: DualSettings

@@ -43,7 +43,7 @@ class Generator:
         return functional.linear(torch.relu(normal), named["3.weight"], named["3.bias"])
 
     def folded(self, g: Tensor, statistics: Tensor) -> dict[str, Tensor]:
-        """The same in evaluation mode as two affine maps, the normalisation folded into the first."""
+        """The same in evaluation mode as two affine maps, the normalization folded into the first."""
         named = self._layout.named(g, statistics)
         scale = named["1.weight"] / (named["1.running_var"] + self._network[1].eps).sqrt()  # type: ignore[operator]
         return {

@@ -18,7 +18,7 @@ Loss = Callable[..., Tensor]
 """A number, of the point and constants; a function at the top of a module."""
 
 
-def minimised(loss: Loss, point: Tensor, *constants: Tensor, steps: int, rate: float) -> Tensor:
+def minimized(loss: Loss, point: Tensor, *constants: Tensor, steps: int, rate: float) -> Tensor:
     """The point after some steps of gradient descent on ``loss(point, *constants)``."""
     step = Traced(partial(_step, loss, rate))
     for _ in range(steps):

@@ -102,5 +102,5 @@ class OwnPart(Algorithm):
             return []
         return [
             f"algorithm {self.settings.name} keeps parts of models over sessions that start from an untrained model, whose "
-            "other layers they do not fit; use federation.at_session: reset, or an initialiser like previous or average"
+            "other layers they do not fit; use federation.at_session: reset, or an initializer like previous or average"
         ]

@@ -14,7 +14,7 @@ class Phase:
     """A training of the participants; :meth:`Algorithm.phases` yields one or more.
 
     The first phase has the batches, extra losses and own directions of a round with a single one. Further phases draw batches
-    of their own, start their local optimiser at rest, and descend the objective alone, with what ``local`` adds.
+    of their own, start their local optimizer at rest, and descend the objective alone, with what ``local`` adds.
 
     Attributes:
         start: models that it starts from, [d] or [C, d].

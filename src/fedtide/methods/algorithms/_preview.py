@@ -16,7 +16,7 @@ class RunPreview:
         smallest: relative size omega of the smallest client that has data.
         size: d, trained parameters.
         fresh_starts: whether clients keep memories over a session's start from an untrained model.
-        personalise: local steps of clients before their own evaluation.
+        personalize: local steps of clients before their own evaluation.
     """
 
     lr: float
@@ -27,4 +27,4 @@ class RunPreview:
     smallest: float
     size: int
     fresh_starts: bool = False
-    personalise: int = 0
+    personalize: int = 0

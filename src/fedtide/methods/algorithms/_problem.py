@@ -37,7 +37,7 @@ class Problem:
     Attributes:
         layout: names and slices of the parameters. clients: N. classes: L. input_shape: of a sample.
         rounds: T, fixed in advance. randomness: source of every draw of an algorithm, under a purpose and keys of its own.
-        drawn: an initialisation [d] of the network for a number, independent of the run's own.
+        drawn: an initialization [d] of the network for a number, independent of the run's own.
         concepts: what samples are seen as in the world, by number.
     """
 

@@ -284,7 +284,7 @@ class Round:
 
     @property
     def effective_steps(self) -> Tensor:
-        """[C, 1] displacement per unit gradient and learning rate, momentum included; of another optimiser the local steps."""
+        """[C, 1] displacement per unit gradient and learning rate, momentum included; of another optimizer the local steps."""
         local = self.local
         return momentum_steps(self.steps.cpu(), local.momentum, local.nesterov).to(self.w)
 

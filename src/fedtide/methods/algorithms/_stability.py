@@ -28,7 +28,7 @@ def late_gate(run: RunPreview, beta: float) -> list[str]:
     left = run.last_lr / run.lr
     return [
         f"the gate nears {1 + beta:g} at {left:.0%} of the first learning rate: short runs of this kind have got worse "
-        "towards their end; let local.lr decay faster"
+        "toward their end; let local.lr decay faster"
     ] * (beta >= 1 and left > _LATE)
 
 

@@ -1,4 +1,4 @@
-"""What asynchronous methods share: the weight of a stale result, and the pull towards the model it started from."""
+"""What asynchronous methods share: the weight of a stale result, and the pull toward the model it started from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StalenessSettings(AlgorithmSettings):
     patience: float = Field(
         4.0, ge=0, description="updates that a result may be behind at full weight, with staleness hinge"
     )
-    mu: float = Field(0.0, ge=0, description="strength of the pull towards the model that the client started from")
+    mu: float = Field(0.0, ge=0, description="strength of the pull toward the model that the client started from")
 
 
 class Asynchronous(Algorithm):
@@ -45,7 +45,7 @@ class Asynchronous(Algorithm):
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - base)."""
         mu = self.settings.mu
-        return Local(pull=mu, towards=r.base) if mu else Local()
+        return Local(pull=mu, toward=r.base) if mu else Local()
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""

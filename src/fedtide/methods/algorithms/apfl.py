@@ -24,7 +24,7 @@ from fedtide.training.engine.flat import Layout
 
 
 class Apfl(WholeModels):
-    """Adaptive personalised federated learning (Deng et al. 2020): mixtures of an own and the global model.
+    """Adaptive personalized federated learning (Deng et al. 2020): mixtures of an own and the global model.
 
     Participants train y, which is averaged as in FedAvg, and their own model v; on every batch B::
 

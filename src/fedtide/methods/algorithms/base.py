@@ -95,9 +95,9 @@ class Algorithm(Plugin):
     are for the few algorithms that need them. Declarations that depend on settings are made in ``__init__``.
 
     >>> class Shrink(Algorithm):
-    ...     '''FedAvg whose clients are pulled towards zero.'''
+    ...     '''FedAvg whose clients are pulled toward zero.'''
     ...     def local(self, r: Round) -> Local:
-    ...         return Local(pull=0.1, towards=0 * r.w)
+    ...         return Local(pull=0.1, toward=0 * r.w)
 
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
@@ -114,13 +114,13 @@ class Algorithm(Plugin):
             own (``r.base``, ``r.job``), a client may occur twice, not all client vectors are kept, and ``local`` and ``terms``
             see ``r.w`` and ``r.server`` as they are when the results are used.
         buffer: results that an update of the server waits for with ``clock: events``.
-        optimizer: which ``local.optimiser`` goes with it: any; sgd, where its formulas take a client's displacement, over
-            learning rate and steps, for its mean gradient, or choose the local optimiser themselves; or sgd without momentum,
+        optimizer: which ``local.optimizer`` goes with it: any; sgd, where its formulas take a client's displacement, over
+            learning rate and steps, for its mean gradient, or choose the local optimizer themselves; or sgd without momentum,
             where it takes local steps itself.
         needs: what the network must have; :data:`NEEDS` says what each word asks for.
         early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
             samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
-        personal_lr: learning rate of the steps of ``evaluation.personalise``, where the algorithm has one for them; None: the
+        personal_lr: learning rate of the steps of ``evaluation.personalize``, where the algorithm has one for them; None: the
             round's.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.

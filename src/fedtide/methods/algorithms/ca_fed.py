@@ -25,7 +25,7 @@ class CaFed(Algorithm):
     (3) It starts from the unbiased weights ``A_i = alpha_i / pi_i``.
     (4) It tries to exclude clients one by one, by descending ``|lambda_i|``, then all again by ascending ``pi_i``.
     (5) With ``A_i = 0`` for the client tried, the expected relative weights are ``P_i = pi_i A_i / sum_j pi_j A_j``.
-    (6) The objective is the suboptimality of the clients kept plus the bias towards them:
+    (6) The objective is the suboptimality of the clients kept plus the bias toward them:
         ``J(A) = sum_i P_i (F_i - F*) + kappa max_i (F_i - F*) (1/2 sum_i |alpha_i - P_i|)^2``.
     (7) ``A_i`` stays 0 if J falls by at least ``tolerance``.
     (8) Server step: ``w+ = w + eta_g sum_S A_i (y_i - w)``; ``A`` is not renormalized.

@@ -26,7 +26,7 @@ class CflCoreSet(Replay):
     and classes have equal shares as far as their samples go.
 
     References:
-        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
+        Guo, Lin and Tang 2021. Toward Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):
@@ -62,7 +62,7 @@ class CflCoreSet(Replay):
 
 
 def herd(phi: Tensor, count: int) -> list[int]:
-    """Algorithm 3: rows of ``phi`` [n, q] in the order picked; pick k minimises |mu - (phi + sum of those picked) / k|."""
+    """Algorithm 3: rows of ``phi`` [n, q] in the order picked; pick k minimizes |mu - (phi + sum of those picked) / k|."""
     mu, total, picked = phi.mean(0), torch.zeros_like(phi[0]), list[int]()
     for k in range(1, count + 1):
         distance = torch.linalg.vector_norm(mu - (phi + total) / k, dim=1)

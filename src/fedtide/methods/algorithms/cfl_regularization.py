@@ -47,7 +47,7 @@ class CflRegularization(Continual):
     squares "the gradient"; ``fisher_group`` > 1 squares those of batches). BatchNorm's statistics are the broadcast ones.
 
     References:
-        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
+        Guo, Lin and Tang 2021. Toward Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):
@@ -77,7 +77,7 @@ class CflRegularization(Continual):
     up: Sequence[str] = ("W", "g", "h")
 
     def bind(self, problem: Problem) -> None:
-        """B on the regularised parameters, which are the last d' ones."""
+        """B on the regularized parameters, which are the last d' ones."""
         super().bind(problem)
         s, layout, head = self.settings, problem.layout, problem.layout.mask("head")
         self.first = 0 if s.layers == "full" else _stage(layout, int(head.nonzero()[0]))
@@ -90,7 +90,7 @@ class CflRegularization(Continual):
             )
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """Regularised parameters only."""
+        """Regularized parameters only."""
         return super().width(name, layout, extra) - self.first
 
     def extra(self) -> dict[str, Tensor]:
@@ -99,17 +99,17 @@ class CflRegularization(Continual):
         return {**super().extra(), **_window.empty(*pairs), "uploads": torch.zeros(0, *pairs)}
 
     def local(self, r: Round) -> Local:
-        """The past as a linear term and a pull towards w_t."""
+        """The past as a linear term and a pull toward w_t."""
         s = self.settings
         if int(r.extra["triples"]) == 0:
-            return Local(pull=s.mu, towards=r.w) if s.mu else Local()
+            return Local(pull=s.mu, toward=r.w) if s.mu else Local()
         p = present_weight(r.t + 1, s.D2, s.R2) if s.past == "lemma" else None  # p_t, Lemma B.4, (3)
         B = self.B.to(r.w) if p is None else 1 - p  # (2) or (3)
         c, H = self.combined(r.extra, r.w)
         linear, pull = torch.zeros_like(r.w), torch.full_like(r.w, s.mu)
         linear[self.first :] = B * c  # B c', (2) or (3)
         pull[self.first :] += B * H  # B H + mu, (2) or (3)
-        return Local(linear=linear, pull=pull, towards=r.w, scale=p)  # (2) or (3)
+        return Local(linear=linear, pull=pull, toward=r.w, scale=p)  # (2) or (3)
 
     def combined(self, extra: dict[str, Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
         """c' and H [d'] around the model ``w`` [d]: (1)."""
@@ -155,7 +155,7 @@ class CflRegularization(Continual):
 def present_weight(t: int, D2: float, R2: float) -> float:
     """p_t of Lemma B.4 in round t = 1, 2, ...; the past shares 1 - p_t equally.
 
-    ``p_t = ((t-1) R^2 + D^2) / (t D^2 + (t-1) R^2)``, the minimiser of ``R^2 (sum_{tau<t} p_tau)^2 + D^2 sum_{tau<=t} p_tau^2``
+    ``p_t = ((t-1) R^2 + D^2) / (t D^2 + (t-1) R^2)``, the minimizer of ``R^2 (sum_{tau<t} p_tau)^2 + D^2 sum_{tau<=t} p_tau^2``
     among weights that sum to one; 1/t without information loss, 1 without drift (then the past adds nothing).
     """
     if D2 == 0:

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.methods.algorithms._head_training import minimised, trained_head
+from fedtide.methods.algorithms._head_training import minimized, trained_head
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Extra, ForwardPass, Layout, Problem, Round
 
 
@@ -72,7 +72,7 @@ class Creff(Algorithm):
         s, (weight, bias) = self.settings, _head(r, r.w)  # h_r
         g_real = _mean_over_clients(self.head_gradients(r), r.label_counts)  # (5)
         F = r.extra["features"] if r.extra["features"].numel() else self._drawn(r, weight)
-        F = minimised(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # (6)
+        F = minimized(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # (6)
         head = trained_head(F, self._passes(r, F), s.head_batch, s.head_lr)  # (7)
         r.extra["features"], r.server.average = F, r.average()  # (4)
         model = r.server.average.clone()

@@ -15,7 +15,7 @@ from fedtide.methods.algorithms.base import AlgorithmSettings, Local, Phase, Rou
 
 
 class Ditto(WholeModels):
-    """Ditto: beside FedAvg every client trains a model v_i of its own, which is pulled towards the global one.
+    """Ditto: beside FedAvg every client trains a model v_i of its own, which is pulled toward the global one.
 
     Li et al. 2021, arXiv 2012.04221::
 
@@ -28,7 +28,7 @@ class Ditto(WholeModels):
     Released code: a personal and a global step on each batch, two batches a round, which gives the same numbers, as neither
     depends on the other; clients are drawn by size and averaged plainly, and those never drawn tested with the initial model.
     Its choice of lambda per device, by the loss on validation samples, is not offered. Copies in other programs add the pull
-    outside of the optimiser's momentum, or keep its state over rounds, which makes a difference with momentum alone.
+    outside of the optimizer's momentum, or keep its state over rounds, which makes a difference with momentum alone.
 
     References:
         Li et al. 2021. Ditto: Fair and Robust Federated Learning Through Personalization.
@@ -42,7 +42,7 @@ class Ditto(WholeModels):
             high=10.0,
             log=True,
             ge=0,
-            description="pull of own models towards the global one; 0: local training",
+            description="pull of own models toward the global one; 0: local training",
         )
         personal_epochs: int | None = Field(
             None, ge=1, description="local work E_p on an own model, in `local.unit`; null: `local.amount`"
@@ -75,7 +75,7 @@ class Ditto(WholeModels):
             first = r.server.first
         yield Phase(r.base, main=True)  # (1)
         start = torch.where(r.seen > 0, r.client.v, first)
-        pull = Local(pull=s.lambda_, towards=r.w) if s.lambda_ else Local()
+        pull = Local(pull=s.lambda_, toward=r.w) if s.lambda_ else Local()
         lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)
         r.client.v = yield Phase(start, pull, amount=s.personal_epochs, lr=lr)  # (2)
 

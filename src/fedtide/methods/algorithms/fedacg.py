@@ -11,7 +11,7 @@ from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local,
 class FedAcg(Algorithm):
     """Accelerated client gradient: server momentum, broadcast as a lookahead (Kim et al. 2024).
 
-    Clients start from (1), minimise (2), and the server takes the step (3)::
+    Clients start from (1), minimize (2), and the server takes the step (3)::
 
         x~ = x + lambda m                                                                                           (1)
         f_k + (beta/2) |y - x~|^2                                                                                   (2)
@@ -23,7 +23,7 @@ class FedAcg(Algorithm):
     class Settings(AlgorithmSettings):
         name: str = "fedacg"
         lambda_: float = Tunable(0.5, low=0.1, high=0.95, ge=0, lt=1, description="server momentum lambda")
-        beta: float = Tunable(0.1, low=1e-4, high=1.0, log=True, ge=0, description="pull towards the lookahead")
+        beta: float = Tunable(0.1, low=1e-4, high=1.0, log=True, ge=0, description="pull toward the lookahead")
 
     settings: Settings
 
@@ -38,7 +38,7 @@ class FedAcg(Algorithm):
     def local(self, r: Round) -> Local:
         """Gradient beta (y - x~) of (2)."""
         beta = self.settings.beta
-        return Local(pull=beta, towards=self.start(r)) if beta else Local()
+        return Local(pull=beta, toward=self.start(r)) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
         """x+, the mean of the y_k, and m+, the step to it."""

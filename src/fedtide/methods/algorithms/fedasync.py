@@ -8,9 +8,9 @@ from fedtide.methods.algorithms.base import Round, Tunable
 
 
 class FedAsync(Asynchronous):
-    """Asynchronous federated optimisation: an update for every result that arrives (Xie et al. 2019, arXiv:1903.03934).
+    """Asynchronous federated optimization: an update for every result that arrives (Xie et al. 2019, arXiv:1903.03934).
 
-    A client minimises ``f_k + (mu/2) |theta - base|^2`` from the model ``base`` that it received; its result y is tau updates
+    A client minimizes ``f_k + (mu/2) |theta - base|^2`` from the model ``base`` that it received; its result y is tau updates
     behind when it arrives::
 
         w+ = (1 - alpha s) w + alpha s y,    s = s(tau)                                                             (1)
@@ -18,15 +18,13 @@ class FedAsync(Asynchronous):
     The formulas are from memory of the paper. It also halves alpha late in training, which is left out; other implementations
     average results that arrive at once, or multiply alpha by s for good, neither of which is the paper's.
 
-    In gradient rounds of an initialiser, where several clients finish at once, y is their mean.
+    In gradient rounds of an initializer, where several clients finish at once, y is their mean.
     """
 
     class Settings(StalenessSettings):
         name: str = "fedasync"
         alpha: float = Tunable(0.6, low=0.1, high=0.9, gt=0, le=1, description="weight of a fresh result")
-        mu: float = Field(
-            0.005, ge=0, description="strength of the pull towards the model that the client started from"
-        )
+        mu: float = Field(0.005, ge=0, description="strength of the pull toward the model that the client started from")
 
     settings: Settings
 

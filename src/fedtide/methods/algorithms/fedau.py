@@ -16,7 +16,7 @@ class FedAu(Algorithm):
 
         w+ = w + eta_g sum_S q_i a_i (y_i - w)      a_i = 1 before the first interval; q over the population        (1)
 
-    The weights are not normalised. After that every client present has waited one round more; one that took part, or has waited
+    The weights are not normalized. After that every client present has waited one round more; one that took part, or has waited
     ``cutoff`` rounds, records the wait as an interval and starts again. A client first seen after many rounds therefore has
     the cutoffs recorded meanwhile. The server keeps three numbers per client; those of a device that leaves are kept for its
     return, until a session resets them.

@@ -17,7 +17,7 @@ class FedBuff(Asynchronous):
 
         w+ = w + eta_g sum_k p_k s_k (y_k - base_k),    s = s(tau),  p_k = 1 / K                             (1)
 
-    With ``normalise: weights`` the sum is divided by ``sum_k p_k s_k``, as FLSim's default reducer does. The formulas are from
+    With ``normalize: weights`` the sum is divided by ``sum_k p_k s_k``, as FLSim's default reducer does. The formulas are from
     memory of the paper. FLSim's s is a constant factor larger, which eta_g absorbs, and it empties a partly filled buffer at
     the end of an epoch, which is left out. It starts jobs at a constant or random rate; here, as in the paper's text, the
     number of jobs at once is fixed (``clock.concurrency``).
@@ -27,7 +27,7 @@ class FedBuff(Asynchronous):
         name: str = "fedbuff"
         weighting: WeightingChoice = choice_field("uniform", "how the results in the buffer are weighted")
         buffer: int = Tunable(10, low=2, high=50, ge=1, description="results K that an update is made of")
-        normalise: Literal["count", "weights"] = Field(
+        normalize: Literal["count", "weights"] = Field(
             "count", description="what the weighted sum is divided by: their number, or their weights"
         )
         server_lr: float = Tunable(1.0, low=0.1, high=2.0, gt=0, description="server step size eta_g")
@@ -44,6 +44,6 @@ class FedBuff(Asynchronous):
         """w+."""
         s = self.freshness(r)
         step = r.mean_update(s)
-        if self.settings.normalise == "weights":
+        if self.settings.normalize == "weights":
             step = step / r.weighted_mean(s)
         return r.w + self.settings.server_lr * step  # (1)

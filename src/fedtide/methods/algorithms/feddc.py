@@ -24,7 +24,7 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedDc(Algorithm):
     """Local drift, decoupled and corrected by drift variables and control variates (Gao et al. 2022).
 
-    With its drift h_k, its control variate c_k and ``Delta_k = theta_k - w`` after its local steps, client k minimises::
+    With its drift h_k, its control variate c_k and ``Delta_k = theta_k - w`` after its local steps, client k minimizes::
 
         f_k + (alpha_k/2) |theta - (w - h_k)|^2 + <theta, c / omega_k - c_k>                                        (1)
         h_k+ = h_k + Delta_k                                                                                        (2)
@@ -35,7 +35,7 @@ class FedDc(Algorithm):
     which is used here, is the same with the c of all clients. Also from that code: ``alpha_k = alpha / omega_k`` (omega_k:
     relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. Local
     momentum, which the authors do not use, enlarges the control variates by up to 1 / (1 - momentum). Without the correction
-    any local optimiser will do.
+    any local optimizer will do.
 
     References:
         Gao et al. 2022. FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction.
@@ -69,7 +69,7 @@ class FedDc(Algorithm):
         s = self.settings
         added = Local(linear=r.server.c / r.omega - r.client.c_k if s.correction else None)
         if s.alpha:
-            added.pull, added.towards = s.alpha / r.omega, r.w - r.client.h
+            added.pull, added.toward = s.alpha / r.omega, r.w - r.client.h
         return added
 
     def finish(self, r: Round) -> Tensor:

@@ -19,9 +19,9 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 
 
 class FedDyn(Algorithm):
-    """Dynamic regularisation that aligns local with global stationary points (Acar et al. 2021).
+    """Dynamic regularization that aligns local with global stationary points (Acar et al. 2021).
 
-    With ``q_k`` its gradient at the end of its last round, client k minimises::
+    With ``q_k`` its gradient at the end of its last round, client k minimizes::
 
         f_k - <q_k, theta> + (alpha_k/2) |theta - w|^2                                                              (eq. 1)
 
@@ -33,7 +33,7 @@ class FedDyn(Algorithm):
 
     As in the released code ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants have equal weights,
     and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient). Any
-    local optimiser may minimise eq. 1. ``alpha = 0`` is *not* FedAvg: local training is, but the server still adds the mean
+    local optimizer may minimize eq. 1. ``alpha = 0`` is *not* FedAvg: local training is, but the server still adds the mean
     memory unless ``memory_in_server`` is off.
 
     References:
@@ -43,7 +43,7 @@ class FedDyn(Algorithm):
     class Settings(AlgorithmSettings):
         name: str = "feddyn"
         weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
-        alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regulariser")
+        alpha: float = Tunable(0.01, low=1e-3, high=1.0, log=True, ge=0, description="strength of the regularizer")
         memory_in_server: bool = Field(True, description="the server adds the mean memory of all clients")
 
     settings: Settings
@@ -65,5 +65,5 @@ class FedDyn(Algorithm):
         return r.average() + r.server.h_mean if self.settings.memory_in_server else r.average()  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit step on the regulariser, which is steepest for the smallest client."""
-        return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest, "regulariser's step")
+        """The stability bound of the explicit step on the regularizer, which is steepest for the smallest client."""
+        return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest, "regularizer's step")

@@ -20,7 +20,7 @@ from fedtide.methods.algorithms.base import (
 
 
 class FedNova(Algorithm):
-    """Normalised averaging for unequal numbers of local steps (Wang et al. 2020).
+    """Normalized averaging for unequal numbers of local steps (Wang et al. 2020).
 
     ``|a_k|`` is the displacement of client k's tau_k steps per unit of learning rate under a constant unit gradient::
 
@@ -53,7 +53,7 @@ class FedNova(Algorithm):
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""
         mu = self.settings.mu
-        return Local(pull=mu, towards=r.w) if mu else Local()
+        return Local(pull=mu, toward=r.w) if mu else Local()
 
     def finish(self, r: Round) -> Tensor:
         """w+, with server momentum."""

@@ -1,4 +1,4 @@
-"""FedOpt: an optimiser on the server."""
+"""FedOpt: an optimizer on the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round,
 
 
 class FedOpt(Algorithm):
-    """Server optimisers on the pseudo-gradient -D, D = mean(theta_k) - w (Reddi et al. 2021; Hsu et al. 2019).
+    """Server optimizers on the pseudo-gradient -D, D = mean(theta_k) - w (Reddi et al. 2021; Hsu et al. 2019).
 
     ========= ==========================================================================
     sgd       m+ = beta1 m + D,   w+ = w + lr m+   (FedAvgM)
@@ -27,7 +27,7 @@ class FedOpt(Algorithm):
         w+ = w + lr m+ / (sqrt(v+) + tau)                                                                           (2)
 
     ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no first moment, so the adaptive
-    three are written out. Buffers (BatchNorm statistics) are averaged, never optimised.
+    three are written out. Buffers (BatchNorm statistics) are averaged, never optimized.
 
     References:
         Hsu et al. 2019. Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
@@ -36,7 +36,7 @@ class FedOpt(Algorithm):
 
     class Settings(AlgorithmSettings):
         name: str = "fedopt"
-        optimiser: Literal["sgd", "adagrad", "adam", "yogi"] = Field("adam", description="server optimiser")
+        optimizer: Literal["sgd", "adagrad", "adam", "yogi"] = Field("adam", description="server optimizer")
         server_lr: float = Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="server learning rate")
         beta1: float = Tunable(0.9, low=0.0, high=0.99, ge=0, lt=1, description="momentum")
         beta2: float = Field(0.99, ge=0, lt=1, description="memory of the second moment (adam, yogi)")
@@ -57,13 +57,13 @@ class FedOpt(Algorithm):
         """One server step on D."""
         s, m, v = self.settings, r.server.m, r.server.v
         D = r.average() - r.w
-        if s.optimiser == "sgd":
+        if s.optimizer == "sgd":
             return self._momentum(r.w, m, D)
         m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)  # (1)
         square = D.square()
-        if s.optimiser == "adagrad":
+        if s.optimizer == "adagrad":
             v.add_(square)
-        elif s.optimiser == "adam":
+        elif s.optimizer == "adam":
             v.mul_(s.beta2).add_(square, alpha=1 - s.beta2)
         else:
             v.sub_((1 - s.beta2) * square * (v - square).sign())
@@ -74,7 +74,7 @@ class FedOpt(Algorithm):
         """torch's SGD, run on -w so that its momentum buffer is m (SGD subtracts, D is added)."""
         minus = torch.nn.Parameter(-w)
         minus.grad = D
-        optimiser = torch.optim.SGD([minus], lr=self.settings.server_lr, momentum=self.settings.beta1)
-        optimiser.state[minus]["momentum_buffer"] = m
-        optimiser.step()
+        optimizer = torch.optim.SGD([minus], lr=self.settings.server_lr, momentum=self.settings.beta1)
+        optimizer.state[minus]["momentum_buffer"] = m
+        optimizer.step()
         return -minus.detach()

@@ -22,7 +22,7 @@ class FedPer(OwnPart):
         w = sum_k p_k y_k outside of P; on P unchanged (newcomers: initial) or sum_k p_k y_k (mean)
 
     The part P is the last layer (``personal: head``, FedPer: Arivazhagan et al. 2019, arXiv 1912.00818), all but the last layer
-    (``body``, LG-FedAvg: Liang et al. 2020, arXiv 2001.01523), the normalisation layers with their running statistics
+    (``body``, LG-FedAvg: Liang et al. 2020, arXiv 2001.01523), the normalization layers with their running statistics
     (``norms``, FedBN: Li et al. 2021, arXiv 2102.07623), or the layers named.
 
     A client is served w with its own part. A newcomer's is that of w: with ``initial`` an untrained head on a trained body, or
@@ -44,7 +44,7 @@ class FedPer(OwnPart):
         personal: str | tuple[str, ...] = Field(
             "head",
             min_length=1,
-            description="what every client keeps: head: the last layer; body: all else (LG-FedAvg); norms: normalisation "
+            description="what every client keeps: head: the last layer; body: all else (LG-FedAvg); norms: normalization "
             "layers and their statistics (FedBN); or a list of layers or parameters by name",
         )
 
@@ -66,7 +66,7 @@ class FedPer(OwnPart):
         super().bind(problem)
         layout = problem.layout
         if not self.P.any():
-            raise SettingsError("algorithm.personal = norms: the model has no normalisation layers with parameters")
+            raise SettingsError("algorithm.personal = norms: the model has no normalization layers with parameters")
         if layout.buffer_size and not self.own_buffers and (self.P & layout.mask("body")).any():
             raise SettingsError(
                 "algorithm.personal keeps layers of the body per client, but the statistics of BatchNorm are those of all "

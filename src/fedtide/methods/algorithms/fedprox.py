@@ -25,7 +25,7 @@ class FedProx(Averaging):
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""
         mu = self.settings.mu
-        return Local(pull=mu, towards=r.w) if mu else Local()
+        return Local(pull=mu, toward=r.w) if mu else Local()
 
     def advice(self, run: RunPreview) -> list[str]:
         """The stability bound of the explicit proximal step."""

@@ -11,7 +11,7 @@ from fedtide.methods.algorithms.base import Gradient, GradientAt, Round
 
 
 class FedSmoo(Dual):
-    """Dynamic regularisation of model and perturbation, which agree on a global one s (Sun et al. 2023).
+    """Dynamic regularization of model and perturbation, which agree on a global one s (Sun et al. 2023).
 
     FedDyn with one coefficient for all clients around the gradient at a perturbed point; mu_k is the perturbation's dual::
 

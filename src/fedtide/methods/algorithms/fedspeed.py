@@ -19,7 +19,7 @@ class FedSpeed(Dual):
         v = (1 - mix) g(y) + mix g(y + rho g / |g|)                                                                 (1)
 
     The server of the released code adds the mean h of all clients, that of the paper takes ``mean (y_k + h_k)`` over the
-    participants (``server_form``). The paper's perturbation is rho g, not normalised. ``mix = 0`` or ``rho = 0`` is FedDyn.
+    participants (``server_form``). The paper's perturbation is rho g, not normalized. ``mix = 0`` or ``rho = 0`` is FedDyn.
     """
 
     class Settings(DualSettings):

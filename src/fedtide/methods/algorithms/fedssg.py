@@ -26,7 +26,7 @@ class FedSsg(Algorithm):
     """Drift memories gated by how often a client was drawn, relative to expectation (Zhou et al. 2025).
 
     With ``k_i`` the rounds client i has taken part in (this one included), ``alpha_i = alpha / omega_i`` (omega_i: relative
-    size) and K the local steps of a client of mean size, client i minimises (1), then::
+    size) and K the local steps of a client of mean size, client i minimizes (1), then::
 
         f_i + alpha_i <h_i, theta - (w - h_i)> + <theta, c / omega_i - c_i>                                         (1)
         Delta_i = (gate_i + beta) (theta_i - w),   h_i+ = h_i + Delta_i                                             (2)
@@ -47,7 +47,7 @@ class FedSsg(Algorithm):
     variants divide by K eta_0 as the released code does, eta_0 being undecayed. ``gate``, ``penalty`` and ``correction`` are
     the parts that the ablation (Table 6) switches off. T is fixed in advance: a run that is cut short is another algorithm
     unless ``horizon`` is the planned number of rounds. Local momentum, which the paper does not use, would enlarge the
-    control variates. Without the correction any local optimiser will do.
+    control variates. Without the correction any local optimizer will do.
 
     References:
         Zhou et al. 2025. FedSSG: Expectation-Gated and History-Aware Drift Alignment for Federated Learning.
@@ -64,7 +64,7 @@ class FedSsg(Algorithm):
         beta: float | None = Field(None, ge=0, description="added to the gate; null: 1 for released, 0 otherwise")
         horizon: int | None = Field(None, ge=1, description="T of the gate; null: the rounds of the run")
         gate: bool = Field(True, description="false: a gate of 0, so that beta alone scales the memory")
-        penalty: bool = Field(True, description="pull towards the drift memory")
+        penalty: bool = Field(True, description="pull toward the drift memory")
         correction: bool = Field(True, description="correct gradients by the control variates (updated either way)")
 
     settings: Settings
@@ -103,7 +103,7 @@ class FedSsg(Algorithm):
         if not self.settings.penalty:
             return Local(linear=correction)
         if self.settings.variant == "main_text":
-            return Local(pull=alpha * self.gate(r), towards=r.w - h)  # eq. 8
+            return Local(pull=alpha * self.gate(r), toward=r.w - h)  # eq. 8
         return Local(linear=alpha * h if correction is None else alpha * h + correction)
 
     def finish(self, r: Round) -> Tensor:

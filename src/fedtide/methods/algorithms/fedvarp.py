@@ -22,7 +22,7 @@ class FedVarp(LastUpdates):
         w+ = w - eta_g eta v,   then h_i = h_i' for i in S                                                          (3)
 
     ``beta: 1`` is FedVARP, 0 FedAvg, and between them lies FedStale (Rodio and Neglia 2024), whose published rule weights fresh
-    updates by known availabilities; here p_i are normalised over the participants. A single participant with equal weights
+    updates by known availabilities; here p_i are normalized over the participants. A single participant with equal weights
     gives SAGA.
 
     With ``clusters: C`` the method is ClusterFedVARP: client i uses the memory z_c of its cluster c = i mod C in the place of

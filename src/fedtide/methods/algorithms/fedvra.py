@@ -21,7 +21,7 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class FedVra(Algorithm):
     """Primal-dual variance reduction with step sizes a (dual) and d (server) (Wang et al. 2023).
 
-    With its dual ``lambda_k = gamma h_k`` client k minimises (1), by any local optimiser; then::
+    With its dual ``lambda_k = gamma h_k`` client k minimizes (1), by any local optimizer; then::
 
         f_k + <lambda_k, theta> + (gamma/2) |theta - w|^2                                                           (1)
         h_k+ = h_k + a (theta_k - w)                                                                                (2)

@@ -22,7 +22,7 @@ class FedWcmX(FedWcm):
         Delta+ = sum_k w'_k u_k / (lr B),   x+ = x - eta_g sum_k w'_k u_k                                           (3)
 
     Rounded step counts cannot make Delta grow, since ``lr_k B_k`` is the same for all. The paper does not divide the weights
-    by their sum, which shrinks the server step and Delta by the number of participants (``renormalise: false``; BatchNorm's
+    by their sum, which shrinks the server step and Delta by the number of participants (``renormalize: false``; BatchNorm's
     statistics shrink too). Tiny clients get large rates; ``lr_cap`` bounds them. Equal sizes give FedWCM.
 
     References:
@@ -32,7 +32,7 @@ class FedWcmX(FedWcm):
     class Settings(FedWcm.Settings):
         name: str = "fedwcm_x"
         weighting: WeightingChoice = choice_field("samples", "what the softmax of the scores is multiplied by")
-        renormalise: bool = Field(True, description="weights sum to one")
+        renormalize: bool = Field(True, description="weights sum to one")
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
 
         @model_validator(mode="after")
@@ -59,7 +59,7 @@ class FedWcmX(FedWcm):
 
     def weigh(self, w: Tensor, prior: Tensor) -> Tensor:
         """w'_k: (2); the weighting is n_k / sum_j n_j."""
-        return super().weigh(w, prior) if self.settings.renormalise else w * prior
+        return super().weigh(w, prior) if self.settings.renormalize else w * prior
 
     def step_count(self, r: Round) -> Tensor:
         """B of (3), but for the cap and local momentum."""
@@ -68,7 +68,7 @@ class FedWcmX(FedWcm):
     def finish(self, r: Round) -> Tensor:
         """(3); where the weights do not sum to one, displacements alone move x."""
         x, s = super().finish(r), self.settings
-        if s.renormalise or s.server_step == "gradient_units":
+        if s.renormalize or s.server_step == "gradient_units":
             return x
         published: Tensor = r.w - s.server_lr * r.mean(r.w - r.W)
         return published

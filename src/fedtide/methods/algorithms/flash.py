@@ -10,7 +10,7 @@ from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round,
 
 
 class Flash(Algorithm):
-    """A server optimiser whose steps grow where updates change more than they used to (Panchal et al. 2023).
+    """A server optimizer whose steps grow where updates change more than they used to (Panchal et al. 2023).
 
     With D the mean update of the clients, all entrywise::
 

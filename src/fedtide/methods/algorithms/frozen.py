@@ -13,7 +13,7 @@ class Frozen(Algorithm):
     """FedAvg that stops training after the first session, or period: a bound that shows how much later training is worth.
 
     Later participants evaluate the training loss and change nothing, except BatchNorm's running statistics. What a session
-    starts from is up to the initialiser; with ``previous`` it is the model of the first one.
+    starts from is up to the initializer; with ``previous`` it is the model of the first one.
     """
 
     class Settings(AlgorithmSettings):

@@ -32,7 +32,7 @@ class Ifca(Algorithm):
         theta_i = local training from M_{id_i}                                                                      (2)
         M_j+ = M_j + eta_g (weighted mean of theta_i over id_i = j - M_j)  unchanged without participants           (3)
 
-    M_1 is the run's initial model, the others are independent initialisations: from equal ones only M_1 would ever train. The
+    M_1 is the run's initial model, the others are independent initializations: from equal ones only M_1 would ever train. The
     global model that is evaluated beside the served ones is the mean of the round's local models. The authors weigh clients
     equally and assign clients for testing by their test loss; here the weighting is the run's, and clients choose by their
     training samples.

@@ -18,7 +18,7 @@ class MimeLite(Algorithm):
         x+ = x + eta_g sum_k p_k (y_k - x)                                                                          (3)
 
     Without ``dampening`` ``U(z) = z + beta m`` as in the released code. The mean c has the weights of the models, by samples
-    as in the paper. ``beta = 0`` is FedAvg to the bit. U is the local optimiser, so ``local.optimiser`` has to be ``sgd``.
+    as in the paper. ``beta = 0`` is FedAvg to the bit. U is the local optimizer, so ``local.optimizer`` has to be ``sgd``.
     """
 
     class Settings(AlgorithmSettings):

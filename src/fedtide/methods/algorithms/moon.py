@@ -13,12 +13,12 @@ class Moon(Averaging):
     """Model-contrastive local objectives (Li, He and Song 2021), averaged as in FedAvg.
 
     With the features z of the model in training, z_g of the global model and z_p of the client's previous local model clients
-    minimise ``f_k + mu l``::
+    minimize ``f_k + mu l``::
 
         l = -log( exp(cos(z, z_g) / tau) / (exp(cos(z, z_g) / tau) + exp(cos(z, z_p) / tau)) )                      (eq. 3)
 
     A client without a previous model trains on f_k alone (in the released code its first z_p is that of a random network).
-    z_p is taken with the broadcast normalisation statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit:
+    z_p is taken with the broadcast normalization statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit:
     the term is left out.
 
     References:

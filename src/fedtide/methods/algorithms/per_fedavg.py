@@ -13,7 +13,7 @@ from fedtide.methods.algorithms.base import Gradient, GradientAt, NoStep, Round,
 
 
 class PerFedAvg(Averaging):
-    """Personalised federated averaging (Fallah et al. 2020): a model that a few steps fit to a client, by MAML.
+    """Personalized federated averaging (Fallah et al. 2020): a model that a few steps fit to a client, by MAML.
 
     With two batches B and B' of a participant, the inner rate alpha and y's local step::
 
@@ -24,9 +24,9 @@ class PerFedAvg(Averaging):
     ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out (its inner
     gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a
     third batch. The model that clients are served is w after inner steps on their own training samples:
-    ``evaluation.personalise`` of them, here with the rate alpha. w itself is not meant to be good.
+    ``evaluation.personalize`` of them, here with the rate alpha. w itself is not meant to be good.
 
-    Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labelled test* batches
+    Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labeled test* batches
     before it evaluates; FedBABU's shares momentum between inner and outer steps; PFLlib trains twice per round. None of this
     is reproduced: momentum is that of the outer steps.
 
@@ -91,6 +91,6 @@ class PerFedAvg(Averaging):
     def advice(self, run: RunPreview) -> list[str]:
         """What clients are served takes steps at evaluation."""
         return [
-            "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.personalise (and "
+            "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.personalize (and "
             "evaluation.clients_every)"
-        ] * (run.personalise == 0)
+        ] * (run.personalize == 0)

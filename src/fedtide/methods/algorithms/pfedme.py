@@ -15,7 +15,7 @@ from fedtide.methods.algorithms.base import AlgorithmSettings, Gradient, Round, 
 
 
 class PFedMe(WholeModels):
-    """Personalised federated learning with Moreau envelopes (Dinh et al. 2020, arXiv:2006.08848).
+    """Personalized federated learning with Moreau envelopes (Dinh et al. 2020, arXiv:2006.08848).
 
     Participants start with ``theta = y = w``, and on every batch B::
 
@@ -26,7 +26,7 @@ class PFedMe(WholeModels):
 
     theta goes on from batch to batch and is the client's personal model. Inner steps are not clipped, and decayed by mu alone.
 
-    Of the authors' code: ``local_epochs`` counts batches; ``mu`` is 0.001, hidden in the optimiser; all clients train in every
+    Of the authors' code: ``local_epochs`` counts batches; ``mu`` is 0.001, hidden in the optimizer; all clients train in every
     round, drawn or not, here participants alone; and what it evaluates as the personal model is y, which has overwritten
     theta (``serve: local``). PFLlib evaluates the model just broadcast.
 

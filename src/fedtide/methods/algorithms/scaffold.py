@@ -20,7 +20,7 @@ class Scaffold(Algorithm):
         c_k+ = g_k(x)  (I)   or   c_k - c + (x - y_k) / (a_k eta)  (II)                                 (eq. 4, line 12)
         x+ = x + eta_g sum_S p_k (y_k - x),   c+ = c + 1/N sum_S (c_k+ - c_k)                           (eq. 5, line 17)
 
-    Option II needs ``local.optimiser: sgd``. Option I takes any: control variates are gradients, and the optimiser gets the
+    Option II needs ``local.optimizer: sgd``. Option I takes any: control variates are gradients, and the optimizer gets the
     corrected one. ``variant``:
 
     * ``momentum_aware``: ``a_k`` is the displacement per unit gradient, which is the number of steps K unless there is local

@@ -1,4 +1,4 @@
-"""The SCAFFOLD released with dynamic initialisation."""
+"""The SCAFFOLD released with dynamic initialization."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedtide.methods.algorithms.base import Algorithm, Round
 
 
 class ScaffoldReleased(Algorithm):
-    """FedAvg damped by the clients' learning rate, released as SCAFFOLD with dynamic initialisation (Chang et al.).
+    """FedAvg damped by the clients' learning rate, released as SCAFFOLD with dynamic initialization (Chang et al.).
 
     Local training is plain. With ``dy_k = y_k - x`` and eta the round's *local* rate::
 

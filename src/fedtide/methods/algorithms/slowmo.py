@@ -16,7 +16,7 @@ class SlowMo(Algorithm):
         x+ = x - alpha lr b+                                                                                        (2)
 
     ``beta = 0``, ``alpha = 1`` is FedAvg; while lr is constant it is FedAvgM (``fedopt`` with ``sgd``). With any local
-    optimiser (the paper has Adam too) -D / lr is the sum of its directions.
+    optimizer (the paper has Adam too) -D / lr is the sum of its directions.
     """
 
     class Settings(AlgorithmSettings):

@@ -24,7 +24,7 @@ def noise_density(s: CostSettings) -> float:
 
 
 def correlation(s: CostSettings) -> float:
-    """rho = J_0(2 pi f_d tau), the correlation of the fading in neighbouring slots, with f_d = v f_c / c."""
+    """rho = J_0(2 pi f_d tau), the correlation of the fading in neighboring slots, with f_d = v f_c / c."""
     x = 2 * math.pi * s.speed * s.carrier * 1e9 / LIGHT * s.slot
     theta = np.arange(4096) * (math.pi / 4096)  # equal steps over a period of Bessel's integral converge fast
     return float(np.cos(x * np.sin(theta)).mean())

@@ -32,7 +32,7 @@ class DetectorSettings(PluginSettings):
         "none",
         description="none: alarms are only recorded; reset_memories: the algorithm's memories of clients and server start "
         "again; reset_model: back to the first model of the session; raise_rate: `factor` times the local learning rate for "
-        "`rounds` rounds; start_session: a session begins, with the initialiser's model",
+        "`rounds` rounds; start_session: a session begins, with the initializer's model",
     )
     factor: float | None = Field(None, gt=0, description="of `raise_rate`")
     rounds: int = Field(5, ge=1, le=LARGEST, description="rounds of `raise_rate` after an alarm")

@@ -15,7 +15,7 @@ PLAIN_MODULUS = 1_032_193
 """A prime, one more than a multiple of 2 * DEGREE; sums must stay below half of it."""
 
 CIPHERTEXT, PUBLIC_KEY = 88_556, 134_269
-"""Bytes of a serialised ciphertext, whatever the number of classes, and of the public context. Serialisation compresses, so
+"""Bytes of a serialized ciphertext, whatever the number of classes, and of the public context. Serialization compresses, so
 real sizes vary by some hundred bytes; the ledger's must not."""
 
 

@@ -17,9 +17,9 @@ Score = Callable[[Floats], Floats]  # pooled rows [..., K] -> values [...], the 
 
 
 class DynaComm(Selection):
-    """Labels of the group close to the population's: an ensemble of dynamic programmes (DynamicFL, Algorithm 2).
+    """Labels of the group close to the population's: an ensemble of dynamic programs (DynamicFL, Algorithm 2).
 
-    Minimises the divergence of the pooled labels (eq. 1) over groups that can be afforded. One programme visits the clients in
+    Minimizes the divergence of the pooled labels (eq. 1) over groups that can be afforded. One program visits the clients in
     one random order and keeps the best group of each size; it is a heuristic, since the best group of j clients need not
     contain the best of j - 1. Ties go to the smaller group and to the earlier order.
 
@@ -50,7 +50,7 @@ def best_group(
 ) -> tuple[list[int], float]:
     """The best group over some orders of the clients, and its score.
 
-    Algorithm 2, one dynamic programme for each order pi; they advance together, a row of ``cell`` each::
+    Algorithm 2, one dynamic program for each order pi; they advance together, a row of ``cell`` each::
 
         cell[j], j = 0, 1, ..., most: the best group of j clients found so far; cell[0] is empty       (1)
         for each client m in the order pi:                                                             (2)
@@ -68,7 +68,7 @@ def best_group(
     Returns:
         Rows, ascending, and the score; no rows and infinity if every group is infinitely bad.
     """
-    programmes = np.arange(len(orders))
+    programs = np.arange(len(orders))
     scores = np.full((len(orders), most + 1), np.inf)  # (1)
     scores[:, 0] = -np.inf  # never replaced, and always there to be extended
     sums = np.zeros((*scores.shape, values.shape[1]))
@@ -78,17 +78,17 @@ def best_group(
         extended = sums[:, shorter] + values[m][:, None]
         found = np.where(scores[:, shorter] < np.inf, score(extended), np.inf)
         joined = member[:, shorter].copy()
-        joined[programmes, :, m] = True
+        joined[programs, :, m] = True
         better = found < scores[:, cell] - TOLERANCE  # (4)
         scores[:, cell][better] = found[better]
         sums[:, cell][better] = extended[better]
         member[:, cell][better] = joined[better]
     smallest, largest = (1, most) if size is None else (size, size)
     best = [_least(row[smallest : largest + 1]) for row in scores]  # (5)
-    programme, value = _least([least for _, least in best])  # (6)
+    program, value = _least([least for _, least in best])  # (6)
     if value == np.inf:
         return [], value
-    return np.flatnonzero(member[programme, smallest + best[programme][0]]).tolist(), value
+    return np.flatnonzero(member[program, smallest + best[program][0]]).tolist(), value
 
 
 def _least(values: Iterable[float]) -> tuple[int, float]:

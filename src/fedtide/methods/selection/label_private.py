@@ -20,7 +20,7 @@ class LabelPrivate(Selection):
 
     DynamicFL mentions cosine similarity of private information in place of label counts, but gives no algorithm. Here each
     active client sends u_m, a fixed Gaussian sketch of the gradient of its last layer's weights at the model received (the
-    update of one full-batch step, up to the learning rate), and the dynamic programme of ``dynacomm`` minimises::
+    update of one full-batch step, up to the learning rate), and the dynamic program of ``dynacomm`` minimizes::
 
         1 - cos(sum_{m in z} n_m u_m, sum_{m in A} n_m u_m)
 

@@ -109,7 +109,7 @@ class Link(Plugin):
     def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
         """Called once in a round, after all links: what to record, and what becomes of the server's tensors.
 
-        It is not called in the gradient rounds of an initialiser, which leave the server's tensors as they are.
+        It is not called in the gradient rounds of an initializer, which leave the server's tensors as they are.
 
         Args:
             columns: those that ``apply`` returned, of all participants [C, 1].

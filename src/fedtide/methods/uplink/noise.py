@@ -120,7 +120,7 @@ class Noise(Link):
         if layout.buffer_size:
             raise SettingsError(
                 f"{name}: the model has running statistics (BatchNorm), which pass no link; use one with another "
-                "normalisation, e.g. model.norm: group"
+                "normalization, e.g. model.norm: group"
             )
         self.clip = clips[0]
         self._again = len(links) > 2  # compression in between may lengthen updates

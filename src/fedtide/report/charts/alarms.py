@@ -10,7 +10,7 @@ from fedtide.report.charts.chart import Series, floats
 from fedtide.report.charts.session_marks import drift_marks
 
 
-def alarm_marks(name: str, rounds: pd.DataFrame, column: str, colour: str) -> list[Series]:
+def alarm_marks(name: str, rounds: pd.DataFrame, column: str, color: str) -> list[Series]:
     """A triangle at each alarm of the complete runs of a method; between two evaluated rounds, on the line that joins them."""
     x, y = list[float](), list[float]()
     for _, run in rounds[rounds["state"] == "complete"].groupby("key", sort=False):
@@ -19,7 +19,7 @@ def alarm_marks(name: str, rounds: pd.DataFrame, column: str, colour: str) -> li
             x += at.tolist()
             y += np.interp(at, known["round"], known[column]).tolist()
     return (
-        [Series(name, floats(x), floats(y), colour, marker="^", size=6, width=0, listed=False, note="alarm")]
+        [Series(name, floats(x), floats(y), color, marker="^", size=6, width=0, listed=False, note="alarm")]
         if x
         else []
     )

@@ -50,7 +50,7 @@ class Series:
         name: series of one name, of all panels, have one entry in the legend, which shows and hides them together.
         x, y: float [n]; NaN interrupts a line. ``y`` is None for a band without a line.
         low, high: the range, float [n] each, or None.
-        colour, dash: of the line; dash is a number, see ``style.line_style``.
+        color, dash: of the line; dash is a number, see ``style.line_style``.
         marker: Matplotlib's, or empty for none. size: of the marker, in points.
         width: of the line, in points; 0 for points alone. opacity: of the line and its markers. shade: opacity of the band.
         steps: whether a value holds until the next one. bars: whether the range is a bar at each point instead of a band.
@@ -61,7 +61,7 @@ class Series:
     name: str
     x: Floats
     y: Floats | None
-    colour: str
+    color: str
     low: Floats | None = None
     high: Floats | None = None
     dash: int = 0
@@ -79,18 +79,18 @@ class Series:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table of coloured cells, named by the axes.
+    """A table of colored cells, named by the axes.
 
     Attributes:
         values: float [rows, columns], NaN for none. share: whether they are shares, written in percent.
-        colours: Matplotlib's name of the colour scale, or the colours of the values 0, 1, ... with ``names``. title: of that
-            scale. missing: colour of empty cells, in files.
+        colors: Matplotlib's name of the color scale, or the colors of the values 0, 1, ... with ``names``. title: of that
+            scale. missing: color of empty cells, in files.
         low, high: values at its ends. written: whether cells are large enough for their values.
         names: of the values, where they are whole numbers. first: number of the first column.
     """
 
     values: Floats
-    colours: str | tuple[str, ...]
+    colors: str | tuple[str, ...]
     title: str
     missing: str = "#ffffff"
     share: bool = False
@@ -102,7 +102,7 @@ class Cells:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Values at the ends of the colour scale."""
+        """Values at the ends of the color scale."""
         return (-0.5, len(self.names) - 0.5) if self.names else (self.low, self.high)
 
     def text(self, value: float) -> str:
@@ -180,10 +180,10 @@ class Chart:
                     yield f"{', '.join(filter(None, words))} {axis.text(float(known[-1]))}"
 
 
-def ranged(name: str, of: pd.DataFrame, colour: str, **look: Any) -> Series:
+def ranged(name: str, of: pd.DataFrame, color: str, **look: Any) -> Series:
     """The column ``mean`` over the index, with the range from ``min`` to ``max``."""
     mean, low, high = (floats(of[column]) for column in ("mean", "min", "max"))
-    return Series(name, floats(of.index), mean, colour, low, high, **look)
+    return Series(name, floats(of.index), mean, color, low, high, **look)
 
 
 def floats(values: Iterable[float]) -> Floats:

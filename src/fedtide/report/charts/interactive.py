@@ -35,7 +35,7 @@ _NAME = 26  # letters of the name of a row
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "x": "x", "|": "line-ns-open"}
 _ON_BOTH = {INK: "#7d7d7d"}
-"""Colours that cannot be seen on a dark page, and those that can be seen on both."""
+"""Colors that cannot be seen on a dark page, and those that can be seen on both."""
 
 
 def _template(ink: str, soft: str, rule: str, box: str) -> Json:
@@ -67,8 +67,8 @@ TEMPLATES = {
 }
 
 
-def colour(chosen: str) -> str:
-    """A colour that can be seen on light and on dark pages."""
+def color(chosen: str) -> str:
+    """A color that can be seen on light and on dark pages."""
     return _ON_BOTH.get(chosen, chosen)
 
 
@@ -103,7 +103,7 @@ def _axis_name(letter: str, number: int) -> str:
 
 
 def _traces(series: Series, x: Axis, y: Axis, most: int) -> list[Json]:
-    shade = colour(series.colour)
+    shade = color(series.color)
     kept = kept_points(series.y if series.y is not None else series.low, most)
     common = {"type": "scatter", "name": _escaped(series.name), "legendgroup": series.name, "showlegend": False}
     label = _escaped(f"{series.name} ({series.note})" if series.note else series.name)
@@ -184,9 +184,9 @@ def kept_points(values: Floats | None, most: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _named_cells(chart: Chart, cells: Cells) -> Json:
-    """Cells whose values are the numbers of names, a colour each."""
+    """Cells whose values are the numbers of names, a color each."""
     count = len(cells.names)
-    steps = [[edge / count, shade] for n, shade in enumerate(cells.colours) for edge in (n, n + 1)]
+    steps = [[edge / count, shade] for n, shade in enumerate(cells.colors) for edge in (n, n + 1)]
     text = f"{_escaped(chart.x.title)} %{{x}}, {_escaped(chart.y.title.lower())} %{{y}}: %{{z}}"
     return {
         "type": "heatmap",
@@ -208,7 +208,7 @@ def _named_cells(chart: Chart, cells: Cells) -> Json:
 
 
 def _cells(chart: Chart, cells: Cells, last: bool) -> Json:
-    if isinstance(cells.colours, tuple):
+    if isinstance(cells.colors, tuple):
         return _named_cells(chart, cells)
     rows, columns = cells.values.shape
     sign = ".1%" if cells.share else ".2f"
@@ -220,7 +220,7 @@ def _cells(chart: Chart, cells: Cells, last: bool) -> Json:
         "customdata": [[[_escaped(x), _escaped(y)] for x in across] for y in down],
         "zmin": _number(cells.low),
         "zmax": _number(cells.high),
-        "colorscale": [[t / 8, to_hex(colormaps[cells.colours](t / 8))] for t in range(9)],
+        "colorscale": [[t / 8, to_hex(colormaps[cells.colors](t / 8))] for t in range(9)],
         "hoverongaps": False,
         "hovertemplate": f"{text}<extra></extra>",
         "showscale": last,
@@ -277,9 +277,9 @@ def _layout(chart: Chart, columns: int, crowd: float) -> Json:
         line, column = divmod(number, columns)
         left, top = column * (width + between), 1 - line * (row + gap) / inside
         x, y = _axis_name("x", number + 1), _axis_name("y", number + 1)
-        labelled = number + columns >= count or columns < chart.columns
+        labeled = number + columns >= count or columns < chart.columns
         across = _axis(chart.x, crowd) | {"domain": _domain(left, left + width), "anchor": y}
-        across["showticklabels"] = labelled
+        across["showticklabels"] = labeled
         up = _axis(panel.y or chart.y, crowd) | {"domain": _domain(top - row / inside, top), "anchor": x}
         up |= {"showticklabels": column == 0 or own}
         if panel.cells is None:
@@ -349,7 +349,7 @@ def _sessions(panel: Panel, columns: float) -> Json:
 def _mark(place: float, x: str, y: str) -> Json:
     """A dashed line from bottom to top of a panel."""
     ends = {"x0": place, "x1": place, "y0": 0, "y1": 1, "xref": x, "yref": f"{y} domain"}
-    return {"type": "line", "layer": "below", "line": {"color": colour(INK), "width": 1.1, "dash": "dash"}} | ends
+    return {"type": "line", "layer": "below", "line": {"color": color(INK), "width": 1.1, "dash": "dash"}} | ends
 
 
 def _axis_titles(chart: Chart, letters: int) -> list[Json]:

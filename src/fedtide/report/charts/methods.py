@@ -12,11 +12,11 @@ from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series
 from fedtide.report.charts.style import PALETTE, line_look
 
 MOST_LINES = len(PALETTE)
-"""Methods that are told apart by their colours alone."""
+"""Methods that are told apart by their colors alone."""
 
 
 def method_names(methods: list[Method]) -> dict[Method, str]:
-    """Names of methods; without the initialiser if all share one."""
+    """Names of methods; without the initializer if all share one."""
     one = len({start for _, start in methods}) == 1
     return {(label, start): label if one else f"{label} · {start}" for label, start in methods}
 
@@ -32,8 +32,8 @@ class Place(NamedTuple):
 def places_of(methods: list[Method]) -> dict[Method, Place]:
     """Panel and line of each method.
 
-    One panel per algorithm with a line per initialiser, so that initialisers are easy to compare; with a single
-    initialiser one panel with a line per algorithm, unless there are too many.
+    One panel per algorithm with a line per initializer, so that initializers are easy to compare; with a single
+    initializer one panel with a line per algorithm, unless there are too many.
     """
     labels = list(dict.fromkeys(label for label, _ in methods))
     starts = list(dict.fromkeys(start for _, start in methods))
@@ -59,7 +59,7 @@ def lines_of_methods(
         for method, own in by_method(rows).items():
             look, of = line_look(records.methods.index(method)), own.groupby("x")["y"].agg(["mean", "min", "max"])
             marker = "o" if points or len(of) <= MOST_MARKERS else ""
-            yield ranged(names[method], of, look.colour, dash=look.dash, marker=marker, bars=points)
+            yield ranged(names[method], of, look.color, dash=look.dash, marker=marker, bars=points)
 
     panels = tuple(Panel(title if len(found) > 1 else "", tuple(lines(rows))) for title, rows in found.items())
     return Chart(x, y, panels, 1, 3.2 if len(panels) == 1 else 0.6 + 2.4 * len(panels))

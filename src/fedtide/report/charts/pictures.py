@@ -74,9 +74,9 @@ class Picture:
 
     @property
     def legend(self) -> list[tuple[str, str, str]]:
-        """Name, colour and CSS border style of each entry of the legend."""
+        """Name, color and CSS border style of each entry of the legend."""
         found = self.chart.legend.values() if self.chart else ()
-        return [(series.name, interactive.colour(series.colour), _BORDERS[series.dash]) for series in found]
+        return [(series.name, interactive.color(series.color), _BORDERS[series.dash]) for series in found]
 
     @property
     def note(self) -> str:

@@ -23,8 +23,8 @@ _LINE, _LEGEND_LINE = 0.15, 0.19
 
 def drawn(chart: Chart) -> Figure:
     """The figure; to be called, and the figure saved, inside :func:`fedtide.report.charts.style.paper`."""
-    labelled = any(series.labels for panel in chart.panels for series in panel.series)
-    names, legend_columns = legend_layout([] if labelled else list(chart.legend))
+    labeled = any(series.labels for panel in chart.panels for series in panel.series)
+    names, legend_columns = legend_layout([] if labeled else list(chart.legend))
     figure = Figure(figsize=(WIDTH, chart.height + _room(chart, names, legend_columns)), layout="constrained")
     own = any(panel.y for panel in chart.panels)
     grid = figure.subplots(chart.rows, chart.columns, sharex=not own, sharey=not own, squeeze=False)
@@ -73,17 +73,17 @@ def _room(chart: Chart, legend: list[str], legend_columns: int) -> float:
 
 
 def _draw(axes: Axes, series: Series) -> None:
-    colour, steps = series.colour, series.steps
+    color, steps = series.color, series.steps
     if series.low is not None and series.high is not None:
         if series.bars:
-            axes.vlines(series.x, series.low, series.high, color=colour, linewidth=1.2, alpha=0.6)
+            axes.vlines(series.x, series.low, series.high, color=color, linewidth=1.2, alpha=0.6)
         else:
             axes.fill_between(
                 series.x,
                 series.low,
                 series.high,
                 step="post" if steps else None,
-                color=colour,
+                color=color,
                 alpha=series.shade,
                 lw=0,
                 label=series.name if series.y is None else None,
@@ -97,7 +97,7 @@ def _draw(axes: Axes, series: Series) -> None:
         series.x,
         series.y,
         drawstyle="steps-post" if steps else "default",
-        color=colour,
+        color=color,
         alpha=series.opacity,
         marker=series.marker,
         markersize=series.size,
@@ -108,7 +108,7 @@ def _draw(axes: Axes, series: Series) -> None:
 
 
 def _cells(axes: Axes, cells: Cells) -> Any:
-    """The table; its image, for the scale of colours."""
+    """The table; its image, for the scale of colors."""
     rows, columns = cells.values.shape
     edges, width = ("white", 1.0) if cells.written else ("face", 0.0)
     axes.grid(visible=False, axis="both")
@@ -117,7 +117,7 @@ def _cells(axes: Axes, cells: Cells) -> Any:
         np.arange(columns) + cells.first,
         np.arange(rows),
         np.ma.masked_invalid(cells.values),
-        cmap=cells.colours if isinstance(cells.colours, str) else ListedColormap(cells.colours),
+        cmap=cells.colors if isinstance(cells.colors, str) else ListedColormap(cells.colors),
         vmin=cells.ends[0],
         vmax=cells.ends[1],
         edgecolors=edges,
@@ -129,8 +129,8 @@ def _cells(axes: Axes, cells: Cells) -> Any:
         for (row, column), value in np.ndenumerate(cells.values):
             if not math.isnan(value):
                 shade = sum(image.cmap(image.norm(np.asarray(value)))[:3]) / 3
-                colour, text = "white" if shade < 0.5 else "black", cells.text(value)
-                axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+                color, text = "white" if shade < 0.5 else "black", cells.text(value)
+                axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=color)
     return image
 
 

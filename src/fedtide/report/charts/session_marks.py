@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.records.measures import drifts
-from fedtide.report.charts.style import DASHES, GREY, INK
+from fedtide.report.charts.style import DASHES, GRAY, INK
 
 _MOST_SESSIONS = 40
 _MOST_LABELS = 20  # of sessions or ticks over the width of the page
@@ -72,7 +72,7 @@ def mark_sessions(axes: Axes, spans: Sequence[tuple[int, int, int]], named: bool
         axes.set_xticks(ticks)
     for session, first, last in spans:
         if first > 1:
-            axes.axvline(first - 0.5, color=GREY, linewidth=0.6, zorder=0.5)
+            axes.axvline(first - 0.5, color=GRAY, linewidth=0.6, zorder=0.5)
         if session % 2 == 0:
             axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for middle, name in session_labels(spans, columns, groups) if named else []:

@@ -1,4 +1,4 @@
-"""Style of the figures: a colour-blind-safe palette, axes in percent, long names, reproducible bytes."""
+"""Style of the figures: a color-blind-safe palette, axes in percent, long names, reproducible bytes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-"""Okabe and Ito's colours, similar ones far apart, without yellow, which is too faint for lines on white."""
+"""Okabe and Ito's colors, similar ones far apart, without yellow, which is too faint for lines on white."""
 
-GREY, INK = "#8a8a8a", "#000000"
+GRAY, INK = "#8a8a8a", "#000000"
 _LOWEST = -1.0  # of an R² in a figure
 WIDTH = 9.0
 """Width of every figure in inches, that of the page."""
@@ -67,22 +67,22 @@ def paper() -> Iterator[None]:
 
 
 class Look(NamedTuple):
-    """A colour, and a number of :data:`DASHES`."""
+    """A color, and a number of :data:`DASHES`."""
 
-    colour: str
+    color: str
     dash: int
 
 
 def line_look(number: int) -> Look:
-    """Colour and dashes of the ``number``-th line; 28 are distinct."""
-    turn, colour = divmod(number, len(PALETTE))
-    return Look(PALETTE[colour], turn % len(DASHES))
+    """Color and dashes of the ``number``-th line; 28 are distinct."""
+    turn, color = divmod(number, len(PALETTE))
+    return Look(PALETTE[color], turn % len(DASHES))
 
 
 def line_style(number: int) -> dict[str, Any]:
     """The same as arguments of Matplotlib's ``plot``."""
     look = line_look(number)
-    return {"color": look.colour, "linestyle": DASHES[look.dash]}
+    return {"color": look.color, "linestyle": DASHES[look.dash]}
 
 
 def percent_limits(low: float, high: float) -> tuple[float, float]:
@@ -96,7 +96,7 @@ def percent_limits(low: float, high: float) -> tuple[float, float]:
 def r2_limits(low: float, high: float) -> tuple[float | None, float | None]:
     """Ends of an axis of R², None for an automatic one.
 
-    Values below -1 are out of the picture, unless all are: before a model has learnt anything they may be far below.
+    Values below -1 are out of the picture, unless all are: before a model has learned anything they may be far below.
     """
     return (_LOWEST, high + 0.05 * (high - _LOWEST)) if low < _LOWEST < high else (None, None)
 

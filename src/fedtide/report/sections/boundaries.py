@@ -11,7 +11,7 @@ import pandas as pd
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, ranged
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.charts.style import GREY, PALETTE
+from fedtide.report.charts.style import GRAY, PALETTE
 from fedtide.report.parts import figures
 
 _MOST_WRITTEN = 40  # columns of cells, over the width of the page, in which a number has room
@@ -20,9 +20,9 @@ _LOOKS = {
     "start": ("initial model of the session", PALETTE[0], "o"),
     "previous": ("final model of the previous session", PALETTE[1], "s"),
     "average": ("mean of the final models since the pilot", PALETTE[2], "^"),
-    "first": ("initial model of the run", GREY, "x"),
+    "first": ("initial model of the run", GRAY, "x"),
 }
-"""Name, colour and marker of each recorded loss, by its key."""
+"""Name, color and marker of each recorded loss, by its key."""
 
 
 def weights(records: Records, reference: str) -> Chart | None:
@@ -58,10 +58,10 @@ def losses(records: Records, reference: str) -> Chart | None:
     def series(rows: list[dict[str, Any]]) -> tuple[Series, ...]:
         frame = pd.DataFrame([row["losses"] | {"session": row["session"]} for row in rows]).groupby("session")
         found = []
-        for key, (words, colour, marker) in _LOOKS.items():
+        for key, (words, color, marker) in _LOOKS.items():
             if any(key in row["losses"] for row in rows):
                 of = frame[key].agg(["mean", "min", "max"])
-                found.append(ranged(words, of, colour, marker=marker, size=4.5, width=1.0, shade=0.15))
+                found.append(ranged(words, of, color, marker=marker, size=4.5, width=1.0, shade=0.15))
         return tuple(found)
 
     return Chart(
@@ -82,16 +82,16 @@ def _weight(rows: list[dict[str, Any]], session: int, stored: int) -> float:
 def _panels(records: Records, column: str, reference: str) -> list[tuple[str, list[dict[str, Any]]]]:
     """Name and rows of each algorithm in ``Records.boundaries``: complete runs with a value in ``column``.
 
-    Rows of the reference initialiser if it recorded any, else of the first that did.
+    Rows of the reference initializer if it recorded any, else of the first that did.
     """
     rows = [row for row in records.boundaries.to_dict("records") if row[column] and row["state"] == "complete"]
-    starts = [row["initialiser"] for row in rows]
+    starts = [row["initializer"] for row in rows]
     if not rows:
         return []
     chosen = reference if reference in starts else starts[0]
     methods: dict[Method, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["initialiser"] == chosen:
+        if row["initializer"] == chosen:
             methods.setdefault((row[METHOD[0]], chosen), []).append({str(name): value for name, value in row.items()})
     return [(f"{label} · {start}", rows) for (label, start), rows in methods.items()]
 

@@ -33,9 +33,9 @@ def score_after_changes(table: Table) -> Chart | None:
     series = []
     for place, method in enumerate(methods):
         if method in values:
-            of_runs, colour = floats(values[method].dropna()), line_look(places[method].number).colour
+            of_runs, color = floats(values[method].dropna()), line_look(places[method].number).color
             at = np.full(len(of_runs), float(place))
-            dots = Series(names[method], of_runs, at, colour, marker="o", size=6, width=0, opacity=0.6, listed=False)
+            dots = Series(names[method], of_runs, at, color, marker="o", size=6, width=0, opacity=0.6, listed=False)
             bar = Series(names[method], of_runs.mean(keepdims=True), at[:1], INK, marker="|", size=11, width=0)
             series += [dots, replace(bar, listed=False, note="mean")]
     title = f"{table.score.title} of the first rounds after a session change"

@@ -12,7 +12,7 @@ from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.session_marks import groups_in_turn, session_spans
-from fedtide.report.charts.style import GREY, PALETTE, percent_limits
+from fedtide.report.charts.style import GRAY, PALETTE, percent_limits
 from fedtide.report.parts import figures
 from fedtide.report.tables.evaluations import PREFIX
 
@@ -31,9 +31,9 @@ _GROUPS = {
     "stayers": (PALETTE[0], 0, "o"),
     "newcomers": (PALETTE[1], 0, "s"),
     "returners": (PALETTE[2], 0, "^"),
-    "departed": (GREY, 1, "x"),
+    "departed": (GRAY, 1, "x"),
 }
-"""Colour, dashes and marker of each group of clients."""
+"""Color, dashes and marker of each group of clients."""
 
 
 def quantiles(clients: pd.DataFrame) -> pd.DataFrame:
@@ -82,14 +82,14 @@ def newcomers(records: Records) -> Chart | None:
 
     def series(method: Method) -> list[Series]:
         mine, found = history[(history[METHOD] == list(method)).all(axis=1)], []
-        for group, (colour, dash, marker) in _GROUPS.items():
+        for group, (color, dash, marker) in _GROUPS.items():
             rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
             columns = ("round", "mean", "min", "max")
             x, y, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in columns)
             drawn = marker if few or any(len(piece) == 1 for piece in pieces) else ""
-            found.append(Series(group, x, y, colour, low, high, dash=dash, marker=drawn))
+            found.append(Series(group, x, y, color, low, high, dash=dash, marker=drawn))
         return found
 
     values = history[list(_GROUPS)].to_numpy(dtype=np.float64)

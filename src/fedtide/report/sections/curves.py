@@ -24,7 +24,7 @@ from fedtide.report.charts.chart import (
 from fedtide.report.charts.methods import Place, places_of
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.session_marks import drift_marks, groups_in_turn, session_spans
-from fedtide.report.charts.style import DASHES, GREY, Look, line_look
+from fedtide.report.charts.style import DASHES, GRAY, Look, line_look
 from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.parts import figures
 
@@ -37,7 +37,7 @@ _SECONDS = (
     "method, up to the end of the shortest; shading: range over its seeds."
 )
 _SHARED = "#6e6e6e"
-"""Colour of lines of several methods."""
+"""Color of lines of several methods."""
 
 
 def score_over_rounds(records: Records) -> Chart | None:
@@ -67,13 +67,13 @@ def score_over_seconds(records: Records) -> Chart | None:
 
 
 def _apart(places: dict[Method, Place]) -> bool:
-    """Whether there are so many algorithms, with one initialiser, that each has a panel of its own."""
+    """Whether there are so many algorithms, with one initializer, that each has a panel of its own."""
     return len({place.name for place in places.values()}) == 1 < len({place.panel for place in places.values()})
 
 
 def _background(line: Series, algorithm: str) -> Series:
     """The line of the first panel's algorithm behind those of the others, to compare them with."""
-    return replace(line, name=algorithm, colour=GREY, low=None, high=None, marker="", width=1.0)
+    return replace(line, name=algorithm, color=GRAY, low=None, high=None, marker="", width=1.0)
 
 
 _Lines = Callable[[dict[Place, pd.DataFrame], float], list[Series]]
@@ -96,7 +96,7 @@ def _curves(records: Records, x: str, axis: Callable[[float], tuple[float, str]]
         rows_of = {places[method]: group.assign(x=group[x], score=group[column]) for method, group in own.items()}
         found += lines(rows_of, size)
         for method, place in zip(own, rows_of, strict=True) if x == "round" else ():
-            found += alarm_marks(place.name, rounds[method], column, line_look(place.number).colour)
+            found += alarm_marks(place.name, rounds[method], column, line_look(place.number).color)
     _number_together(series)
     if _apart(places):
         first, *others = panels
@@ -133,7 +133,7 @@ def _over_bytes(groups: dict[Place, pd.DataFrame], size: float) -> list[Series]:
 
 
 def _over_sessions(groups: dict[Place, pd.DataFrame], size: float, joined: bool) -> list[Series]:
-    """What methods have in common over a session is drawn once, in grey, and named after all of them."""
+    """What methods have in common over a session is drawn once, in gray, and named after all of them."""
     looks = {place.name: line_look(place.number) for place in groups}
     curves = {place.name: _per_round(group) for place, group in groups.items()}
     found = list[Series]()
@@ -145,7 +145,7 @@ def _over_sessions(groups: dict[Place, pd.DataFrame], size: float, joined: bool)
 
 def _number_together(series: dict[str, list[Series]]) -> None:
     """Give the lines of several methods different dashes, the same in all panels."""
-    names = dict.fromkeys(line.name for lines in series.values() for line in lines if line.colour == _SHARED)
+    names = dict.fromkeys(line.name for lines in series.values() for line in lines if line.color == _SHARED)
     dashes = {name: number % len(DASHES) for number, name in enumerate(names)}
     for panel, lines in series.items():
         series[panel] = [replace(line, dash=dashes.get(line.name, line.dash)) for line in lines]
@@ -164,7 +164,7 @@ def _range(name: str, look: Look, pieces: list[pd.DataFrame], size: float) -> li
         return []
     x, mean, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in ("x", "mean", "low", "high"))
     marker = "o" if points <= MOST_MARKERS else ""
-    return [Series(name, x / size, mean, look.colour, low, high, dash=look.dash, marker=marker)]
+    return [Series(name, x / size, mean, look.color, low, high, dash=look.dash, marker=marker)]
 
 
 def _over_seconds(groups: dict[Place, pd.DataFrame], size: float) -> list[Series]:
@@ -183,7 +183,7 @@ def _held(place: Place, group: pd.DataFrame, size: float) -> list[Series]:
     at = at[(at >= first) & (at <= last)]
     values = np.stack([run[np.searchsorted(run[:, 0], at, side="right") - 1, 1] for run in runs])
     mean, low, high = values.mean(0), values.min(0), values.max(0)
-    return [Series(place.name, at / size, mean, look.colour, low, high, dash=look.dash, steps=True), *failed]
+    return [Series(place.name, at / size, mean, look.color, low, high, dash=look.dash, steps=True), *failed]
 
 
 def _failed(place: Place, group: pd.DataFrame, size: float) -> list[Series]:
@@ -191,7 +191,7 @@ def _failed(place: Place, group: pd.DataFrame, size: float) -> list[Series]:
     found, alone = [], not (group["state"] == "complete").any()
     for (seed, state), run in group[group["state"] != "complete"].groupby(["seed", "state"], sort=False):
         x, score = floats(run["x"]) / size, floats(run["score"])
-        line = Series(place.name, x, score, line_look(place.number).colour, dash=2, width=1.0, listed=alone)
+        line = Series(place.name, x, score, line_look(place.number).color, dash=2, width=1.0, listed=alone)
         line = replace(line, note=f"seed {seed}, {state}")
         found += [line, replace(line, x=x[-1:], y=score[-1:], marker="x", size=6, width=0)]
     return found

@@ -135,7 +135,7 @@ def around_drifts(methods: list[Method], models: dict[str, pd.DataFrame]) -> Cha
                 low, mean, high = (each(table[:, known], axis=0) for each in (np.nanmin, np.nanmean, np.nanmax))
                 look = line_look(methods.index(method))
                 x = (known - drifts.BEFORE).astype(np.float64)
-                series.append(Series(names[method], x, mean, look.colour, low, high, dash=look.dash, marker="o"))
+                series.append(Series(names[method], x, mean, look.color, low, high, dash=look.dash, marker="o"))
                 values += [low, high]
         panels.append(Panel(model if len(models) > 1 else "", tuple(series), drifts=(-0.5,)))
     spread = np.concatenate(values)

@@ -35,8 +35,8 @@ def session_scores(records: Records) -> Chart | None:
     low, high = (float(limit([limit(A[~np.isnan(A)]) for A in found.values()])) for limit in (np.min, np.max))
 
     def cells(A: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> Cells:
-        colours = "viridis_r" if score.lower else "viridis"
-        return Cells(A, colours, score.title, share=score.share, written=written, low=low, high=high)
+        colors = "viridis_r" if score.lower else "viridis"
+        return Cells(A, colors, score.title, share=score.share, written=written, low=low, high=high)
 
     sessions = tuple(map(str, range(1, size + 1)))
     lines = -(-len(found) // columns)

@@ -102,7 +102,7 @@ def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
 
 
 def _columns(records: Records, last: int) -> list[Column]:
-    rounds, steps = f"in the last {last} rounds", _setting(records, "personalise")
+    rounds, steps = f"in the last {last} rounds", _setting(records, "personalize")
     worst = "worst decile of clients"
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"

@@ -20,7 +20,7 @@ from fedtide.report.tables.sheets import Sheet
 
 _WORST, _COLUMNS = 5, 3
 _ERRORS = 2  # standard errors from which a client is named
-_SMALL = 0.2  # standardised mean differences below are small (Cohen 1988)
+_SMALL = 0.2  # standardized mean differences below are small (Cohen 1988)
 
 
 def sheet(records: Records, run_dirs: Sequence[Path], method: Method | None, table: Any = None) -> list[Sheet]:

@@ -9,7 +9,7 @@ from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart, Series, floats
 from fedtide.report.charts.methods import lines_of_methods
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.charts.style import GREY, percent_limits
+from fedtide.report.charts.style import GRAY, percent_limits
 from fedtide.report.parts import figures
 
 _GAINS = (
@@ -45,7 +45,7 @@ def gains(records: Records, clients: pd.DataFrame) -> Chart | None:
     if not found:
         return None
     values = np.concatenate([rows["y"].to_numpy() for rows in found.values()])
-    zero = Series("none", floats([0, 100]), floats([0, 0]), GREY, dash=1, width=0.8, listed=False)
+    zero = Series("none", floats([0, 100]), floats([0, 0]), GRAY, dash=1, width=0.8, listed=False)
     y = Axis("Gain in accuracy", True, low=float(values.min()) - 0.02, high=float(values.max()) + 0.02)
     return lines_of_methods(records, found, Axis("Clients, % of all, by gain", low=0.0, high=100.0), y, first=zero)
 

@@ -31,7 +31,7 @@ class _Measured:
 def sheet(records: Records, last: int, target: float, baseline: str) -> list[Sheet]:
     """The table of complete runs; none if sessions change, nothing was evaluated, or there is no target.
 
-    ``baseline`` is the label of the algorithm to compare with, with the same initialiser and seed.
+    ``baseline`` is the label of the algorithm to compare with, with the same initializer and seed.
     """
     history = records.history[records.history["state"] == "complete"]
     if math.isnan(target) or history["session"].nunique() != 1:
@@ -45,11 +45,11 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
         for key, values in history.groupby("key", sort=False)[records.column]
     }
     places = records.runs[records.runs["key"].isin(list(runs))].to_dict("records")
-    bases = {(run["initialiser"], run["seed"]): runs[run["key"]] for run in places if run["label"] == baseline}
+    bases = {(run["initializer"], run["seed"]): runs[run["key"]] for run in places if run["label"] == baseline}
     rows = []
     for method in records.methods:
-        own = [run for run in places if (run["label"], run["initialiser"]) == method]
-        pairs = [(runs[run["key"]], bases.get((run["initialiser"], run["seed"]))) for run in own]
+        own = [run for run in places if (run["label"], run["initializer"]) == method]
+        pairs = [(runs[run["key"]], bases.get((run["initializer"], run["seed"]))) for run in own]
         if pairs:
             rows.append((method, _cells(pairs, 100 if records.score.share else 1)))
     return [_sheet(rows, records.score, last, target, baseline)]

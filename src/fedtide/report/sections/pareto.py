@@ -8,7 +8,7 @@ from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.charts.style import GREY, line_look
+from fedtide.report.charts.style import GRAY, line_look
 from fedtide.report.parts import figures
 from fedtide.report.tables.front import pareto_front
 from fedtide.report.tables.table import Table
@@ -40,10 +40,10 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
     names = method_names(points.index.to_list())
     best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
     front = points.iloc[best]
-    series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GREY, width=1.0, steps=True)]
+    series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GRAY, width=1.0, steps=True)]
     for number, (name, row) in enumerate(zip(names.values(), points.to_dict("records"), strict=True)):
         kappa, middle, low, high = (floats([row[column]]) for column in ("kappa", "best", "low", "high"))
-        dot = Series(name, kappa, middle, line_look(number).colour, low, high, marker="o", size=5, width=0, bars=True)
+        dot = Series(name, kappa, middle, line_look(number).color, low, high, marker="o", size=5, width=0, bars=True)
         series.append(replace(dot, labels=(name,)))
     return Chart(
         Axis("Communication cost per round (kappa; 1 is an exchange after every local step)", log=True),

@@ -14,7 +14,7 @@ _MOST_CELLS = 20
 
 
 def per_class(records: Records) -> Chart | None:
-    """Accuracy per class of the last evaluated model, mean over the seeds; grey where a class has no test samples."""
+    """Accuracy per class of the last evaluated model, mean over the seeds; gray where a class has no test samples."""
     complete = records.per_class[records.per_class["state"] == "complete"]
     classes = [name for name in complete.columns if str(name).startswith("class_")]
     if complete.empty or not classes:

@@ -61,10 +61,10 @@ def _grouped(records: Records) -> pd.DataFrame:
 
 
 def _points(rows: pd.DataFrame) -> Iterator[Series]:
-    for group, (colour, marker) in _LOOKS.items():
+    for group, (color, marker) in _LOOKS.items():
         own = rows[rows["group"] == group].sort_values(["present", "epsilon"], kind="stable")
         if len(own):
-            yield Series(group, floats(own["present"]), floats(own["epsilon"]), colour, marker=marker, width=0.0)
+            yield Series(group, floats(own["present"]), floats(own["epsilon"]), color, marker=marker, width=0.0)
 
 
 def _cells(clients: pd.DataFrame) -> list[str]:

@@ -12,12 +12,12 @@ from fedtide.report.charts.chart import Axis, score_axis
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.printed import finish
-from fedtide.report.charts.style import GREY, WIDTH, legend_layout, line_style, paper
+from fedtide.report.charts.style import GRAY, WIDTH, legend_layout, line_style, paper
 from fedtide.report.parts import figures
 from fedtide.settings.scores import Score
 
 _ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
-_LEFT = ("left", "leave", GREY)
+_LEFT = ("left", "leave", GRAY)
 _STAYED = "#d6e6f2"
 _BAND = 0.26  # height of the band of those who stay, as a share of the largest movement
 
@@ -78,8 +78,8 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
     half = _BAND * most / 2
     axes.fill_between([0.4, len(moves) + 0.6], -half, half, color=_STAYED, linewidth=0)
     bottom = np.full(len(moves), half)
-    for name, words, colour in _ARRIVED:
-        axes.bar(place, moves[name], 0.72, bottom, color=colour, label=words)
+    for name, words, color in _ARRIVED:
+        axes.bar(place, moves[name], 0.72, bottom, color=color, label=words)
         bottom = bottom + moves[name].to_numpy()
     axes.bar(place, -left, 0.72, -half, color=_LEFT[2], label=_LEFT[1])
     for x, now, gone, here in zip(place.tolist(), arrived, left, moves["present"], strict=True):

@@ -11,7 +11,7 @@ from fedtide.report.charts.pictures import Drawing
 from fedtide.report.formats import Scale
 from fedtide.report.parts import figures, sheets
 from fedtide.report.tables.sheets import Sheet
-from fedtide.settings.scores import capitalised, score_of
+from fedtide.settings.scores import capitalized, score_of
 
 _SETTINGS_FROM = 5
 """Columns of the table before those of the settings: run, outcome, metric, kappa, front."""
@@ -31,12 +31,12 @@ def search_front(folder: Path) -> tuple[Sheet, Drawing]:
     sheet = Sheet(
         f"Search for {named} at low communication cost",
         f"Pareto front of {len(trials)} trials; of equal ones the first. Kappa: mean over the rounds; 1 is an exchange after "
-        f"every local step. {capitalised(named)}: over the rounds of tune.over, one seed.",
-        ["Kappa", scale.heading(capitalised(named))],
+        f"every local step. {capitalized(named)}: over the rounds of tune.over, one seed.",
+        ["Kappa", scale.heading(capitalized(named))],
         [(_names(row), [_short(row["kappa"]), _value(float(row[metric]), scale)]) for _, row in kept.iterrows()],
         names=("Trial", "Settings"),
     )
-    title = f"{capitalised(named)} over communication cost"
+    title = f"{capitalized(named)} over communication cost"
     return sheet, Drawing("search_front", title, "A dot per trial; blue: the Pareto front.", picture.read_bytes())
 
 

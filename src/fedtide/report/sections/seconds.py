@@ -91,7 +91,7 @@ def staleness(records: Records) -> Figure | None:
         for axes, (method, group) in zip(grid, groups.items(), strict=True):
             behind = group["staleness"].to_numpy(dtype=np.float64)
             shares = np.histogram(behind, edges)[0] / len(behind)
-            axes.stairs(shares, edges, fill=True, color=line_look(labels.index(method[0])).colour)
+            axes.stairs(shares, edges, fill=True, color=line_look(labels.index(method[0])).color)
             axes.axvline(behind.mean(), color="black", linewidth=1.0)
             axes.set_title(f"{names[method]}: mean {behind.mean():.3g}, most {behind.max():.0f}")
             percent(axes.yaxis)

@@ -16,10 +16,10 @@ from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
-from fedtide.report.picture import concept_colours, concept_shares
+from fedtide.report.picture import concept_colors, concept_shares
 from fedtide.world.timeline import Timeline
 
-_COLOURS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
+_COLORS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
 _COHORTS = (
     "The cohorts of the first run, the same for every algorithm with its seed. Below: clients present and taking part, by "
     "round; right: share of its rounds in which a client takes part."
@@ -54,32 +54,32 @@ def raster(present: Bools, drawn: Bools) -> Figure | None:
             present.astype(np.int8) + drawn,
             aspect="auto",
             interpolation="nearest",
-            cmap=ListedColormap(_COLOURS),
+            cmap=ListedColormap(_COLORS),
             vmin=0,
             vmax=2,
             extent=(0.5, rounds + 0.5, clients - 0.5, -0.5),
         )
         image.set_ylabel("Client")
         here = present.sum(1)
-        shares.barh(np.arange(clients), drawn.sum(1) / np.maximum(here, 1), height=1.0, color=_COLOURS[2])
+        shares.barh(np.arange(clients), drawn.sum(1) / np.maximum(here, 1), height=1.0, color=_COLORS[2])
         shares.set_xlim(0, 1)
         shares.set_xlabel("Share")
         shares.tick_params(labelbottom=True)
-        for row, colour in ((present, _COLOURS[1]), (drawn, _COLOURS[2])):
-            numbers.stairs(row.sum(0), np.arange(rounds + 1) + 0.5, color=colour, fill=True)
+        for row, color in ((present, _COLORS[1]), (drawn, _COLORS[2])):
+            numbers.stairs(row.sum(0), np.arange(rounds + 1) + 0.5, color=color, fill=True)
         numbers.set_ylim(bottom=0)
         numbers.set_xlim(0.5, rounds + 0.5)
         numbers.set_ylabel("Clients")
         numbers.set_xlabel("Communication round")
         for axes in (image, shares):
             axes.grid(visible=False)
-        names = zip(_COLOURS, ("absent", "present", "takes part"), strict=True)
+        names = zip(_COLORS, ("absent", "present", "takes part"), strict=True)
         figure.legend(handles=[Patch(color=c, label=name) for c, name in names], loc="outside upper center", ncols=3)
         return figure
 
 
 def seen_concepts(timeline: Timeline) -> Chart | None:
-    """Clients by rounds, coloured by concept; None without drift, or with more cells than a page should hold."""
+    """Clients by rounds, colored by concept; None without drift, or with more cells than a page should hold."""
     shares = concept_shares(timeline) if timeline.num_clients * timeline.rounds <= _MOST_CELLS else None
     if shares is None or len(shares) < timeline.num_clients:
         return None
@@ -87,7 +87,7 @@ def seen_concepts(timeline: Timeline) -> Chart | None:
     most = count - 1.0 - shares[:, :, ::-1].argmax(2)
     most[shares.sum(2) == 0] = np.nan
     names = tuple(f"concept {number}" for number in range(count))
-    cells = Cells(most, tuple(concept_colours(count)), "", written=False, names=names, first=1)
+    cells = Cells(most, tuple(concept_colors(count)), "", written=False, names=names, first=1)
     x = Axis("Communication round", whole=True, low=0.5, high=rounds + 0.5)
     y = Axis("Client", whole=True, low=clients - 0.5, high=-0.5)
     return Chart(x, y, (Panel(cells=cells),), 1, 3.4)

@@ -38,7 +38,7 @@ class MethodTable:
 
     Attributes:
         runs: ``Records.runs`` with one column per metric; shares in [0, 1], rounds, bytes.
-        methods: one row per (label, initialiser): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
+        methods: one row per (label, initializer): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
             ``<metric>_mean``, ``<metric>_std`` over the complete runs.
         columns: the metrics to show, in order.
     """

@@ -18,4 +18,4 @@ class Sheet:
     caption: str
     headings: list[str]
     rows: list[tuple[Method, list[str]]]
-    names: tuple[str, str] = ("Algorithm", "Initialiser")
+    names: tuple[str, str] = ("Algorithm", "Initializer")

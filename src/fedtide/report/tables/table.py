@@ -15,7 +15,7 @@ from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
 from fedtide.report.tables.transitions import Rules
-from fedtide.settings.scores import ACCURACY, Score, capitalised
+from fedtide.settings.scores import ACCURACY, Score, capitalized
 
 _TARGET_SHARE = 0.9
 _RULES = Rules()
@@ -154,7 +154,7 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
         scored("last", f"Last {last} rounds", f"last {last} rounds"),
     ]
     if score.ahead:
-        title, what = capitalised(f"{score.words}, mean over the periods"), f"{score.words}, averaged over the periods"
+        title, what = capitalized(f"{score.words}, mean over the periods"), f"{score.words}, averaged over the periods"
         mean = Column(score.mean_next, scale.heading(title), scale.value, good, what, scale)
         columns = [mean, scored("final", "Last period")]
     if "backward" in shown:

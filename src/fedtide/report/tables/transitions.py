@@ -1,6 +1,6 @@
 """Recovery after a session change: initial accuracy, time to accuracy and its cost, accumulated gain (Chang et al.).
 
-Times and gains are relative to a reference initialiser, with the same algorithm, seed and session.
+Times and gains are relative to a reference initializer, with the same algorithm, seed and session.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rules:
         counting: which sessions are evaluated. ``stored``: those that return to clients with a stored model, that is of an
             earlier session after the pilot (as published) or an earlier period of their kind, or as ``all`` if there are none
             or sessions are periods of the data's time that do not recur; ``all``: all after the pilot.
-        reference: label of the initialiser to compare recovery with.
+        reference: label of the initializer to compare recovery with.
         rho: share of the reference's best accuracy that is considered recovered.
     """
 
@@ -66,7 +66,7 @@ def gain(accuracy: ArrayLike, reference: ArrayLike) -> float:
 def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     """One row per complete run and evaluated session.
 
-    Columns: ``key``, ``label``, ``initialiser``, ``seed``, ``session``; ``accuracy`` (mean over the window), ``start``
+    Columns: ``key``, ``label``, ``initializer``, ``seed``, ``session``; ``accuracy`` (mean over the window), ``start``
     (before the first round), ``dip`` (last accuracy before the change minus ``start``); ``rounds`` (T_rho), ``speed_up`` of
     the reference and ``gain`` of the reference [sum of shares]; ``latency`` [s] and ``energy`` [J] until T_rho, at the mean
     cost of the session's rounds; ``_gradient`` marks those that include the gradient rounds before the session. NaN where
@@ -77,7 +77,7 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
     complete = records.runs[records.runs["state"] == "complete"]
     if records.history["test_accuracy"].isna().all():  # the runs have no classes, or none was evaluated
         complete = complete.iloc[:0]
-    references = complete[complete["initialiser"] == rules.reference].to_dict("records")
+    references = complete[complete["initializer"] == rules.reference].to_dict("records")
     names = {(row["label"], row["seed"]): str(row["key"]) for row in references}
     rows = []
     for run in complete.to_dict("records"):

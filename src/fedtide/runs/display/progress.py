@@ -55,7 +55,7 @@ UNWATCHED = Watch()
 
 def title(settings: RunSettings) -> str:
     """Name of a run for a display."""
-    return f"{settings.label} · {settings.initialiser_label} · seed {settings.seed}"
+    return f"{settings.label} · {settings.initializer_label} · seed {settings.seed}"
 
 
 class Position(NamedTuple):

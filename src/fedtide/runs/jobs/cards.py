@@ -102,5 +102,5 @@ def _is_ours(card: Card) -> bool:
 
 
 def _lock(card: Card, number: int) -> FileLock:
-    """Locks are per user; other users are recognised by the memory that they use."""
+    """Locks are per user; other users are recognized by the memory that they use."""
     return FileLock(Path(tempfile.gettempdir()) / f"fedtide-{os.getuid()}-{card.id}-{number}.lock")

@@ -46,7 +46,7 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
 
 @contextmanager
 def _beacon(runs: Path) -> Iterator[Path]:
-    """A file by which workers recognise the folder of runs."""
+    """A file by which workers recognize the folder of runs."""
     path = runs.absolute() / ".cluster"
     remove_stale_parts(path)
     beacon = path.with_name(f"{path.name}{part_suffix()}")

@@ -82,7 +82,7 @@ def current_folder_hidden() -> Iterator[None]:
 
 
 def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
-    """Initialise a worker process: its parent's environment, and few threads, since workers share the cores."""
+    """Initialize a worker process: its parent's environment, and few threads, since workers share the cores."""
     import torch
 
     from fedtide.core import plugins

@@ -35,7 +35,7 @@ class MlflowRun:
     def __init__(self, store: Store, directory: RunDirectory) -> None:
         self.directory, self._client, self._store = directory, store.client, store
         self._facts = read_json(directory.path / "manifest.json") or {}
-        needed = ("label", "initialiser", "algorithm", "scenario", "dataset", "seed", "run_key")
+        needed = ("label", "initializer", "algorithm", "scenario", "dataset", "seed", "run_key")
         if missing := [key for key in needed if key not in self._facts]:
             raise SettingsError(f"its manifest.json has no {missing[0]}, so another version wrote it")
         name, key = directory.path.name, self._facts["run_key"]
@@ -142,7 +142,7 @@ class MlflowRun:
     def _tags(self) -> dict[str, str]:
         facts, commit = self._facts, git_commit()
         tags = {"outcome": "running", "directory": str(self.directory.path.resolve()), "algorithm": facts["label"]}
-        tags |= {key: str(facts[key]) for key in ("initialiser", "scenario", "dataset", "seed", "run_key")}
+        tags |= {key: str(facts[key]) for key in ("initializer", "scenario", "dataset", "seed", "run_key")}
         tags |= {"mlflow.user": getpass.getuser(), "mlflow.source.name": "fedtide", "mlflow.source.type": "LOCAL"}
         return {**tags, **({"git_commit": commit} if commit else {})}
 

@@ -129,9 +129,9 @@ class TuneSettings(SettingsModel):
     seeds: tuple[Seed, ...] = Field((), description="seeds of each trial, which is scored by their mean; empty: `seed`")
     metric: TuneMetric = Field(
         "validation_accuracy",
-        description="metric to optimise, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimised; `_next`: on the next period, with `scenario.ahead: 1`; served_accuracy: over clients, each with the model "
-        "that it is served; personal_accuracy: after `evaluation.personalise` local steps from there; if not given, r2 for "
+        description="metric to optimize, averaged over some rounds; loss, calibration error and mean absolute error are "
+        "minimized; `_next`: on the next period, with `scenario.ahead: 1`; served_accuracy: over clients, each with the model "
+        "that it is served; personal_accuracy: after `evaluation.personalize` local steps from there; if not given, r2 for "
         "regression, mean_ap for multilabel, and with `scenario.ahead: 1` that on the next period",
     )
     over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(
@@ -147,7 +147,7 @@ class TuneSettings(SettingsModel):
         "at least two",
     )
     cost: Literal["kappa"] | None = Field(
-        None, description="kappa: minimise the mean communication cost of the rounds, too, and find the Pareto front"
+        None, description="kappa: minimize the mean communication cost of the rounds, too, and find the Pareto front"
     )
     sampler: Annotated[Sampler, Choice(Sampler, "tpe")] = Field(
         Sampler(),
@@ -164,7 +164,7 @@ class TuneSettings(SettingsModel):
         NoTerminator(), description="may end the search before `trials`"
     )
     space: dict[str, Searched] = Field(
-        {}, description="dotted setting -> range or choices; empty: what algorithm and initialiser declare and local.lr"
+        {}, description="dotted setting -> range or choices; empty: what algorithm and initializer declare and local.lr"
     )
 
     @model_validator(mode="after")

@@ -129,7 +129,7 @@ def _choice_at(raw: Mapping[str, Any], path: Path) -> Choice | None:
     """The choice at a path of a settings file, None if there is no such group."""
     model: type[SettingsModel] | None = Experiment
     if path[0] in TABLES.values() and len(path) > 1:
-        kind = {"algorithms": "algorithms", "initialisers": "initialisation"}[path[0]]
+        kind = {"algorithms": "algorithms", "initializers": "initializers"}[path[0]]
         label, entry = path[1], _at(raw, path[:2])
         choice = Choice(kind, str(REFERENCES[label].entry["name"]) if label in REFERENCES else label)
         if len(path) == 2:

@@ -78,8 +78,8 @@ def curves_png(lines: Curves, recipe: Recipe) -> bytes:
                 look = line_style(numbers.setdefault(name, len(numbers)))
                 axes.plot(lines[cell], label=name, **look)
                 if cell in goals:
-                    right, colour = axes.get_yaxis_transform(), look["color"]
-                    axes.plot([1.015], [goals[cell]], "D", transform=right, clip_on=False, markersize=4.5, color=colour)
+                    right, color = axes.get_yaxis_transform(), look["color"]
+                    axes.plot([1.015], [goals[cell]], "D", transform=right, clip_on=False, markersize=4.5, color=color)
             axes.set_ylim(span([lines[cell] for cell in shown], goals.values(), recipe.score.share))
             axes.set_ylabel(f"Test {recipe.score.words}{unit}{over}")
             axes.legend(loc="center left", bbox_to_anchor=(1.03, 0.5), handlelength=1.6)

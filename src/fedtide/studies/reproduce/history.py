@@ -24,7 +24,7 @@ class Session:
         gradient_rounds: V, gradient rounds before them.
         latency, energy: [T], seconds and joules of each round, the first including the gradient rounds before it; NaN if
             not recorded.
-        kappa: [T], normalised communication cost of each round; NaN if not recorded.
+        kappa: [T], normalized communication cost of each round; NaN if not recorded.
         information_loss: the last measured in the session, NaN if there is none.
     """
 

@@ -32,7 +32,7 @@ class Quantity(NamedTuple):
 
 
 Run = tuple[str, str]
-"""Labels of the algorithm and the method (initialiser) of a run."""
+"""Labels of the algorithm and the method (initializer) of a run."""
 
 COUNTED = "gradient rounds counted"
 

@@ -85,7 +85,7 @@ class TableSettings(SettingsModel):
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the table: values of the grid's axes, algorithm, transition and method (initialiser)."""
+    """A cell of the table: values of the grid's axes, algorithm, transition and method (initializer)."""
 
     world: tuple[str, ...]
     algorithm: str
@@ -152,7 +152,7 @@ class Recipe:
         self.seeds, self.workers, self.allow_failures = compare.seeds, compare.workers, compare.allow_failures
         self.loggers = first.experiment.tracking.loggers
         self.hosts = first.experiment.hosts
-        known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initialisers]
+        known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initializers]
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]
         if self.table.published is not None:

@@ -31,7 +31,7 @@ class MethodSettings(SettingsModel):
     algorithm: dict[str, Any] = Field(
         description="as an entry of `algorithms`: name, settings, `with` for others of a run"
     )
-    initialiser: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initialisers`")
+    initializer: dict[str, Any] = Field({"name": "previous"}, description="as an entry of `initializers`")
     space: dict[str, Any] = Field(
         default_factory=dict,
         description="what is searched beside six learning rates, as `tune.space`: a grid, of which the trials are a part; a "
@@ -76,15 +76,15 @@ class Method:
         Raises:
             SettingsError: they are not valid, or set what belongs to the world.
         """
-        algorithm, initialiser, label = self.settings.algorithm, self.settings.initialiser, self.name
-        start = str(initialiser.get("name", "previous"))
+        algorithm, initializer, label = self.settings.algorithm, self.settings.initializer, self.name
+        start = str(initializer.get("name", "previous"))
         raw = world.with_method(
             {
                 "algorithms": {label: {"name": label, **algorithm}},
-                "initialisers": {start: initialiser},
+                "initializers": {start: initializer},
                 "algorithm": {"name": label},
-                "initialiser": {"name": start},
-                "compare": {"algorithms": [label], "initialisers": [start]},
+                "initializer": {"name": start},
+                "compare": {"algorithms": [label], "initializers": [start]},
                 "tune": {"space": {"local.lr": {"choices": RATES}} | self.settings.space},
                 "tracking": {"mlflow": False},
             }

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedtide.core.storage.files import make_folder, write_bytes, write_text
-from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.report.formats import NOTHING
 from fedtide.studies.tide.board import NO_RUNS, Board
 from fedtide.studies.tide.suite import REFERENCE
@@ -21,7 +21,7 @@ from fedtide.studies.tide.suite import REFERENCE
 HEADS = ("method", "mean rank", "gain, points", "better", "bytes", "gradients")
 
 _ROW, _REST = 0.26, 1.25  # heights in inches: of a row of the picture, of all else
-_WIDEST = 10.0  # points: largest gain that the colours of the picture tell apart
+_WIDEST = 10.0  # points: largest gain that the colors of the picture tell apart
 
 
 def write(board: Board, rows: pd.DataFrame, out: Path, suite: str) -> Path:
@@ -95,7 +95,7 @@ def board_png(board: Board) -> bytes:
         ranks, gains, worlds = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 1.3])
         _intervals(ranks, board.methods, "rank", "mean rank over the worlds")
         _intervals(gains, board.methods, "gain", f"gain over {REFERENCE}, points")
-        gains.axvline(0, color=GREY, linewidth=0.8)
+        gains.axvline(0, color=GRAY, linewidth=0.8)
         _worlds(worlds, board)
         ranks.set_yticks(range(len(methods)), methods)
         ranks.set_ylim(len(methods) - 0.5, -0.5)
@@ -112,7 +112,7 @@ def _intervals(axes: Axes, methods: pd.DataFrame, name: str, label: str) -> None
 
 
 def _worlds(axes: Axes, board: Board) -> None:
-    """A cell per method and world: the gain in points, in colour up to :data:`_WIDEST`."""
+    """A cell per method and world: the gain in points, in color up to :data:`_WIDEST`."""
     gains = board.gains.to_numpy()
     axes.imshow(gains, cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
     for line, method in enumerate(board.gains.index):

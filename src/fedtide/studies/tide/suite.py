@@ -29,7 +29,7 @@ REFERENCE = "fedavg"
 
 _CHOSEN = frozenset(
     {
-        *("algorithm", "initialiser", "objective", "exchange", "aggregation", "uplink", "downlink", "detector"),
+        *("algorithm", "initializer", "objective", "exchange", "aggregation", "uplink", "downlink", "detector"),
         *("privacy", "federation"),
     }
 )
@@ -38,7 +38,7 @@ _CHOSEN = frozenset(
 _CHOSEN_LOCAL = frozenset(
     {
         *("lr", "schedule", "decay", "floor", "power", "warmup", "restart"),
-        *("optimiser", "momentum", "nesterov", "momentum_scope", "weight_decay", "clip", "clip_scope"),
+        *("optimizer", "momentum", "nesterov", "momentum_scope", "weight_decay", "clip", "clip_scope"),
     }
 )
 """The same of training on a client; its amount and its batches belong to the world."""

@@ -25,24 +25,24 @@ def best_of_front(study: Any) -> Any:
 
 
 def _quality(study: Any, trial: Any) -> float:
-    """The metric, negated if it is minimised."""
+    """The metric, negated if it is minimized."""
     value = float(trial.values[0])
     return value if study.directions[0].name == "MAXIMIZE" else -value
 
 
 def picture(study: Any, keys: Sequence[str], metric: str) -> bytes:
-    """A PNG: all complete trials as dots over their cost; those on the front joined and labelled with settings ``keys``."""
+    """A PNG: all complete trials as dots over their cost; those on the front joined and labeled with settings ``keys``."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
-    from fedtide.report.charts.style import GREY, PALETTE, WIDTH, paper, percent, percent_limits, png
+    from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, percent, percent_limits, png
 
     best, score = pareto_front(study), score_of(metric)
     values, costs = zip(*(trial.values for trial in study.trials if trial.state.name == "COMPLETE"), strict=True)
     with paper():
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
         axes = figure.subplots()
-        axes.plot(costs, values, "o", color=GREY, alpha=0.6, markersize=4, markeredgewidth=0)
+        axes.plot(costs, values, "o", color=GRAY, alpha=0.6, markersize=4, markeredgewidth=0)
         best_values, best_costs = zip(*(trial.values for trial in best), strict=True)
         axes.step(best_costs, best_values, "o-", where="post", color=PALETTE[0], linewidth=1.0, markersize=5)
         offset = (-4, -9 if score.lower else 3)  # into the empty region beyond the front

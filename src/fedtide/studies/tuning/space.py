@@ -16,7 +16,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 
 Values = Mapping[str, Value]
-_SEARCHED = ("algorithm", "initialiser", "local")  # groups whose tunable settings are searched by default
+_SEARCHED = ("algorithm", "initializer", "local")  # groups whose tunable settings are searched by default
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Choice:
 class Space:
     """The settings that a search varies, around those of a settings file.
 
-    Values of the initialiser's settings are put under its label in ``initialisers``, all others under the algorithm's label
+    Values of the initializer's settings are put under its label in ``initializers``, all others under the algorithm's label
     in ``algorithms`` (settings of the run in its ``with``), so that each algorithm of a comparison is tuned separately.
 
     Args:
-        params: the settings file; its ``algorithm`` and ``initialiser`` are tuned.
+        params: the settings file; its ``algorithm`` and ``initializer`` are tuned.
 
     Attributes:
         dimensions: what is varied. base: settings of a trial without varied values. extremes: settings with each end of a
@@ -76,8 +76,8 @@ class Space:
         changed: dict[str, Any] = {"splits": ("validation",), "metrics": metrics}
         if score.of_clients and not run.evaluation.clients_every:
             changed["clients_every"] = run.evaluation.every
-        if self._tune.metric.startswith("personal_") and not run.evaluation.personalise:
-            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.personalise > 0")
+        if self._tune.metric.startswith("personal_") and not run.evaluation.personalize:
+            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.personalize > 0")
         return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
 
     def raw(self, values: Values) -> dict[str, Any]:
@@ -86,13 +86,13 @@ class Space:
 
     def _merged(self, values: Values) -> Params:
         raw = copy.deepcopy(self._params.raw)
-        algorithm, initialiser = _own_entry(raw, "algorithm"), _own_entry(raw, "initialiser")
+        algorithm, initializer = _own_entry(raw, "algorithm"), _own_entry(raw, "initializer")
         for key, value in values.items():
             group, *path = key.split(".")
             if group == "algorithm":
                 _put(algorithm, self.base.algorithm, path, value)
-            elif group == "initialiser":
-                _put(initialiser, self.base.initialiser, path, value)
+            elif group == "initializer":
+                _put(initializer, self.base.initializer, path, value)
             else:
                 overrides = algorithm["with"] = dict(algorithm.get("with") or {})
                 _put(overrides, self.base, [group, *path], value)
@@ -107,7 +107,7 @@ class Space:
 
 
 def _own_entry(raw: dict[str, Any], single: str) -> dict[str, Any]:
-    """The labelled entry of the chosen algorithm or initialiser; its direct settings are moved there."""
+    """The labeled entry of the chosen algorithm or initializer; its direct settings are moved there."""
     chosen = raw.get(single) or {}
     direct = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
     label = direct.pop("name", RunSettings.model_fields[single].default)

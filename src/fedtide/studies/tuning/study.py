@@ -71,7 +71,7 @@ def tune(
     folder: Path,
     watch: Watch = UNWATCHED,
 ) -> TuneResult:
-    """Search for good settings of the file's algorithm and initialiser on the validation split.
+    """Search for good settings of the file's algorithm and initializer on the validation split.
 
     Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
     value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar runs end with
@@ -127,7 +127,7 @@ def tune(
     sources = sorted({part for settings in space.extremes for part in code(settings)})
     measured = [options.metric, options.cost, options.seed, *rounds.items()]
     digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
-    name = f"tune-{space.base.label}-{space.base.initialiser_label}-{digest}"
+    name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
     sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
     where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
 

@@ -56,7 +56,7 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
     """What :meth:`Algorithm.local` returned, if it is a ``Local`` whose entries have the shapes they should."""
     added: Local = instance(plugin, "local", value, Local)
     vectors, columns = [(size,), (1, size), (clients, size)], [(), (1,), (1, 1), (clients, 1)]
-    allowed = {"linear": vectors, "towards": vectors, "pull": [*vectors, *columns]}
+    allowed = {"linear": vectors, "toward": vectors, "pull": [*vectors, *columns]}
     for field in fields(added):
         item, shapes = getattr(added, field.name), allowed.get(field.name, columns)
         if isinstance(item, Tensor) and tuple(item.shape) not in shapes:

@@ -7,7 +7,7 @@ a local step is vector algebra, and nothing is allocated per client.
 
 BatchNorm in training divides by the spread of the batch. Where a batch leaves a single value per channel (one sample, and no
 pixels beside it), there is none: that layer then uses its running statistics, as in evaluation mode, and leaves them as they
-are. All other batches are normalised as the library does.
+are. All other batches are normalized as the library does.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Layout:
         """Which parameters belong to a part of the network, bool [d].
 
         Args:
-            part: ``head`` (the last layer), ``body`` (all else), ``norms`` (scales and shifts of normalisation layers), or
+            part: ``head`` (the last layer), ``body`` (all else), ``norms`` (scales and shifts of normalization layers), or
                 names of parameters or of modules, which stand for all of theirs.
 
         Raises:

@@ -2,11 +2,11 @@
 
 One step of one client, in this order::
 
-    v = clip( scale * g(theta) + linear + pull * (theta - towards) )
+    v = clip( scale * g(theta) + linear + pull * (theta - toward) )
     v = v + (weight_decay + decay) * theta
-    theta = theta - lr * (v, or what the local optimiser makes of it)
+    theta = theta - lr * (v, or what the local optimizer makes of it)
 
-With ``adamw`` the weight decay is the optimiser's. Parameters that are not trained are left out: of v before it is clipped, and
+With ``adamw`` the weight decay is the optimizer's. Parameters that are not trained are left out: of v before it is clipped, and
 of the step.
 
 ``clip(v) = v * min(1, limit / (|v| + 1e-6))``, one norm over all parameters of a client. With ``clip_scope`` ``loss`` only
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedtide.settings.run import LocalSettings
-from fedtide.training.engine.optimisers import Coefficient, Moments, Sgd, add, optimiser
+from fedtide.training.engine.optimizers import Coefficient, Moments, Sgd, add, optimizer
 from fedtide.training.engine.plan import BatchPlan
 from fedtide.training.engine.stop import EarlyStop
 from fedtide.training.models.base import Outputs
@@ -36,7 +36,7 @@ class Local:
 
     Attributes:
         linear: constant vector [d] or [C, d] added to the gradient (SCAFFOLD, FedDyn, FedDC).
-        pull, towards: adds ``pull * (theta - towards)``; pull is a number, [C, 1], [d] or [C, d]; towards [d] or [C, d]
+        pull, toward: adds ``pull * (theta - toward)``; pull is a number, [C, 1], [d] or [C, d]; toward [d] or [C, d]
             (FedProx, FedACG, CFL).
         scale: factor of the loss gradient, a number or [C, 1] (FedCM, FedWCM).
         decay: multiple of theta added after clipping, a number or [C, 1] (FedDyn's split form).
@@ -45,7 +45,7 @@ class Local:
 
     linear: Tensor | None = None
     pull: Coefficient | None = None
-    towards: Tensor | None = None
+    toward: Tensor | None = None
     scale: Coefficient | None = None
     decay: Coefficient | None = None
     lr_scale: Coefficient | None = None
@@ -125,7 +125,7 @@ class Cohort:
     """The clients in training. Rows are clients; the executor advances ``W``, ``buffers`` and ``moments`` in place.
 
     Attributes:
-        W: [C, d] parameters. buffers: [C, q] floating buffers. moments: what the local optimiser remembers, rows by name.
+        W: [C, d] parameters. buffers: [C, q] floating buffers. moments: what the local optimizer remembers, rows by name.
         b: [q] floating buffers as broadcast; frozen reference models use them.
         plan: batches. label_counts: [C, L] samples per class, for the objective: each client's own, or the total.
         lr: learning rate, a number or [C, 1]. added, terms: what the algorithm adds to the gradient, and extra losses.
@@ -170,12 +170,12 @@ class Update:
             return part.item() if single and isinstance(part, Tensor) and part.numel() == 1 else part
 
         added = cohort.added
-        self.local, self.optimiser = local, optimiser(local)
+        self.local, self.optimizer = local, optimizer(local)
         self.moments = {name: values[rows] for name, values in cohort.moments.items()}
         self.scale, self.pull = own(added.scale), own(added.pull)
-        # An optimiser that counts steps works with columns anyway, and alone a row should round as it does among others.
+        # An optimizer that counts steps works with columns anyway, and alone a row should round as it does among others.
         lr, lr_scale = (
-            rows_of(value, rows) if self.optimiser.counts else own(value) for value in (cohort.lr, added.lr_scale)
+            rows_of(value, rows) if self.optimizer.counts else own(value) for value in (cohort.lr, added.lr_scale)
         )
         self.lr = lr if lr_scale is None else lr * lr_scale
         decay = own(added.decay)
@@ -183,9 +183,9 @@ class Update:
         self.has_decay = added.decay is not None or local.gradient_decay > 0
         base = own(added.linear)
         if self.pull is not None:
-            if added.towards is None:
-                raise ValueError("Local.pull needs Local.towards")
-            shift = -self.pull * own(added.towards)
+            if added.toward is None:
+                raise ValueError("Local.pull needs Local.toward")
+            shift = -self.pull * own(added.toward)
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
         self._fixed = None if cohort.trains is None else ~cohort.trains
@@ -194,14 +194,14 @@ class Update:
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
         whole = cohort.trains is None or base is None
-        self.direct = plain and whole and local.clip is None and isinstance(self.optimiser, Sgd) and not local.momentum
+        self.direct = plain and whole and local.clip is None and isinstance(self.optimizer, Sgd) and not local.momentum
         """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta.
 
         Then all gradients are passed, or, without a constant part, those of some tensors alone.
         """
 
     def seed(self, g: Tensor) -> None:
-        """Initialise ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
+        """Initialize ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
         if self.seeded and self.base is not None:
             g.copy_(self.base.expand_as(g))
         else:
@@ -257,10 +257,10 @@ class Update:
         """Update ``w`` [c, d] and the moments of these rows in place; ``g`` is overwritten."""
         self.direction(w, g)
         if self._fixed is None:
-            self.optimiser.step(w, g, self.moments, self.lr)
+            self.optimizer.step(w, g, self.moments, self.lr)
             return
         before = w.clone()
-        self.optimiser.step(w, g, self.moments, self.lr)
+        self.optimizer.step(w, g, self.moments, self.lr)
         torch.where(self._fixed, before, w, out=w)  # AdamW shrinks parameters whatever their gradient is
 
 
@@ -282,7 +282,7 @@ def accumulate(targets: list[Tensor], gradients: Gradients, keep: float, factor:
 def clip(v: Tensor, limit: float) -> None:
     """Scale each row of ``v`` [c, d] to a norm of at most ``limit``, in place."""
     norm = torch.linalg.vector_norm(v, dim=-1, keepdim=True).add_(1e-6)
-    if norm.is_cpu and norm.max().item() <= limit:  # cheaper than scaling by one; on a GPU it would synchronise
+    if norm.is_cpu and norm.max().item() <= limit:  # cheaper than scaling by one; on a GPU it would synchronize
         return
     v.mul_((limit / norm).clamp_(max=1.0))
 

@@ -1,4 +1,4 @@
-"""The weight initialisation of the residual-network papers."""
+"""The weight initialization of the residual-network papers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation of feature maps, chosen by name."""
+"""Normalization of feature maps, chosen by name."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class NormSettings(PluginSettings):
     groups: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WHOLE] = Field(2, description="channel groups of norm `group`")
 
     def norm_layer(self) -> Callable[[int], nn.Module]:
-        """Makes a normalisation layer for a number of channels, with an affine map per channel.
+        """Makes a normalization layer for a number of channels, with an affine map per channel.
 
-        ``layer`` normalises over (channels, height, width): GroupNorm with one group.
+        ``layer`` normalizes over (channels, height, width): GroupNorm with one group.
         """
         if self.norm == "batch":
             return nn.BatchNorm2d

@@ -44,7 +44,7 @@ class WrappedModel(Model):
 
     @abstractmethod
     def make(self, num_classes: int) -> nn.Module:
-        """The module, freshly initialised."""
+        """The module, freshly initialized."""
 
     @abstractmethod
     def fault(self, error: BaseException) -> SettingsError:

@@ -121,9 +121,9 @@ class Model(Plugin):
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        """A freshly initialised network.
+        """A freshly initialized network.
 
-        Called with the global torch generator seeded for (seed, "model"), so library default initialisations are keyed.
+        Called with the global torch generator seeded for (seed, "model"), so library default initializations are keyed.
 
         Args:
             input_shape: shape of one sample: (channels, height, width), (features,) or (tokens,).

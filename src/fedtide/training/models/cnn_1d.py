@@ -30,7 +30,7 @@ class Cnn1d(Model):
     """Convolutions over time with ReLU, their mean over time, and one linear layer, for series of any length.
 
     Ends of a series are padded with zeros. 11,106 parameters with 4 channels, two layers of 32 and 64 and 2 classes. Torch's
-    default initialisation.
+    default initialization.
     """
 
     class Settings(PluginSettings):

@@ -38,7 +38,7 @@ class _Convolutional(Network):
 
 
 class Cnn5x5(Model):
-    """CNN without normalisation: 5x5 convolutions 64 and 64, linear layers 384 and 192.
+    """CNN without normalization: 5x5 convolutions 64 and 64, linear layers 384 and 192.
 
     797,962 parameters on 3 x 32 x 32 pixels and 10 classes, 815,332 on 100. Images of at least 16 x 16 pixels.
     """

@@ -1,4 +1,4 @@
-"""The network of FedCCFA on grey images."""
+"""The network of FedCCFA on gray images."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class _Convolutional(Network):
 class CnnLeaky(Model):
     """CNN with leaky ReLU: 5x5 convolutions 16 and 32, one linear layer of 128 (Chen et al. 2024, on Fashion-MNIST).
 
-    117,066 parameters on 28 x 28 grey pixels and 10 classes. Images of at least 12 x 12 pixels. Torch's default
-    initialisation.
+    117,066 parameters on 28 x 28 gray pixels and 10 classes. Images of at least 12 x 12 pixels. Torch's default
+    initialization.
     """
 
     channels_last: ClassVar[bool] = True

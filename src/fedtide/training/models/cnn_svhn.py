@@ -1,4 +1,4 @@
-"""The SVHN network of dynamic initialisation."""
+"""The SVHN network of dynamic initialization."""
 
 from __future__ import annotations
 

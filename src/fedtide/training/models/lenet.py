@@ -45,7 +45,7 @@ class _LeNet(Network):
 class Lenet(Model):
     """LeNet-style CNN: 5x5 convolutions 6 and 16, optional GroupNorm, linear layers 120 and 84.
 
-    62,050 parameters on 3 x 32 x 32 pixels and 10 classes (69,700 with 100), 48,890 on 28 x 28 grey pixels and 62
+    62,050 parameters on 3 x 32 x 32 pixels and 10 classes (69,700 with 100), 48,890 on 28 x 28 gray pixels and 62
     classes; 44 of them belong to the norms. Images of at least 16 x 16 pixels. Kaiming-normal convolutions (fan out),
     linear biases zero.
     """
@@ -55,7 +55,7 @@ class Lenet(Model):
     class Settings(PluginSettings):
         name: str = "lenet"
         norm: Literal["group", "none"] = Field(
-            "group", description="group: GroupNorm with one group after each convolution; none: no normalisation"
+            "group", description="group: GroupNorm with one group after each convolution; none: no normalization"
         )
 
     settings: Settings

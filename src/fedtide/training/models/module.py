@@ -71,8 +71,8 @@ class Module(WrappedModel):
         if not any(cls.__name__ == "LightningModule" for cls in type(module).__mro__):
             return ()
         return (
-            f"{self.title} is a LightningModule: its forward is used; its training_step and its optimisers are not. The loss "
-            "is the objective (a file in objectives/ for one of your own), the optimiser that of local",
+            f"{self.title} is a LightningModule: its forward is used; its training_step and its optimizers are not. The loss "
+            "is the objective (a file in objectives/ for one of your own), the optimizer that of local",
         )
 
 

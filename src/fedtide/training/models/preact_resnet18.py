@@ -60,7 +60,7 @@ class PreactResnet18(Model):
 
     class Settings(NormSettings):
         name: str = "preact_resnet18"
-        norm: Norm = Field("layer", description="normalisation: group, layer or batch, as in `resnet18`")
+        norm: Norm = Field("layer", description="normalization: group, layer or batch, as in `resnet18`")
 
     settings: Settings
 

@@ -17,7 +17,7 @@ class Torchvision(WrappedModel):
     """Any of torchvision's classification networks, by name.
 
     Random weights, weights of your own (``weights``), or published ones (``pretrained``), which are looked for in torch's
-    cache and never downloaded. Inputs are as the data come: they are not resized, and have the data's own normalisation.
+    cache and never downloaded. Inputs are as the data come: they are not resized, and have the data's own normalization.
     """
 
     class Settings(WrappedSettings):

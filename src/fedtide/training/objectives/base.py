@@ -13,10 +13,10 @@ from fedtide.training.models.base import Outputs
 
 
 class Objective(Plugin):
-    """The loss a client minimises, sample by sample; the engine takes the mean over the real samples of a batch.
+    """The loss a client minimizes, sample by sample; the engine takes the mean over the real samples of a batch.
 
     Attributes:
-        task: what is learnt, which decides about labels and scores.
+        task: what is learned, which decides about labels and scores.
         pooled: whether ``counts`` are those of all clients present together instead of the client's own.
     """
 

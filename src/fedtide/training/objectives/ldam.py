@@ -18,7 +18,7 @@ class Ldam(Objective):
     """Label-distribution-aware margins (Cao et al. 2019), larger for rarer classes.
 
     ``CE(s (z - m_y onehot(y)), y)`` with ``m_c = max_margin (n_c^(-1/4)) / max_j n_j^(-1/4)``, the maximum over classes that
-    have samples; a class without samples gets ``max_margin``. The paper normalises features and the rows of the last layer;
+    have samples; a class without samples gets ``max_margin``. The paper normalizes features and the rows of the last layer;
     here the network's own linear head is used. Evaluation scores the plain logits: the scale s is part of training only.
     """
 

@@ -67,21 +67,21 @@ def _copied(graph: GraphModule) -> Graph:
 def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
     """The operations run by TorchScript's interpreter, in one call from Python; ``None`` where torch cannot do that.
 
-    Worker threads then do not wait for the GIL between operations. The interpreter's optimiser stays off: from the second or
+    Worker threads then do not wait for the GIL between operations. The interpreter's optimizer stays off: from the second or
     third call on it would change the rounding.
     """
     try:
         function, constants = _free(graph)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecated as a way to export models, which this is not
-            scripted, unoptimised = torch.jit.script(function), torch.jit.optimized_execution  # type: ignore[attr-defined]
+            scripted, unoptimized = torch.jit.script(function), torch.jit.optimized_execution  # type: ignore[attr-defined]
     except Exception:  # a torch without TorchScript, or a graph that it does not understand
         return None
     if not isinstance(scripted, torch.jit.ScriptFunction):  # switched off by PYTORCH_JIT=0
         return None
 
     def call(*given: Tensor) -> Any:
-        with unoptimised(False):
+        with unoptimized(False):
             return scripted(*given, *constants)[0]
 
     return call

@@ -2,7 +2,7 @@
 
 Libraries tune matrix products for wide results and softmax for long rows. On a CPU the product ``[batch, 784] x [784, 10]``
 takes less than half the time when computed transposed, ``[10, 784] x [784, batch]``, and a softmax over the first of two
-dimensions, vectorised over samples, a twentieth. A norm over a few non-contiguous numbers takes fifty times as long as the
+dimensions, vectorized over samples, a twentieth. A norm over a few non-contiguous numbers takes fifty times as long as the
 root of their sum of squares. Results are the same up to rounding.
 """
 

@@ -56,7 +56,7 @@ class Numeric(SettingsModel):
         with np.errstate(over="ignore", under="ignore"):
             mean, deviation = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
         if not np.isfinite([mean, deviation]).all():
-            raise SettingsError(f"column {column.name!r}: its numbers are too large to be standardised")
+            raise SettingsError(f"column {column.name!r}: its numbers are too large to be standardized")
         # The deviation of equal numbers may be above 0, and their mean another number, by rounding.
         if not deviation or known.min() == known.max():
             mean, deviation = float(known[:1].sum()), 1.0
@@ -169,18 +169,18 @@ def _category(value: Any) -> str:
 
 
 class Encoding(SettingsModel):
-    """How rows become inputs, learnt from some of them, and what the outputs of the network are.
+    """How rows become inputs, learned from some of them, and what the outputs of the network are.
 
     >>> import fedtide, pandas as pd
-    >>> frame = pd.DataFrame({"size": [1.0, 3.0, None], "colour": ["red", "blue", "red"]})
-    >>> encoding = fedtide.Encoding.fit(frame, ["size"], ["colour"], outputs=["late", "on time"])
+    >>> frame = pd.DataFrame({"size": [1.0, 3.0, None], "color": ["red", "blue", "red"]})
+    >>> encoding = fedtide.Encoding.fit(frame, ["size"], ["color"], outputs=["late", "on time"])
     >>> encoding.features
-    ('size', 'size is missing', 'colour is blue', 'colour is red')
+    ('size', 'size is missing', 'color is blue', 'color is red')
     >>> encoding.apply(frame[::-1]).tolist()
     [[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0], [-1.0, 0.0, 0.0, 1.0]]
 
     Attributes:
-        columns: the table's columns that are used, each with what was learnt of it; their features stand in this order.
+        columns: the table's columns that are used, each with what was learned of it; their features stand in this order.
         task: what is predicted. outputs: names of the classes, of the labels of a multilabel task, or of the targets.
         scale: unit of a regression's outputs.
     """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_GREY = ("1", "L", "I", "I;16", "F", "LA")
+_GRAY = ("1", "L", "I", "I;16", "F", "LA")
 _MODES: dict[int, str] = {1: "L", 3: "RGB"}
 
 
@@ -20,13 +20,13 @@ def pixels(
     """A picture as uint8 [channels, height, width].
 
     Args:
-        picture: as Pillow reads it. channels: 1 for grey, 3 for red, green and blue; by default what the picture has.
+        picture: as Pillow reads it. channels: 1 for gray, 3 for red, green and blue; by default what the picture has.
         size: height and width to resize it to (bilinear).
 
     Raises:
         OSError: the picture is damaged.
     """
-    found = _MODES[channels or (1 if picture.mode in _GREY else 3)]
+    found = _MODES[channels or (1 if picture.mode in _GRAY else 3)]
     picture = picture if picture.mode == found else picture.convert(found)
     if size is not None and picture.size != (size[1], size[0]):
         from PIL.Image import Resampling

@@ -58,19 +58,19 @@ def _parse_batches(batches: Mapping[str, bytes], names: Sequence[str], label_key
 
 
 class CifarSettings(DatasetSettings):
-    normalisation: str
+    normalization: str
 
 
 class Cifar(DatasetPlugin):
     """One archive of pickled batches.
 
     Attributes:
-        normalisations: mean and standard deviation per channel, by name.
+        normalizations: mean and standard deviation per channel, by name.
         train_batches, test_batches: file names of the batches. label_key: key of their labels.
     """
 
     settings: CifarSettings
-    normalisations: ClassVar[dict[str, Constants]]
+    normalizations: ClassVar[dict[str, Constants]]
     train_batches: ClassVar[tuple[str, ...]]
     test_batches: ClassVar[tuple[str, ...]]
     label_key: ClassVar[bytes]
@@ -83,5 +83,5 @@ class Cifar(DatasetPlugin):
         batches = {Path(member).name: content for member, content in files.items()}
         train = _parse_batches(batches, self.train_batches, self.label_key)
         test = _parse_batches(batches, self.test_batches, self.label_key)
-        mean, std = self.normalisations[self.settings.normalisation]
+        mean, std = self.normalizations[self.settings.normalization]
         return self.dataset("image", (train, test), self.num_classes, mean=mean, std=std)

@@ -1,4 +1,4 @@
-"""Token ids of texts: hashed into a table of fixed size, or learnt from training texts."""
+"""Token ids of texts: hashed into a table of fixed size, or learned from training texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 PADDING = 0
-UNKNOWN = 1  # of a learnt vocabulary
+UNKNOWN = 1  # of a learned vocabulary
 BERT_VOCABULARY = 30522  # rows of the table of published AG News models; only the size is the same here
 
 _WORD = re.compile(r"\w+")

@@ -11,15 +11,15 @@ from fedtide.world.storage.sources import Resource
 
 
 class Cifar10(Cifar):
-    """CIFAR-10: 50,000 + 10,000 colour 32x32 photographs, 10 classes (Krizhevsky 2009).
+    """CIFAR-10: 50,000 + 10,000 color 32x32 photographs, 10 classes (Krizhevsky 2009).
 
-    ``normalisation``: ``default`` is that of the dynamic-initialisation and DynamicFL papers, ``fedssg`` that of the
+    ``normalization``: ``default`` is that of the dynamic-initialization and DynamicFL papers, ``fedssg`` that of the
     FedSSG and FedWCM papers (and of the code base both build on).
     """
 
     class Settings(CifarSettings):
         name: str = "cifar10"
-        normalisation: Literal["default", "fedssg"] = Field("default", description="which mean and standard deviation")
+        normalization: Literal["default", "fedssg"] = Field("default", description="which mean and standard deviation")
 
     settings: Settings
 
@@ -31,7 +31,7 @@ class Cifar10(Cifar):
             alternatives=("cifar-10-batches-py.tar.xz", "cifar-10-batches-py.tar.gz"),
         ),
     )
-    normalisations: ClassVar[dict[str, Constants]] = {
+    normalizations: ClassVar[dict[str, Constants]] = {
         "default": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
         "fedssg": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
     }

@@ -11,15 +11,15 @@ from fedtide.world.storage.sources import Resource
 
 
 class Cifar100(Cifar):
-    """CIFAR-100: 50,000 + 10,000 colour 32x32 photographs, 100 classes (Krizhevsky 2009).
+    """CIFAR-100: 50,000 + 10,000 color 32x32 photographs, 100 classes (Krizhevsky 2009).
 
-    ``normalisation``: ``default`` is that of the dynamic-initialisation paper, ``dynamicfl`` that of the DynamicFL
+    ``normalization``: ``default`` is that of the dynamic-initialization paper, ``dynamicfl`` that of the DynamicFL
     paper (one digit apart), ``fedssg`` that of the FedSSG and FedWCM papers.
     """
 
     class Settings(CifarSettings):
         name: str = "cifar100"
-        normalisation: Literal["default", "dynamicfl", "fedssg"] = Field(
+        normalization: Literal["default", "dynamicfl", "fedssg"] = Field(
             "default", description="which mean and standard deviation"
         )
 
@@ -33,7 +33,7 @@ class Cifar100(Cifar):
             alternatives=("cifar-100-python.tar.xz",),
         ),
     )
-    normalisations: ClassVar[dict[str, Constants]] = {
+    normalizations: ClassVar[dict[str, Constants]] = {
         "default": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2761)),
         "dynamicfl": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
         "fedssg": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),

@@ -25,7 +25,7 @@ class EmnistLetters(DatasetPlugin):
     """EMNIST letters: 124,800 + 20,800 greyscale 28x28 handwritten letters, upper and lower case merged (Cohen et al. 2017).
 
     ``classes = 10`` keeps the first ten letters only, 48,000 + 8,000 images: the "EMNIST-L" of the FedDyn and FedSSG
-    papers. Raw values 0..255 are standardised with the scalar mean and standard deviation of the training images in
+    papers. Raw values 0..255 are standardized with the scalar mean and standard deviation of the training images in
     use. Images are transposed, as in the files.
     """
 
@@ -45,7 +45,7 @@ class EmnistLetters(DatasetPlugin):
     )
 
     def read(self, raw: Path) -> Dataset:
-        """Images uint8 [n, 1, 28, 28]; ``scale`` is 1, so the constants are in raw grey values."""
+        """Images uint8 [n, 1, 28, 28]; ``scale`` is 1, so the constants are in raw gray values."""
         archive = self.resources[0].path(raw)
         files = read_all(archive, lambda member: Path(member).name in FILES)
         found = {Path(member).name: content for member, content in files.items()}

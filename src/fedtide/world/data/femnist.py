@@ -57,7 +57,7 @@ class Femnist(DatasetPlugin):
 
     def _writer(self, path: Path, user: User) -> tuple[str, Pixels, Ints]:
         try:
-            # LEAF divides by 255, so rounding restores the grey values
+            # LEAF divides by 255, so rounding restores the gray values
             images = np.rint(255 * np.asarray(user.x, dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
             labels = np.asarray(user.y, dtype=np.int64)
         except (TypeError, ValueError) as error:

@@ -40,7 +40,7 @@ class ImageFolder(DatasetPlugin):
         size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
             None, description="height and width that all images are resized to; null: all have one size already"
         )
-        channels: Literal[1, 3] = Field(3, description="1: grey; 3: red, green, blue")
+        channels: Literal[1, 3] = Field(3, description="1: gray; 3: red, green, blue")
         split: SplitSettings = Field(SplitSettings(), description="which images are held out without test images")
 
         @model_validator(mode="after")

@@ -27,7 +27,7 @@ from fedtide.world.splits.split import SplitSettings, split_samples
 class Leaf(DatasetPlugin):
     """Classification tasks in the JSON format of the LEAF benchmark (Caldas et al. 2018): users are clients.
 
-    Inputs ``x`` are numbers (a vector; with ``shape`` an image), texts, or lists of texts. The vocabulary is learnt from the
+    Inputs ``x`` are numbers (a vector; with ``shape`` an image), texts, or lists of texts. The vocabulary is learned from the
     training samples: the most frequent tokens, one id for all others, one for padding. Labels ``y`` are integers or texts;
     classes are all labels of the files in sorted order, unless ``classes`` lists them.
 

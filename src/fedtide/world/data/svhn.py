@@ -17,7 +17,7 @@ ADDRESS = "http://ufldl.stanford.edu/housenumbers/"
 
 
 class Svhn(DatasetPlugin):
-    """SVHN: 73,257 + 26,032 colour 32x32 digits from house numbers, 10 unbalanced classes (Netzer et al. 2011).
+    """SVHN: 73,257 + 26,032 color 32x32 digits from house numbers, 10 unbalanced classes (Netzer et al. 2011).
 
     The ``train`` and ``test`` files only; the easy ``extra`` images are not used.
     """

@@ -49,7 +49,7 @@ _NUMBERS = "; if these are numbers to predict, set data.task: regression (and ob
 class Table(DatasetPlugin):
     """A CSV or Parquet file with a label (or numbers) per row, and optionally who made a row (its client) and when.
 
-    Numeric features are standardised, categorical ones become indicators. Means, deviations and categories are learnt from
+    Numeric features are standardized, categorical ones become indicators. Means, deviations and categories are learned from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
     where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. A column
     with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
@@ -65,7 +65,7 @@ class Table(DatasetPlugin):
         name: str = "table"
         file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
         task: Annotated[TaskName, OMIT_DEFAULT] = Field(
-            "classification", description="what is learnt; has to be that of the objective"
+            "classification", description="what is learned; has to be that of the objective"
         )
         label: str = Field("label", description="column of the labels: integers or names; regression: numbers")
         labels: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(

@@ -18,25 +18,25 @@ from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.sources import Resource
 
-NORMALISATIONS = {
+NORMALizATIONS = {
     "default": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "fedwcm": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
 
 
 class TinyImagenet(DatasetPlugin):
-    """Tiny-ImageNet: 100,000 + 10,000 colour 64x64 photographs, 200 classes (Le and Yang 2015).
+    """Tiny-ImageNet: 100,000 + 10,000 color 64x64 photographs, 200 classes (Le and Yang 2015).
 
     The test set is the published validation set, because the labels of the published test set are not public. Classes
     are numbered in the order of their WordNet ids.
 
-    ``normalisation``: ``default`` uses the ImageNet statistics (dynamic-initialisation paper), ``fedwcm`` mean and
+    ``normalization``: ``default`` uses the ImageNet statistics (dynamic-initialization paper), ``fedwcm`` mean and
     standard deviation 0.5.
     """
 
     class Settings(DatasetSettings):
         name: str = "tiny_imagenet"
-        normalisation: Literal["default", "fedwcm"] = Field("default", description="which mean and standard deviation")
+        normalization: Literal["default", "fedwcm"] = Field("default", description="which mean and standard deviation")
 
     settings: Settings
 
@@ -63,7 +63,7 @@ class TinyImagenet(DatasetPlugin):
             test_labels = [validation[PurePosixPath(name).name] for name in test]
         except (StopIteration, LookupError, ValueError) as error:
             raise SettingsError(f"{archive}: val_annotations.txt is missing or incomplete ({error!r})") from error
-        mean, std = NORMALISATIONS[self.settings.normalisation]
+        mean, std = NORMALizATIONS[self.settings.normalization]
         train_labels = [number[PurePosixPath(name).parts[2]] for name in train]
         parts = (
             (_decode([files[name] for name in names], archive), torch.tensor(labels))

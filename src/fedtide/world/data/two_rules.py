@@ -1,4 +1,4 @@
-"""Points of the unit square, labelled by two rules."""
+"""Points of the unit square, labeled by two rules."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def labels_of(points: NDArray[np.floating], rule: str) -> Ints:
         first = x[:, 1] <= np.sin(x[:, 0])
         return np.stack([first, ~first]).astype(np.int64)
     circles = (((0.2, 0.5), 0.15), ((0.6, 0.5), 0.25))
-    return np.stack([((x - centre) ** 2).sum(1) > radius**2 for centre, radius in circles]).astype(np.int64)
+    return np.stack([((x - center) ** 2).sum(1) > radius**2 for center, radius in circles]).astype(np.int64)

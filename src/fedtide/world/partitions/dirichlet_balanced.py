@@ -53,7 +53,7 @@ def _counts(pools: list[Ints], num_clients: int, alpha: float, rng: np.random.Ge
     counts = np.zeros((len(pools), num_clients), dtype=np.int64)
     mean = sum(map(len, pools)) / num_clients
     for row, pool in zip(counts, pools, strict=True):
-        # Drawing over the open clients has the same distribution as masking and renormalising, and no sum is zero.
+        # Drawing over the open clients has the same distribution as masking and renormalizing, and no sum is zero.
         open_ = np.flatnonzero(counts.sum(axis=0) < mean)
         share = rng.dirichlet(np.full(len(open_), alpha))
         ends = np.floor(np.cumsum(share) * len(pool)).astype(np.int64)

@@ -15,7 +15,7 @@ from fedtide.world.partitions.base import Partition
 
 
 class DirichletSession(Partition):
-    """Equal quotas filled client by client, Dirichlet label proportions per client (dynamic initialisation).
+    """Equal quotas filled client by client, Dirichlet label proportions per client (dynamic initialization).
 
     Chang et al. 2025. Clients are filled in id order, so the last ones get what is left and deviate from their proportions.
     A client tries 3 n + 5 times (n labels) to draw a class that remains, then takes any remaining class; instead of trying,

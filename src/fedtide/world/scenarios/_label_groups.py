@@ -1,4 +1,4 @@
-"""Which labels each group of devices may hold, for a given overlap between neighbouring groups."""
+"""Which labels each group of devices may hold, for a given overlap between neighboring groups."""
 
 from __future__ import annotations
 

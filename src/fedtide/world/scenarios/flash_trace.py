@@ -39,7 +39,7 @@ class FlashTrace(DeviceTrace):
     whatever the round.
 
     The reader follows the released code and has not been tested on a published file. That training pauses while a device
-    is not ready is not modelled. A device that leaves loses its memories, see scenario ``trace``.
+    is not ready is not modeled. A device that leaves loses its memories, see scenario ``trace``.
     """
 
     class Settings(SecondsSettings):

@@ -145,7 +145,7 @@ def _evaluate(
 
 def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: Tensor | None) -> Tensor:
     """Per group: summed cross-entropy, correct predictions, and those without the ``excluded`` labels; float64, CPU."""
-    scores = logits.mT.contiguous()  # [L, B]: vectorised over samples, many times faster than over a few classes
+    scores = logits.mT.contiguous()  # [L, B]: vectorized over samples, many times faster than over a few classes
     values = [-torch.log_softmax(scores, 0).gather(0, labels.unsqueeze(0)).squeeze(0).to(torch.float64)]
     values.append((scores.max(0).indices == labels).to(torch.float64))
     if excluded is not None:

@@ -2,7 +2,7 @@ from fedtide import Algorithm, AlgorithmSettings, Local, Round, Tunable
 
 
 class FedShrink(Algorithm):
-    """FedAvg whose clients are pulled towards the mean of the models they last sent."""
+    """FedAvg whose clients are pulled toward the mean of the models they last sent."""
 
     class Settings(AlgorithmSettings):
         name: str = "fedshrink"
@@ -12,7 +12,7 @@ class FedShrink(Algorithm):
 
     def local(self, r: Round) -> Local:
         known = r.seen * r.client.last + (1 - r.seen) * r.w
-        return Local(pull=self.settings.pull, towards=r.mean(known))
+        return Local(pull=self.settings.pull, toward=r.mean(known))
 
     def finish(self, r: Round):
         r.client.last = r.W

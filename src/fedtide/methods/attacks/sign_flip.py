@@ -1,0 +1,21 @@
+"""Updates in the opposite direction."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from fedtide.methods.attacks.base import Attack, AttackSettings
+
+
+class SignFlip(Attack):
+    """Attackers send the opposite of their update, times a factor."""
+
+    class Settings(AttackSettings):
+        name: str = "sign_flip"
+        factor: float = Field(1.0, gt=0, description="length of what is sent over that of the update")
+
+    settings: Settings
+
+    def forge(self, D: Tensor, honest: Tensor) -> Tensor:
+        return -self.settings.factor * D

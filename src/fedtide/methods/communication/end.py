@@ -1,0 +1,13 @@
+"""One exchange per round."""
+
+from __future__ import annotations
+
+from fedtide.methods.algorithms.base import Round
+from fedtide.methods.communication.base import Exchange, Schedule
+
+
+class End(Exchange):
+    """Every client averages once, at the end of the round."""
+
+    def schedule(self, r: Round) -> Schedule:
+        return Schedule()

@@ -1,1 +1,0 @@
-"""Initialisers: the model a session starts from."""

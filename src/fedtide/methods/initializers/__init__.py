@@ -1,0 +1,1 @@
+"""Initializers: the model a session starts from."""

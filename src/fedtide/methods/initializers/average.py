@@ -1,0 +1,15 @@
+"""Mean of earlier sessions."""
+
+from typing import ClassVar
+
+from fedtide.methods.initializers.base import Boundary, Initializer, Start, average
+
+
+class Average(Initializer):
+    """Each session starts from the plain mean of the final models of all sessions after the pilot."""
+
+    private: ClassVar[bool] = True
+
+    def construct(self, s: Boundary) -> Start:
+        """Mean of parameters and buffers; a single stored model comes out as it is."""
+        return average(s) or (s.w, s.b)

@@ -1,0 +1,136 @@
+"""What an initializer is, and what all share: the pilot sessions and the start of the first session after them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from fedtide.core.plugins import Plugin, PluginSettings
+from fedtide.methods.initializers._store import Store, forget, recall, remember, sessions
+from fedtide.settings.kinds import InitialiserSettings
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Term
+
+__all__ = ["Boundary", "InitialiserSettings", "Initializer", "Services", "Start", "average", "pilot_models"]
+
+Start = tuple[Tensor, Tensor]
+"""Parameters [d] and floating buffers [q]."""
+
+
+class Services(Protocol):
+    """What the federation can do for an initializer at the start of a session."""
+
+    @property
+    def layout(self) -> Layout:
+        """Names and slices of the parameters."""
+
+    def train(self, w: Tensor, b: Tensor, rounds: int, lr: float, steps: int | None, batch_size: int | None) -> Tensor:
+        """Parameters [d] after some rounds of the run's own algorithm with the clients present; see ``GradientRounds``."""
+
+
+@dataclass
+class Boundary:
+    """The moment between two sessions (or before the first, or after the last).
+
+    Attributes:
+        session: 0-based number of the session that begins (in ``start``) or has ended (in ``end``).
+        pilot: number of pilot sessions P.
+        w, b: current model. w0, b0: the run's initial model.
+        devices: ids of the clients of that session.
+        store: named tensors that the initializer keeps; saved with the run.
+        lr: learning rate at the start of the schedule.
+        old_labels: bool [L], labels of the sessions before this one.
+        facts: JSON-able facts on how the model was chosen, recorded with the session.
+        kind: number of the kind of period that begins or has ended, where periods recur; else None.
+    """
+
+    session: int
+    pilot: int
+    w: Tensor
+    b: Tensor
+    w0: Tensor
+    b0: Tensor
+    devices: list[int]
+    store: Store
+    lr: float
+    old_labels: Tensor
+    services: Services
+    facts: dict[str, Any] = field(default_factory=dict)
+    kind: int | None = None
+
+
+class Initializer(Plugin):
+    """Chooses the model a session starts from.
+
+    The pilot sessions, what is stored during them, and the first session after them are the same for every initializer; they
+    differ from session P + 2 on (1-based; dynamic-initialization paper, Algorithm 1).
+
+    Attributes:
+        trains: whether it trains at session starts, on memories separate from the run's.
+        fresh: whether its sessions start from an untrained model.
+        private: whether it chooses by released models and the timeline alone, as client-level privacy needs.
+    """
+
+    kind: ClassVar[str] = "initializers"
+
+    Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
+    settings: InitialiserSettings
+    trains: ClassVar[bool] = False
+    fresh: ClassVar[bool] = False
+    private: ClassVar[bool] = False
+
+    def start(self, s: Boundary) -> Start:
+        """Model that session ``s.session`` starts from."""
+        if s.session >= s.pilot:
+            self.prepare(s)
+        if s.session == 0:
+            return s.w0, s.b0
+        if s.session < s.pilot:
+            return s.w, s.b
+        if s.session > s.pilot:
+            return self.construct(s)
+        for session in sessions(s.store, "pilot"):
+            forget(s.store, "pilot", session)
+        return (s.w, s.b) if self.settings.post_pilot_start == "carry" else (s.w0, s.b0)
+
+    def end(self, s: Boundary) -> None:
+        """Called with the final model of every session: keeps those of the pilot, and the sum of those after it."""
+        if s.session < s.pilot:
+            remember(s.store, "pilot", s.session, w=s.w.clone(), b=s.b.clone())
+            return
+        w, b = s.w.to(torch.float64), s.b.to(torch.float64)
+        if "count" in s.store:
+            w, b = s.store["sum_w"] + w, s.store["sum_b"] + b
+        s.store.update(sum_w=w, sum_b=b, count=s.store.get("count", torch.zeros((), dtype=torch.int64)) + 1)
+        self.keep(s)
+
+    def prepare(self, s: Boundary) -> None:
+        """Called first at the start of every session after the pilot, before the pilot's models are dropped."""
+
+    @abstractmethod
+    def construct(self, s: Boundary) -> Start:
+        """Initial model of a session, from the second one after the pilot on."""
+
+    def keep(self, s: Boundary) -> None:
+        """Called with the final model of every session after the pilot."""
+
+    def terms(self, store: Store) -> list[Term]:
+        """Extra losses of this session's rounds, on top of the algorithm's own."""
+        return []
+
+
+def pilot_models(s: Boundary) -> list[Start]:
+    """Final models of the pilot sessions, oldest first; dropped after :meth:`Initializer.prepare`."""
+    return [(recall(s.store, "pilot", z, "w"), recall(s.store, "pilot", z, "b")) for z in sessions(s.store, "pilot")]
+
+
+def average(s: Boundary) -> Start | None:
+    """Plain mean of the final models of all sessions after the pilot, summed in float64; ``None`` if there is none yet."""
+    if "count" not in s.store:
+        return None
+    count = int(s.store["count"])
+    return (s.store["sum_w"] / count).to(s.w.dtype), (s.store["sum_b"] / count).to(s.b.dtype)

@@ -1,0 +1,189 @@
+"""Distillation from the model of the session before."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from session_worlds import LOCAL, alternating, made, sessions_of
+from torch import Tensor, nn
+
+from fedtide.federation.state import initial_state
+from fedtide.methods.initializers.continuous import TEACHER, _Relation, distillation
+from fedtide.training.engine.local import TermBatch
+from fedtide.training.models.base import Outputs
+from support import closest, images, run_rounds, watch
+
+
+def batch(student: Tensor, teacher: Tensor, labels: Tensor) -> TermBatch:
+    """A term's view of logits."""
+    nothing: Any = None
+    return TermBatch(Outputs(student, student), labels, {TEACHER: Outputs(teacher, teacher)}, nothing, nothing)
+
+
+def logits(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    student, teacher = 3 * torch.randn(2, 4, 5, generator=draw, dtype=torch.float64)
+    return student.requires_grad_(), teacher, torch.randint(0, 5, (4,), generator=draw)
+
+
+@given(st.integers(0, 1000))
+def test_the_gradient_of_distillation_is_the_difference_of_probabilities(seed: int) -> None:
+    student, teacher, labels = logits(seed)
+    values = distillation(batch(student, teacher, labels))
+    assert bool((values >= -1e-15).all())
+    values.sum().backward()
+    expected = student.detach().softmax(-1) - teacher.softmax(-1)
+    assert closest(student.grad, expected) < 1e-12
+
+
+def test_a_student_like_its_teacher_learns_nothing() -> None:
+    student, _, labels = logits(0)
+    values = distillation(batch(student, student.detach(), labels))
+    values.sum().backward()
+    assert closest(values.detach(), torch.zeros(4)) < 1e-15
+    assert closest(student.grad, torch.zeros(4, 5)) < 1e-15
+
+
+@given(st.integers(0, 1000), st.lists(st.booleans(), min_size=5, max_size=5))
+def test_relation_distillation_is_binary_cross_entropy_with_the_mixed_target(seed: int, old: list[bool]) -> None:
+    student, teacher, labels = logits(seed)
+    values = _Relation(torch.tensor(old)).loss(batch(student, teacher, labels)).detach()
+    for i in range(4):
+        total = 0.0
+        for c in range(5):
+            target = float(teacher[i, c].sigmoid()) if old[c] else float(labels[i] == c)
+            p = float(student[i, c].detach().sigmoid())
+            total -= target * math.log(p) + (1 - target) * math.log(1 - p)
+        assert float(values[i]) == pytest.approx(total / 5, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["distillation", "glfc"])
+def test_without_strength_it_is_the_previous_initializer(loss: str) -> None:
+    chosen = {"name": "continuous", "strength": 0.0, "loss": loss}
+    assert torch.equal(run_rounds(made(chosen))[0].w, run_rounds(made("previous"))[0].w)
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize(("algorithm", "loss"), [("fedavg", "distillation"), ("fedavg", "glfc"), ("moon", "glfc")])
+def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str) -> None:
+    """Both rounds of a session, by automatic differentiation of objective plus term, on top of MOON's own in the second."""
+    chosen = {"name": "continuous", "strength": 0.7, "loss": loss}
+    local = {"amount": 1, "batch_size": 99, "lr": 0.2, "order": "stored"}
+    engine = {"executor": executor, "workers": 1}
+    fed = made(chosen, alternating(2, 2), algorithm=algorithm, local=local, engine=engine)
+    seen = watch(fed)
+    run_rounds(fed)
+    teacher = seen[1][1]
+    for t in (2, 3):
+        r, _ = seen[t]
+        for row, client in enumerate(r.ids):
+            shard = torch.from_numpy(fed.parts.timeline.shards[client])
+            x, y = fed.parts.data.train_inputs[shard], fed.parts.data.train_labels[shard]
+            start = r.w.clone().requires_grad_()
+            models = {"student": start, "teacher": teacher, "global": r.w, "previous": seen[2][0].W[row]}
+            z = {name: x @ w[:15].view(3, 5).T + w[15:] for name, w in models.items()}
+            view = batch(z["student"], z["teacher"], y)
+            every = torch.ones(3, dtype=torch.bool)  # every label counts in every session
+            extra = distillation(view) if loss == "distillation" else _Relation(every).loss(view)
+            total = torch.nn.functional.cross_entropy(z["student"], y) + 0.7 * extra.mean()
+            if algorithm == "moon" and t == 3:
+                near, far = (torch.cosine_similarity(z["student"], z[name]) for name in ("global", "previous"))
+                total = total + torch.nn.functional.softplus(far - near).mean()
+            total.backward()
+            assert closest(r.W[row], r.w - 0.2 * start.grad) < 1e-12
+
+
+@pytest.mark.parametrize(("start", "pilot"), [("carry", 1), ("carry", 2), ("reset", 1)])
+def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: int) -> None:
+    chosen = {"name": "continuous", "post_pilot_start": start}
+    fed, plain = made(chosen, alternating(pilot + 2, pilot=pilot)), made("previous", alternating(pilot, pilot=pilot))
+    end, _ = run_rounds(plain)
+    state = initial_state(fed.parts)
+    with torch.no_grad():
+        for _ in range(pilot):
+            fed.run_round(state)
+            assert not fed.parts.initializer.terms(state.initializer)
+        before = state.w.clone()
+        fed.run_round(state)
+        found = [term.references[TEACHER] for term in fed.parts.initializer.terms(state.initializer)]
+        assert torch.equal(before, end.w)
+        assert [torch.equal(teacher, before) for teacher in found] == ([True] if start == "carry" else [])
+        before = state.w.clone()
+        fed.run_round(state)
+        (term,) = fed.parts.initializer.terms(state.initializer)
+        assert torch.equal(term.references[TEACHER], before)
+    fed.parts.workers.close()
+
+
+def test_after_a_reset_the_teacher_may_be_uniform() -> None:
+    """The first step after the pilot: cross-entropy plus kappa KL(uniform || p), by torch's own gradient."""
+    chosen = {"name": "continuous", "post_pilot_start": "reset", "reset_teacher": "uniform", "strength": 0.7}
+    fed = made(chosen, alternating(2, pilot=1))
+    state = initial_state(fed.parts)
+    with torch.no_grad():
+        fed.run_round(state)
+        fed.run_round(state)
+    fed.parts.workers.close()
+    (term,) = fed.parts.initializer.terms(state.initializer)
+    assert not term.references[TEACHER].any()
+    logits = torch.randn(4, 3, dtype=torch.float64)
+    batch = TermBatch(
+        Outputs(logits, logits),
+        torch.arange(4) % 3,
+        {TEACHER: Outputs(logits * 0, logits * 0)},
+        nn.Identity(),
+        torch.tensor(0),
+    )
+    wanted = -math.log(3) - logits.log_softmax(1).mean(1)
+    assert closest(term.loss(batch), wanted) < 1e-14
+
+
+def test_the_teacher_keeps_its_own_statistics() -> None:
+    """A teacher with BatchNorm is the whole model of the session before, not its parameters with today's statistics."""
+    fed = made("continuous", alternating(2, 2), images(), model="cnn_svhn", local={**LOCAL, "lr": 0.01})
+    seen: list[tuple[Tensor, Tensor]] = []
+    references = type(fed.parts.executor)._references  # type: ignore[attr-defined]
+
+    def watched(worker: Any, place: int, term: Any, row: int, b: Tensor) -> Any:
+        modules = references(worker, place, term, row, b)
+        seen.append((modules[TEACHER].b.clone(), b.clone()))
+        return modules
+
+    fed.parts.executor._references = watched  # type: ignore[attr-defined]
+    state = initial_state(fed.parts)
+    with torch.no_grad():
+        for _ in range(2):
+            fed.run_round(state)
+        statistics = state.b.clone()
+        for _ in range(2):
+            fed.run_round(state)
+    fed.parts.workers.close()
+    assert len(seen) == 4
+    assert all(torch.equal(teacher, statistics) for teacher, _ in seen)
+    assert closest(seen[-1][1], statistics) > 1e-6
+
+
+def test_old_classes_are_those_of_earlier_sessions() -> None:
+    world = alternating(4)
+    object.__setattr__(world, "label_views", torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.bool).numpy())
+    object.__setattr__(world, "view_of_round", world.session_of_round % 2)
+    fed = made({"name": "continuous", "loss": "glfc"}, world)
+    state, found = initial_state(fed.parts), []
+    with torch.no_grad():
+        for _ in range(4):
+            fed.run_round(state)
+            found.append(state.initializer.get("teacher_labels", torch.zeros(3, dtype=torch.bool)).tolist())
+    fed.parts.workers.close()
+    assert found == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]
+
+
+def test_a_session_starts_where_the_one_before_ended() -> None:
+    fed = made("continuous", alternating(4))
+    _, starts, openings = sessions_of(fed)
+    assert all(opening["losses"]["start"] == opening["losses"]["previous"] for opening in openings[1:])
+    assert closest(starts[3], sessions_of(made("previous", alternating(4)))[1][3]) > 1e-4

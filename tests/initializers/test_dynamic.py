@@ -1,0 +1,322 @@
+"""Dynamic initial model construction inside a run."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from fedtide.methods.initialization import _store as store
+from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, sessions_of
+
+from fedtide.core.errors import Diverged, SettingsError
+from fedtide.core.hashing import canonical_json
+from fedtide.federation.sessions.boundary import boundary_at
+from fedtide.federation.state import initial_state
+from fedtide.federation.types import RunState
+from fedtide.settings.params import Params
+from fedtide.settings.run import RunSettings
+from fedtide.training.engine.passes.evaluation import full_gradient
+from fedtide.world.building.build import build_timeline
+from support import closest, federation, images, run_rounds, settings, tensors, vectors
+
+PATTERNS: dict[str, dict[str, Any]] = {
+    "alternate": {},
+    "cycle": {"pattern": "cycle", "groups": 3},
+    "markov": {"pattern": "markov", "p_leave": 0.5, "arrivals": 1},
+    "explicit": {"pattern": "explicit", "explicit": [[0, 1], [2, 3], [0, 3], [1, 2], [2, 3]]},
+}
+
+
+def patterned(pattern: str, **values: Any) -> RunSettings:
+    """Five sessions of two rounds in which devices come and go."""
+    scenario = {"name": "sessions", "num_devices": 2, "num_sessions": 5, "rounds_per_session": 2}
+    return settings(scenario={**scenario, **PATTERNS[pattern], **values}, partition="iid")
+
+
+def updates(state: RunState) -> dict[int, torch.Tensor]:
+    """G by session."""
+    return {z: store.recall(state.initializer, "update", z, "G") for z in store.sessions(state.initializer, "update")}
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.25, 10, math.inf, "inf"])
+def test_the_scale_is_a_number_that_may_be_infinite_everywhere(scale: Any) -> None:
+    chosen = settings(initializer={"name": "dynamic", "similarity_scale": scale})
+    assert chosen.initializer.similarity_scale == float(scale)
+    written = json.loads(canonical_json(chosen.canonical()))
+    assert written["initializer"]["similarity_scale"] == ("inf" if scale in (math.inf, "inf") else scale)
+    again = settings(initializer=written["initializer"])
+    assert again == chosen
+    assert again.canonical() == chosen.canonical()
+
+
+def test_yaml_and_the_command_line_know_infinity(tmp_path: Any) -> None:
+    file = tmp_path / "params.yaml"
+    file.write_text("initializer: {name: dynamic, similarity_scale: .inf}\n")
+    assert Params.read(file).run().initializer.similarity_scale == math.inf
+    file.write_text("initializer: dynamic\n")
+    for text in (".inf", "inf"):
+        run = Params.read(file, [f"initializer.similarity_scale={text}"]).run()
+        assert run.initializer.similarity_scale == math.inf
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("similarity_scale", -1),
+        ("similarity_scale", math.nan),
+        ("similarity_scale", "many"),
+        ("gradient_rounds", 0),
+        ("gradient_lr", 0.0),
+        ("gradient_steps", 0),
+        ("pilot_decay", 1.0),
+        ("history", -1),
+        ("distance", "l1"),
+    ],
+)
+def test_impossible_settings_are_one_line(key: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=key) as caught:
+        settings(initializer={"name": "dynamic", key: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None:
+    """FedAvg, one full-batch step without momentum: G = -lr grad F(w_pilot)."""
+    local = {"amount": 3, "batch_size": 99, "lr": 0.3}
+    fed = made({"name": "dynamic", "gradient_steps": 1, "gradient_lr": 0.07}, alternating(3), local=local)
+    state, _ = run_rounds(fed)
+    fed = made("previous", alternating(1), local=local)
+    pilot, _ = run_rounds(fed)
+    for session, members in ((1, B), (2, A)):
+        fed = made("previous", alternating(1), local=local)
+        shards = [fed.parts.timeline.shards[k] for k in members]
+        counts = fed.parts.data.label_counts(shards)
+        gradients = full_gradient(fed.parts.workers, pilot.w, pilot.b, shards, 99, counts)
+        fed.parts.workers.close()
+        n = torch.tensor([float(SIZES[k]) for k in members], dtype=torch.float64)
+        assert closest(updates(state)[session], -0.07 * (n / n.sum()) @ gradients) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"algorithm": "fedwcm"}, {"objective": {"name": "balanced_softmax", "prior": "global"}}], ids=str
+)
+def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) -> None:
+    """Algorithm and objective see the population that is present, not that of the first session."""
+    everything: Any = {"local": {"amount": 1, "batch_size": 99, "lr": 0.14}, **chosen}
+    state, _ = run_rounds(made("dynamic", alternating(2), **everything))
+    alone = federation(settings(**everything), populations([B], pilot=0), vectors(), start=state.initializer["pilot_w"])
+    once, _ = run_rounds(alone)
+    assert closest(updates(state)[1], (once.w - alone.parts.w0) / 2) < 1e-12
+
+
+def test_duplicating_every_sample_leaves_the_update() -> None:
+    local = {"amount": 1, "batch_size": 99, "lr": 0.3}
+    once = vectors(sum(SIZES))
+    position = torch.tensor([i for i in range(sum(SIZES)) for _ in range(2)])
+    twice = copy.copy(once)
+    object.__setattr__(twice, "train_inputs", once.train_inputs[position])
+    object.__setattr__(twice, "train_labels", once.train_labels[position])
+    world = alternating(2)
+    doubled = copy.copy(world)
+    spread = [torch.from_numpy(shard) for shard in world.shards]
+    object.__setattr__(doubled, "shards", [torch.cat([2 * s, 2 * s + 1]).sort().values.numpy() for s in spread])
+    first, second = (
+        updates(run_rounds(made("dynamic", w, d, local=local))[0])[1] for w, d in ((world, once), (doubled, twice))
+    )
+    assert closest(first, second) < 1e-12
+
+
+def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
+    local = {**LOCAL, "order": "stored"}
+    fed = made({"name": "dynamic", "similarity_scale": math.inf}, alternating(6), local=local)
+    _, _, sessions = sessions_of(fed)
+    for opening in sessions[3:]:
+        mine = [z for z in opening["distances"] if (int(z) - opening["session"]) % 2 == 0]
+        assert {opening["distances"][z] for z in mine} == {0.0}
+        assert all(opening["distances"][z] > 0.1 for z in opening["distances"] if z not in mine)
+        assert opening["weights"] == {z: 1 / len(mine) if z in mine else 0.0 for z in opening["weights"]}
+
+
+@pytest.mark.parametrize("pilot", [1, 2])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_second_session_after_the_pilot_starts_as_with_previous_and_average(pattern: str, pilot: int) -> None:
+    """One model is stored, so all three start from it to the bit."""
+    data, chosen = vectors(), patterned(pattern, pilot_sessions=pilot)
+    world = build_timeline(chosen, data)
+    starts = [sessions_of(made(name, world, data))[1] for name in ("dynamic", "previous", "average")]
+    for session in range(pilot + 2):
+        assert torch.equal(starts[0][session], starts[1][session])
+        assert torch.equal(starts[0][session], starts[2][session])
+    assert closest(starts[0][pilot + 2], starts[1][pilot + 2]) > 1e-4
+
+
+def test_without_a_scale_it_is_the_average_and_with_history_one_the_previous() -> None:
+    model = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
+    average, mean = (
+        sessions_of(made(init, alternating(4), images(), **model))
+        for init in ("average", {"name": "dynamic", "similarity_scale": 0})
+    )
+    assert all(closest(a, b) < 1e-14 for a, b in zip(average[1], mean[1], strict=True))
+    assert closest(average[0][0].b, mean[0][0].b) < 1e-12
+    previous, last = (
+        sessions_of(made(init, alternating(4), images(), **model))
+        for init in ("previous", {"name": "dynamic", "history": 1})
+    )
+    assert all(torch.equal(a, b) for a, b in zip(previous[1], last[1], strict=True))
+    assert torch.equal(previous[0][0].b, last[0][0].b)
+
+
+@pytest.mark.parametrize("retention", ["recent", "diverse"])
+def test_a_history_that_is_long_enough_is_unlimited(retention: str) -> None:
+    ends = [run_rounds(made({"name": "dynamic", "history": h, "retention": retention}))[0].w for h in (None, 5)]
+    assert torch.equal(*ends)
+
+
+def test_no_history_is_the_previous_model() -> None:
+    assert torch.equal(run_rounds(made({"name": "dynamic", "history": 0}))[0].w, run_rounds(made("previous"))[0].w)
+
+
+def test_a_diverse_history_keeps_both_populations() -> None:
+    world = populations([A, B, A, B, B, A])
+    chosen = {"name": "dynamic", "history": 2, "retention": "diverse", "similarity_scale": math.inf}
+    (state,), _, sessions = sessions_of(made(chosen, world, local={**LOCAL, "order": "stored"}))
+    assert sessions[4]["weights"] == {"3": 0.0, "4": 1.0}
+    assert sessions[5]["weights"] == {"3": 1.0, "5": 0.0}  # B's newest replaced its older one
+    assert store.sessions(state.initializer, "session") == store.sessions(state.initializer, "update") == [4, 5]
+
+
+def test_the_pilot_is_an_average_or_a_moving_average() -> None:
+    ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot)))[0].w for pilot in (1, 2, 3)]
+    for mode, weights in (("average", (1 / 3, 1 / 3, 1 / 3)), ("ema", (0.25, 0.25, 0.5))):
+        state, _ = run_rounds(made({"name": "dynamic", "pilot_mode": mode}, alternating(4, pilot=3)))
+        expected = sum(weight * w for weight, w in zip(weights, ends, strict=True))
+        assert closest(state.initializer["pilot_w"], torch.as_tensor(expected)) < 1e-15
+    state, _ = run_rounds(made("dynamic", alternating(2)))
+    assert torch.equal(state.initializer["pilot_w"], ends[0])
+
+
+def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
+    model: Any = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
+    ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot), images(), **model))[0].b for pilot in (1, 2)]
+    moving = {"name": "dynamic", "pilot_mode": "ema", "pilot_decay": 0.2}
+    state, _ = run_rounds(made(moving, alternating(3, pilot=2), images(), **model))
+    assert closest(state.initializer["pilot_b"], 0.2 * ends[0] + 0.8 * ends[1]) < 1e-12
+    assert closest(*ends) > 1e-3
+
+
+def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
+    """The run's state is the same before and after, but for the update and the totals."""
+    fed = made(
+        {"name": "dynamic", "gradient_rounds": 2},
+        alternating(3, 2),
+        algorithm="scaffold",
+        evaluation={"models": ["cloud", "all"]},
+        federation={"at_session": "keep"},
+        local={**LOCAL, "momentum": 0.5, "momentum_scope": "client"},
+    )
+    state = initial_state(fed.parts)
+    with torch.no_grad():
+        for _ in range(4):
+            fed.run_round(state)
+        before, totals, kept = copy.deepcopy(tensors(state)), dict(state.totals), dict(state.initializer)
+        fed.parts.initializer.prepare(boundary_at(fed.parts, state, 4))
+    after = tensors(state)
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert state.initializer.keys() - kept.keys() == {"update.2.G"}
+    assert all(state.initializer[name] is value for name, value in kept.items())
+    assert state.totals["bytes_up"] - totals["bytes_up"] == 2 * 2 * fed.parts.payload.up
+    assert state.totals["bytes_down"] - totals["bytes_down"] == 2 * 2 * fed.parts.payload.down
+    assert state.totals["gradient_rounds"] - totals["gradient_rounds"] == 2
+    fed.parts.workers.close()
+
+
+def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
+    plans: list[list[Any]] = []
+    for initializer in ("previous", {"name": "dynamic", "history": 1, "gradient_rounds": 2}):
+        fed, seen = made(initializer), []
+        begin = fed.parts.executor.begin
+        fed.parts.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
+            seen.append(cohort.plan.indices.tolist()) or begin(cohort)
+        )
+        run_rounds(fed)
+        plans.append(seen)
+    plain, more = plans
+    assert more[0] == plain[0]
+    assert more[3::3] == plain[1:]  # two gradient rounds before each session after the pilot
+    probes = [plan for place, plan in enumerate(more[1:]) if place % 3 < 2]
+    assert all(a != b for a, b in pairwise(probes))
+
+
+def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
+    chosen = {"name": "dynamic", "gradient_rounds": 3}
+    rows = [record.row for record in run_rounds(made(chosen, alternating(4, 2)))[1]]
+    plain = [record.row for record in run_rounds(made("previous", alternating(4, 2)))[1]]
+    assert [row["gradient_rounds"] for row in rows] == [0, 0, 3, 3, 6, 6, 9, 9]
+    assert [row["gradient_rounds"] for row in plain] == [0] * 8
+    for row, other in zip(rows, plain, strict=True):
+        for column in ("bytes_up", "bytes_down"):
+            per_round = plain[0][column]
+            assert row[column] == other[column] + row["gradient_rounds"] * per_round
+    for row, other, more in zip(rows, plain, [0, 0, 3, 0, 3, 0, 3, 0], strict=True):
+        assert row["kappa"] == pytest.approx((1 + more) * other["kappa"], rel=1e-9)  # as many local steps in each
+        assert row["exchanges"] == other["exchanges"]
+
+
+def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> None:
+    fed = made({"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 3}, alternating(5))
+    with pytest.raises(Diverged, match=r"session 3: .* sessions 2 are not finite; try a smaller") as caught:
+        run_rounds(fed)
+    fed.parts.workers.close()
+    assert "\n" not in str(caught.value)
+    assert caught.value.record is None
+
+
+def test_without_a_pilot_the_initial_model_takes_its_place() -> None:
+    (state,), _, sessions = sessions_of(made("dynamic", alternating(4, pilot=0)))
+    fed = made("previous")
+    fed.parts.workers.close()
+    assert torch.equal(state.initializer["pilot_w"], fed.parts.w0)
+    assert sorted(updates(state)) == [0, 1, 2, 3]
+    assert list(sessions[2]["weights"]) == ["1", "2"]
+
+
+@pytest.mark.parametrize(("pattern", "algorithm"), zip(PATTERNS, ("moon", "scaffold", "fedacg", "fedopt"), strict=True))
+def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) -> None:
+    world, data = build_timeline(patterned(pattern), vectors()), vectors()
+    initializer = {"name": "dynamic", "history": 2, "retention": "diverse", "gradient_steps": 1}
+    whole, records = run_rounds(made(initializer, world, data, algorithm=algorithm))
+    half, first = run_rounds(made(initializer, world, data, algorithm=algorithm), 6)  # right before a boundary
+    stream = io.BytesIO()
+    torch.save(half.tensors(), stream)
+    stream.seek(0)
+    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+    rest, second = run_rounds(made(initializer, world, data, algorithm=algorithm), state=restored)
+    assert torch.equal(whole.w, rest.w)
+    assert [record.session for record in first + second] == [record.session for record in records]
+    assert whole.initializer.keys() == rest.initializer.keys()
+    assert all(torch.equal(value, rest.initializer[name]) for name, value in whole.initializer.items())
+
+
+def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> None:
+    world = alternating(6)
+    fed = made({"name": "dynamic", "similarity_scale": 1.0}, world)
+    ends = []
+    state = initial_state(fed.parts)
+    with torch.no_grad():
+        sessions = []
+        for _ in range(world.rounds):
+            sessions.append(fed.run_round(state).session)
+            ends.append(state.w.clone())
+    evaluator = fed.parts.evaluator
+    for t in range(3, 6):
+        samples = evaluator.training_samples(world.shards_at(t))
+        weights = sessions[t]["weights"]  # type: ignore[index]
+        losses = [evaluator.scores_on((ends[int(z) - 1], state.b), *samples).mean_loss() or 0.0 for z in weights]
+        mixed = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
+        assert sessions[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
+    fed.parts.workers.close()
