@@ -24,7 +24,7 @@ from fedtide.settings.params import Params
 PARAMS = {
     "data": "digits",
     "scenario": {"name": "sessions", "num_devices": 4, "num_sessions": 4, "rounds_per_session": 40},
-    "local": {"amount": 5, "unit": "steps", "lr": 0.1},
+    "local": {"steps": 5, "lr": 0.1},
     "engine": {"accelerator": "cpu"},
 }
 

@@ -37,7 +37,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "kept models": {
         "scenario": SESSIONS,
         "algorithm": "scaffold",
-        "evaluation": {"models": ["cloud", "all", "participants"]},
+        "evaluation": {"models": ["global", "all", "participants"]},
     },
     "uplink": {"scenario": LEAVING, "uplink": [CLIP, TOP_K]},
     "attack, uplink, rule": {
@@ -45,7 +45,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "uplink": [CLIP, QSGD],
         "attack": {"name": "alie", "share": 0.4},
         "aggregation": {"name": "centered_clipping", "radius": 0.05},
-        "evaluation": {"models": ["cloud", "participants"]},
+        "evaluation": {"models": ["global", "participants"]},
     },
     "poisoned labels": {"scenario": STEADY, "attack": {"name": "label_flip", "share": 0.4}, "algorithm": "fedcm"},
     "backdoor": {"scenario": STEADY, "attack": {"name": "backdoor", "share": 0.4}},
@@ -97,7 +97,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "events": {
         "scenario": LEAVING,
         "algorithm": {"name": "fedbuff", "buffer": 3},
-        "clock": "events",
+        "mode": "async",
         "downlink": {"name": "top_k", "fraction": 0.3},
         "uplink": [CLIP, QSGD],
         "attack": {"name": "sign_flip", "share": 0.3},
@@ -117,19 +117,18 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "personal models": {
         "scenario": LEAVING,
         "algorithm": "ditto",
-        "evaluation": {"clients_every": 1, "departed": "last"},
-        "federation": {"returners": "keep"},
+        "evaluation": {"clients_every": 1, "departed_clients": "last_model"},
+        "client_state": {"on_leave": "keep"},
     },
     "exchanges": {
         "scenario": STEADY,
-        "exchange": {"name": "intervals"},
-        "local": {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.2},
+        "communication": {"name": "intervals"},
+        "local": {"steps": 4, "batch_size": 3, "lr": 0.2},
     },
     "kept momentum": {
         "scenario": LEAVING,
         "local": {
-            "amount": 2,
-            "unit": "steps",
+            "steps": 2,
             "batch_size": 3,
             "lr": 0.2,
             "momentum": 0.5,
@@ -138,8 +137,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     },
 }
 COMMON = {
-    "local": {"amount": 2, "unit": "steps", "batch_size": 3, "lr": 0.2},
-    "model": "logistic",
+    "local": {"steps": 2, "batch_size": 3, "lr": 0.2},
+    "model": "softmax_regression",
     "partition": "dirichlet_equal",
     "tracking": {"mlflow": False},
     "engine": {"precision": "64-true", "workers": 1},

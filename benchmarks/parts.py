@@ -128,7 +128,7 @@ def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
 def measure_cohorts(bench: Bench) -> list[Row]:
     """Growing cohorts, with the memory of either side in a process of its own."""
     rows = []
-    for model, cohort in itertools.product(("mlp", "logistic"), COHORTS):
+    for model, cohort in itertools.product(("mlp", "softmax_regression"), COHORTS):
         workload = crowd(model, cohort)
         world = assembled(bench.settings(workload))
         executor = world.executor.describe()
@@ -148,11 +148,11 @@ def measure_cohorts(bench: Bench) -> list[Row]:
 def measure_clock(bench: Bench) -> list[Row]:
     """Asynchronous training against FedAvg with as many local steps: ten results per update, or ten updates of one."""
     rows = []
-    for workload in (WORKLOADS["W1"], crowd("mlp", 10), crowd("logistic", 10)):
+    for workload in (WORKLOADS["W1"], crowd("mlp", 10), crowd("softmax_regression", 10)):
         updates = {"fedbuff": 1, "fedasync": workload.cohort}  # that are made of as many results as a round
         competitors = {"fedavg": library(bench.settings(workload), bench.scratch)}
         for name, each in updates.items():
-            raw = bench.raw(workload, timed=each * workload.timed, clock={"name": "events"}, algorithm={"name": name})
+            raw = bench.raw(workload, timed=each * workload.timed, mode={"name": "async"}, algorithm={"name": name})
             competitors[name] = library(Params({**raw, "participation": "all"}).run(), bench.scratch)
         found = take_turns(competitors, bench.turns)
         for name, each in updates.items():

@@ -130,7 +130,7 @@ class Bench:
             samples=workload.samples,
             cohort=workload.cohort,
             # Five steps of 128 are an epoch of W3's 640 samples.
-            epochs=workload.local["amount"] if workload.local.get("unit", "epochs") == "epochs" else 1,
+            epochs=workload.local.get("epochs", 1),
             batch=workload.local["batch_size"],
             lr=0.001,
             timed={"full": workload.timed, "quick": max(workload.timed // 3, 1), "check": 1}[self.mode],

@@ -19,9 +19,9 @@ scenario: {{name: static, num_clients: 100, rounds: {ROUNDS}}}
 partition: iid
 participation: {{name: fixed, count: 20}}
 model: {{name: mlp, widths: [200, 200]}}
-local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1}}
+local: {{steps: 2, batch_size: 8, lr: 0.1}}
 initializer: previous
-evaluation: {{every: {ROUNDS}, boundary_losses: false}}
+evaluation: {{every: {ROUNDS}, session_start_losses: false}}
 tracking: {{mlflow: false}}
 """
 

@@ -109,7 +109,7 @@ def main() -> None:
         "data": {"name": "digits", "root": str(scratch / "data")},
         "scenario": {"name": "static", "rounds": chosen.rounds, "num_clients": 40},
         "model": {"name": "mlp"},
-        "local": {"amount": 10, "unit": "steps", "batch_size": 16},
+        "local": {"steps": 10, "batch_size": 16},
         "engine": {"workers": 1},
     }
     settings = Params(raw).run()

@@ -70,7 +70,7 @@ WORKLOADS = {
             clients=100,
             samples=600,
             cohort=10,
-            local={"amount": 5, "batch_size": 50},
+            local={"epochs": 5, "batch_size": 50},
             timed=10,
             surroundings=True,
         ),
@@ -82,19 +82,19 @@ WORKLOADS = {
             clients=100,
             samples=500,
             cohort=10,
-            local={"amount": 1, "batch_size": 50},
+            local={"epochs": 1, "batch_size": 50},
             timed=3,
             surroundings=False,
         ),
         Workload(
             name="W3",
             text="logistic regression 784-10, 100 clients x 640 samples, all in every round, 5 steps of 128",
-            model="logistic",
+            model="softmax_regression",
             shape=(1, 28, 28),
             clients=100,
             samples=640,
             cohort=100,
-            local={"amount": 5, "unit": "steps", "batch_size": 128},
+            local={"steps": 5, "batch_size": 128},
             timed=60,
             surroundings=True,
         ),
@@ -103,10 +103,10 @@ WORKLOADS = {
 
 
 def crowd(model: str, cohort: int) -> Workload:
-    """1,000 clients and a cohort of any size, with W1's network (``mlp``) or W3's (``logistic``) and little data each."""
+    """1,000 clients and any cohort, with W1's network (``mlp``) or W3's (``softmax_regression``) and little data each."""
     samples, local = {
-        "mlp": (30, {"amount": 1, "batch_size": 10}),
-        "logistic": (128, {"amount": 5, "unit": "steps", "batch_size": 128}),
+        "mlp": (30, {"epochs": 1, "batch_size": 10}),
+        "softmax_regression": (128, {"steps": 5, "batch_size": 128}),
     }[model]
     return Workload(
         name=f"{model}, {cohort}",

@@ -14,8 +14,8 @@ from fedtide.cli.main import main
 PARAMS = """
 data: {{name: digits, root: {data}}}
 scenario: {{name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 2}}
-model: {{name: logistic}}
-local: {{amount: 1, unit: steps, lr: 0.1}}
+model: {{name: softmax_regression}}
+local: {{steps: 1, lr: 0.1}}
 engine: {{accelerator: cpu, workers: 1}}
 tracking: {{mlflow: false}}
 """

@@ -32,9 +32,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
             "data": {"name": "digits", "root": root},
             "scenario": {"name": "static", "rounds": 6, "num_clients": 4},
             "participation": {"name": "fixed", "fraction": 0.5},
-            "model": "logistic",
+            "model": "softmax_regression",
             "algorithm": "scaffold",
-            "local": {"amount": 2, "unit": "steps", "batch_size": 16, "lr": 0.1},
+            "local": {"steps": 2, "batch_size": 16, "lr": 0.1},
             "engine": {"workers": 1, "accelerator": "cpu"},
             "checkpoint": {"every": 2},
         }

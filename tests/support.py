@@ -81,7 +81,7 @@ def light(algorithm: str) -> dict[str, Any]:
 def clock(algorithm: str) -> dict[str, Any]:
     """What an algorithm needs besides its own settings: nothing, or a clock of events."""
     plugin: Any = plugins.load("algorithms", algorithm)
-    return {} if "rounds" in plugin.clocks else {"clock": "events", "participation": "all"}
+    return {} if "sync" in plugin.modes else {"mode": "async", "participation": "all"}
 
 
 def needs(algorithm: str) -> dict[str, Any]:
@@ -92,7 +92,12 @@ def needs(algorithm: str) -> dict[str, Any]:
 
 def settings(**values: Any) -> RunSettings:
     """Settings of a run on a tiny model; ``values`` are top-level keys of the settings file."""
-    base = {"model": "logistic", "validation": 0.0, "local": {"amount": 1, "batch_size": 4}, "engine": {"workers": 1}}
+    base = {
+        "model": "softmax_regression",
+        "validation": 0.0,
+        "local": {"epochs": 1, "batch_size": 4},
+        "engine": {"workers": 1},
+    }
     return Params({**base, **values}).run()
 
 

@@ -16,7 +16,7 @@ PACKAGES = ("fedjax", "jax", "jaxlib", "dm-haiku", "numpy")
 def _forward(model: str, inputs: jax.Array) -> jax.Array:
     """The network; images have their channels last, as Haiku prefers."""
     layers = {
-        "logistic": lambda: [hk.Flatten(), hk.Linear(10)],
+        "softmax_regression": lambda: [hk.Flatten(), hk.Linear(10)],
         "mlp": lambda: [hk.Flatten(), hk.Linear(200), jax.nn.relu, hk.Linear(200), jax.nn.relu, hk.Linear(10)],
         "cnn_5x5": lambda: [
             *(hk.Conv2D(64, 5, padding="VALID"), hk.MaxPool(2, 2, "VALID", channel_axis=-1), jax.nn.relu),

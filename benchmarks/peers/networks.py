@@ -11,9 +11,9 @@ from torch import nn
 
 
 def network(name: str, parameters: Sequence[NDArray[np.float32]]) -> nn.Sequential:
-    """The network with these parameters: ``logistic``, ``mlp`` or ``cnn_5x5``."""
+    """The network with these parameters: ``softmax_regression``, ``mlp`` or ``cnn_5x5``."""
     layers: dict[str, list[nn.Module]] = {
-        "logistic": [nn.Flatten(), nn.Linear(784, 10)],
+        "softmax_regression": [nn.Flatten(), nn.Linear(784, 10)],
         "mlp": [nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)],
         "cnn_5x5": [
             *(nn.Conv2d(3, 64, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(64, 64, 5), nn.MaxPool2d(2), nn.ReLU()),

@@ -59,7 +59,7 @@ def measured(overrides: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     params, complete, single = (
         Params.read(SETTINGS, [*overrides, *more])
-        for more in ([], ["participation=all"], ["participation=all", "local.amount=1", "local.lr=0.2"])
+        for more in ([], ["participation=all"], ["participation=all", "local.epochs=1", "local.lr=0.2"])
     )
     optimum = trajectory(single.run(algorithm="fedavg"))[-1]
     curves, ends = [], []

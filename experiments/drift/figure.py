@@ -26,7 +26,7 @@ NAMES = {
     "fedssg": "FedSSG",
     "adaptive_fedavg": "Adaptive-FedAvg",
     "flash": "Flash",
-    "drift_reset": "told, starts again",
+    "oracle_reset": "told, starts again",
     "detector_rate": "detector, raises rate",
     "detector_reset": "detector, starts again",
 }

@@ -210,7 +210,10 @@ def remarks(settings: RunSettings) -> list[str]:
     unmet = [
         (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is for fedavg"),
         (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
-        (settings.exchange.name != "end", f"exchange {settings.exchange.name}: the analysis averages once a round"),
+        (
+            settings.communication.name != "end",
+            f"communication {settings.communication.name}: the analysis averages once a round",
+        ),
         (local.momentum > 0, f"local.momentum = {local.momentum:g}: the analysis has none"),
         (local.optimizer.name != "sgd", f"local.optimizer {local.optimizer.name}: the analysis is for sgd"),
         (local.weight_decay > 0, "local.weight_decay: not part of F"),
@@ -237,10 +240,10 @@ def sessions(settings: RunSettings, data: Dataset, timeline: Timeline) -> Iterat
     Raises:
         SettingsError: not softmax regression, or clients or their data change inside a session. Diverged: training diverged.
     """
-    if settings.model.name != "logistic" or settings.objective.name != "cross_entropy":
+    if settings.model.name != "softmax_regression" or settings.objective.name != "cross_entropy":
         raise SettingsError(
             f"model {settings.model.name} with objective {settings.objective.name}: the constants are known "
-            "only for model logistic with objective cross_entropy"
+            "only for model softmax_regression with objective cross_entropy"
         )
     changes = np.flatnonzero(np.diff(timeline.assignment_of_round)) + 1
     if len(inside := np.setdiff1d(changes, timeline.session_starts)):

@@ -1,10 +1,9 @@
-"""Figures of training dynamics, of the server's momentum and, with ``evaluation.neurons``, of the neurons' activity.
+"""The figure of the server's momentum.
 
-python experiments/fedwcm/dynamics.py runs report
+    python experiments/fedwcm/dynamics.py runs report
 
-writes ``momentum.png``, norm of the momentum and weight of the gradient in a local step, as used in the next round, and
-``neurons.png``, one minus the normalized entropy of a layer's mean activations, averaged over the hidden layers: 0 if all
-neurons are equally active, 1 if only one is. Lines: mean of the complete runs; shading: range over the seeds.
+writes ``momentum.png``: norm of the momentum, and weight of the gradient in a local step, as used in the next round. Lines:
+mean of the complete runs; shading: range over the seeds.
 """
 
 from __future__ import annotations
@@ -23,17 +22,9 @@ from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.charts.style import line_look
-from fedtide.training.engine.passes.neurons import SOFTMAX
 
 MOST_LINES = 8
 """Lines that one panel can show."""
-
-
-def neurons(records: Records) -> Chart | None:
-    """Entropy concentration of the hidden layers, unweighted mean over them: mean and range over the complete runs."""
-    frame = records.neurons[records.neurons["layer"] != SOFTMAX]
-    per_run = frame.groupby([*METHOD, "state", "key", "round"], sort=False, as_index=False)[["entropy"]].mean()
-    return _chart([(per_run, "entropy", "Concentration of activity")])
 
 
 def momentum(records: Records) -> Chart | None:
@@ -75,14 +66,12 @@ def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: 
 
 
 def main(runs: Path, out: Path) -> list[Path]:
-    """Write the figures that the runs of a folder have data for; their files."""
-    read, written = fedtide.load(runs), []
-    for name, draw in (("momentum", momentum), ("neurons", neurons)):
-        if (chart := draw(read)) is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            write_bytes(out / f"{name}.png", Drawing(name, "", "", chart).files(["png"])["png"])
-            written.append(out / f"{name}.png")
-    return written
+    """Write the figure, if the runs of a folder have data for it; its file."""
+    if (chart := momentum(fedtide.load(runs))) is None:
+        return []
+    out.mkdir(parents=True, exist_ok=True)
+    write_bytes(out / "momentum.png", Drawing("momentum", "", "", chart).files(["png"])["png"])
+    return [out / "momentum.png"]
 
 
 if __name__ == "__main__":

@@ -26,10 +26,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.cli.stages import run_directories
 from fedtide.core.storage.files import write_text
+from fedtide.records.files.client_scores import GAINS
 from fedtide.records.frames import load
 from fedtide.records.measures import statistics
+from fedtide.report.comparison import run_directories
+from fedtide.settings.groups.local import WORK
 from fedtide.settings.params import Params
 
 REFERENCES = ("fedavg", "fedavg_20", "fedavg_steps")
@@ -40,7 +42,7 @@ def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]
     """The figures of a run from its history."""
     rows = run[(run["session"] > run["session"].min()) & run["client_accuracy_mean"].notna()]
     rows = rows.dropna(axis="columns", how="all")
-    model = next(kind for kind in ("personal", "served", "client") if f"{kind}_accuracy_mean" in rows)
+    model = next(kind for kind in ("finetuned", "served", "client") if f"{kind}_accuracy_mean" in rows)
 
     def mean(column: str) -> float:
         return 100 * float(rows[column].mean()) if column in rows else np.nan
@@ -48,13 +50,15 @@ def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]
     found = {name: mean(f"{model}_accuracy_{name}") for name in GROUPS}
     last = run.iloc[-1]
     alone = last["bytes_up"] == 0  # no global model is trained
-    found |= {name: np.nan if alone else mean(f"{model}_{name}") for name in ("gain", "hurt")}
+    found |= {
+        name: np.nan if alone else mean(column) for name, column in zip(("gain", "hurt"), GAINS[model], strict=True)
+    }
     taken = run["gradients"] if "gradients" in run else pd.Series(np.nan, run.index)
-    steps = float(settings["local.amount"])
+    steps = float(next(settings[key] for unit in WORK if (key := f"local.{unit}") in settings))
     return found | {
         "global": np.nan if alone else mean("client_accuracy_mean"),
         "gradients": float((taken.fillna(steps) * run["completed"]).sum()) / 1e3,
-        "steps": float(settings["evaluation.personalize"]),
+        "steps": float(settings["evaluation.finetune_steps"]),
         "up": last["bytes_up"] / 1e6,
         "down": last["bytes_down"] / 1e6,
     }

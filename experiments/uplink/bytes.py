@@ -22,7 +22,7 @@ NAMES = {
     "top_k_forgets": "top 5 %, without",
     "random_k": "random 5 %, with error feedback",
     "sign": "sign, with error feedback",
-    "sign_forgets": "sign, without",
+    "sign_no_ef": "sign, without",
 }
 WORLDS = {
     "compressors_fmnist": ("Fashion-MNIST, half of the devices change", "accuracy, %"),

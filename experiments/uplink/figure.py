@@ -18,7 +18,7 @@ from fedtide.report.charts.style import GRAY, WIDTH, line_look, paper, png
 NAMES = {
     "mean": "mean",
     "clip": "clip at the median length",
-    "patient_clip": "clip, patient with newcomers",
+    "newcomer_aware_clip": "clip, patient with newcomers",
     "trimmed_mean": "trimmed mean",
     "median": "median",
     "bucket_median": "median of pairs",
@@ -27,7 +27,7 @@ NAMES = {
     "multi_krum": "multi-Krum",
     "krum": "Krum",
 }
-DRAWN = ["clip", "patient_clip", "trimmed_mean", "median", "geometric_median", "multi_krum"]
+DRAWN = ["clip", "newcomer_aware_clip", "trimmed_mean", "median", "geometric_median", "multi_krum"]
 GROUPS = {  # (attack, group): name, marker
     ("none", "Newcomers"): ("newcomers, first 5 rounds, nobody attacks", "o"),
     ("none", "Returners"): ("returners, first 5 rounds, nobody attacks", "^"),

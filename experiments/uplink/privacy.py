@@ -19,7 +19,7 @@ from fedtide.core.storage.files import write_text
 from fedtide.settings.params import Params
 
 EPSILONS = (2.0, 4.0, 8.0, 16.0)
-TURNS = {"name": "oldest_first", "count": 100}
+TURNS = {"name": "least_recently_selected", "count": 100}
 """Cohorts of the settings' size in which a client comes again after as many rounds as possible."""
 METHODS: dict[str, tuple[str, dict[str, object] | None]] = {
     "poisson": ("independent", {"name": "bernoulli"}),

@@ -38,7 +38,7 @@ def compare(
     >>> import fedtide
     >>> params = fedtide.Params(
     ...     {
-    ...         "model": "logistic",
+    ...         "model": "softmax_regression",
     ...         "scenario": {"name": "static", "num_clients": 4, "rounds": 2},
     ...         "compare": {"algorithms": ["fedavg", "fedprox"], "seeds": [0, 1]},
     ...     }
@@ -91,7 +91,7 @@ def write_report(params: Params | None = None, runs: str | Path = "runs", out: s
     """Write tables, figures and an HTML page about the runs of ``compare``; the page's path.
 
     >>> import fedtide
-    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> params = fedtide.Params({"model": "softmax_regression", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
     >>> records = fedtide.compare(params, workers=1)
     >>> print(fedtide.write_report(params))
     report/report.html
@@ -116,7 +116,7 @@ def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
     """One figure of the report about the runs of ``compare``, for Matplotlib; ``fedtide plot`` lists the names.
 
     >>> import fedtide
-    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> params = fedtide.Params({"model": "softmax_regression", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
     >>> records = fedtide.compare(params, workers=1)
     >>> fedtide.figure("accuracy_over_rounds", params).savefig("figure.pdf")
 

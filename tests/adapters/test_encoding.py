@@ -94,7 +94,7 @@ def test_numbers_may_be_texts_and_truth_values() -> None:
     ("frame", "message"),
     [
         ({"x": [1.0]}, r"^no column 'color' \(known: x\)$"),
-        ({"x": [1.0], "color": ["a"]}, r"^no column 'color'; did you mean 'color'\? \(known: color, x\)$"),
+        ({"x": [1.0], "colour": ["a"]}, r"^no column 'color'; did you mean 'colour'\? \(known: colour, x\)$"),
         ({"x": [1.0, "big"], "color": ["a", "a"]}, r"^row 2: x is 'big', expected a number$"),
         ({"x": [1e60], "color": ["a"]}, r"^row 1: x is '1e\+60', expected a number nearer to the mean of the"),
     ],

@@ -11,9 +11,9 @@ from torch import Tensor
 from support import steady, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
-LOCAL: dict[str, Any] = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
+LOCAL: dict[str, Any] = {"epochs": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
 DECAYING = {**LOCAL, "schedule": "exponential", "decay": 0.8}
-FULL_BATCH = {"amount": 1, "unit": "steps", "batch_size": 100, "order": "stored", "lr": 0.1}
+FULL_BATCH = {"steps": 1, "batch_size": 100, "order": "stored", "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 EVERYBODY = [[0, 1, 2, 3]] * 5
 UNIFORM = {"name": "fedavg", "weighting": "uniform"}

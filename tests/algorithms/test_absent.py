@@ -36,7 +36,7 @@ def test_the_stored_mean_is_that_of_the_population(algorithm: str, weighting: st
 def test_memories_of_the_absent_end_where_everybody_takes_part() -> None:
     """Full batches, a constant rate: the fixed point is that of FedAvg with full participation, which others miss."""
     sizes, rounds = (12, 12, 12, 12, 12), 120
-    local = {"amount": 4, "unit": "steps", "batch_size": 12, "lr": 0.15, "weight_decay": 0.8}
+    local = {"steps": 4, "batch_size": 12, "lr": 0.15, "weight_decay": 0.8}
     cohorts = available((0.9, 0.3, 0.5, 0.2, 0.4), rounds)
 
     def end(chosen: Any, drawn: list[list[int]]) -> torch.Tensor:
@@ -58,7 +58,7 @@ def test_a_new_session_forgets(algorithm: Any) -> None:
         [torch.tensor(shard).numpy() for shard in shards], [everybody] * 6, session_of_round=[0, 0, 0, 1, 1, 1]
     )
     cohorts = [[0, 2], [1], [0, 1]] * 2
-    local = {"amount": 2, "unit": "steps", "batch_size": 5, "order": "stored", "lr": 0.1}
+    local = {"steps": 2, "batch_size": 5, "order": "stored", "lr": 0.1}
     chosen = settings(algorithm=algorithm, local=local, initializer="restart")
     fed = federation(chosen, world, vectors(), cohorts=cohorts)
     seen = watch(fed)

@@ -35,7 +35,7 @@ from support import (
     watch,
 )
 
-LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
+LOCAL = {"steps": 3, "batch_size": 4, "lr": 0.2}
 SIZES = (6, 5, 7, 4, 8, 6)
 VISITS = [{0: 0, 1: 3}, {0: 1, 1: 4}, {0: 0, 1: 5}, {0: 2, 1: 3}, {0: 1, 1: 4}]
 """Client 0 has subsets 0 to 2, client 1 subsets 3 to 5."""
@@ -200,7 +200,7 @@ def test_the_regularized_parameters_are_the_last_ones(model: str) -> None:
         assert {name for name, found in values.items() if found == {1.0}} == head
         assert set().union(*values.values()) <= {0.0, 0.5, 1.0}
     assert full.first == 0
-    assert (top.first == 0) == (model in ("logistic", "embedding_bag", "module"))
+    assert (top.first == 0) == (model in ("softmax_regression", "embedding_bag", "module"))
 
 
 def test_what_travels_is_the_model_and_two_vectors_of_the_regularized_size() -> None:
@@ -335,7 +335,7 @@ def test_a_new_session_forgets_and_one_that_keeps_does_not() -> None:
     kept = {}
     for mode in ("reset", "keep"):
         fed = federation(
-            settings(algorithm=cores(size=2), local=LOCAL, federation={"at_session": mode}), world, vectors()
+            settings(algorithm=cores(size=2), local=LOCAL, client_state={"on_session_start": mode}), world, vectors()
         )
         state, _ = run_rounds(fed)
         kept[mode] = {subset for _, subset, _ in state.extra["stored"].tolist()}

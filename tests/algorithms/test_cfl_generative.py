@@ -20,7 +20,7 @@ from fedtide.methods.algorithms.cfl_generative import variation_slope
 from fedtide.training.engine.passes.models import recompute_statistics
 from support import assert_same, deal, federation, images, run_rounds, settings, timeline, tokens, trajectory, vectors
 
-LOCAL = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.2}
+LOCAL = {"steps": 3, "batch_size": 4, "lr": 0.2}
 SIZES = (6, 5, 7, 4, 8, 6)
 VISITS = [{0: 0, 1: 3}, {0: 1, 1: 4}, {0: 0, 1: 5}, {0: 2, 1: 3}]
 

@@ -13,7 +13,7 @@ from support import closest, deal, federation, run_rounds, settings, steady, tim
 
 SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
-STORED = {"amount": 2, "batch_size": 3, "lr": 0.2, "order": "stored", "weight_decay": 0.01, "clip": 0.5}
+STORED = {"epochs": 2, "batch_size": 3, "lr": 0.2, "order": "stored", "weight_decay": 0.01, "clip": 0.5}
 
 
 def run(algorithm: Any, cohorts: Any = COHORTS, local: Any = STORED) -> tuple[list[Tensor], RunState]:
@@ -46,13 +46,13 @@ def test_a_strong_pull_leaves_own_models_at_the_global_one() -> None:
     gaps = []
     for pull in (10.0, 100.0, 1000.0):
         chosen = {"name": "ditto", "lambda_": pull, "personal_lr": 1 / pull, "personal_epochs": 20}
-        (w,), state = run(chosen, COHORTS[:1], {"amount": 2, "batch_size": 3, "lr": 1e-12})
+        (w,), state = run(chosen, COHORTS[:1], {"epochs": 2, "batch_size": 3, "lr": 1e-12})
         gaps.append(float((state.memory["v"][0] - w).norm()))
     assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
 
 
 def test_epochs_and_rate_of_own_models_are_theirs() -> None:
-    half = {**STORED, "amount": 1, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
+    half = {**STORED, "epochs": 1, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
     longer = {"name": "ditto", "lambda_": 0.0, "newcomers": "initial", "personal_epochs": 2, "personal_lr": 0.2}
     decaying = {**STORED, "schedule": "exponential", "decay": 0.5}
     ours, theirs = run(longer, local=half)[1].memory["v"], run("local", local=decaying)[1].memory["own"]
@@ -66,7 +66,7 @@ def test_the_initial_model_is_that_of_the_session() -> None:
         chosen = settings(
             algorithm={"name": "ditto", "newcomers": "initial", "personal_lr": 1e-300},
             local=STORED,
-            federation={"at_session": kept},
+            client_state={"on_session_start": kept},
         )
         half, fed = (federation(chosen, world, vectors(), cohorts=[[0], [0], [1], [2]]) for _ in range(2))
         state, _ = run_rounds(half, 2)
@@ -92,7 +92,7 @@ def test_the_error_of_point_estimation_is_its_closed_form(quadratics: Any) -> No
     found = {}
     for pull in ERROR:
         algorithm = {"name": "ditto", "lambda_": pull, "personal_lr": 1 / (1 + pull)}  # one step to the minimum
-        local = {"amount": 1, "unit": "steps", "batch_size": 1, "lr": 1.0}  # and to the mean of the means
+        local = {"steps": 1, "batch_size": 1, "lr": 1.0}  # and to the mean of the means
         world = steady((1,) * clients, 2, classes=clients)
         (_, w), state = trajectory(algorithm, world, data, local=local, **chosen)
         M = state.memory["v"]

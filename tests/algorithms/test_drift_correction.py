@@ -29,8 +29,8 @@ from support import (
 )
 
 SIZES = (5, 2, 7, 4)
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
-ONE_STEP = {"amount": 1, "unit": "steps", "batch_size": 3, "lr": 0.1}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
+ONE_STEP = {"steps": 1, "batch_size": 3, "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 MAIN_TEXT = {"name": "fedssg", "variant": "main_text"}
 UNIFORM = {"name": "fedavg", "weighting": "uniform"}
@@ -154,7 +154,7 @@ def test_after_the_first_round_the_mean_of_the_gated_displacements_is_added() ->
     "algorithm", ["fedavg", "fedprox", "scaffold", "feddyn", "feddc", "fedssg", "fedvra", "fednova"]
 )
 def test_the_order_of_full_batches_does_not_matter(algorithm: str) -> None:
-    full = {"amount": 2, "batch_size": 50, "lr": 0.1}
+    full = {"epochs": 2, "batch_size": 50, "lr": 0.1}
     shuffled, stored = (models(algorithm, local={**full, "order": order}) for order in ("shuffled", "stored"))
     assert largest_gap(shuffled, stored) < 1e-14
 
@@ -273,7 +273,7 @@ def test_gates_of_everybody_are_the_share_of_the_rounds() -> None:
 
 def test_a_gated_penalty_has_the_gate_as_its_weight() -> None:
     """A single client in a single round: the gate t p is 1 with p = 1 and 1/2 with p = 2."""
-    world, local = steady((6,), 1), {"amount": 3, "batch_size": 3, "lr": 0.1}
+    world, local = steady((6,), 1), {"epochs": 3, "batch_size": 3, "lr": 0.1}
     found = []
     for alpha, p in ((0.4, 1.0), (0.8, 2.0), (0.4, 2.0)):
         chosen = settings(algorithm={**MAIN_TEXT, "alpha": alpha}, local=local)

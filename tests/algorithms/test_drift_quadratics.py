@@ -15,7 +15,7 @@ A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
 Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=torch.float64)
 COHORTS = [[0, 1], [1, 2], [0, 2], [0, 1, 2], [1]]
 LR, STEPS = 0.2, 4
-LOCAL = {"amount": STEPS, "unit": "steps", "batch_size": 2, "lr": LR}
+LOCAL = {"steps": STEPS, "batch_size": 2, "lr": LR}
 BARE = [
     {"name": "feddyn", "alpha": 0.3},
     {"name": "feddc", "alpha": 0.3},
@@ -106,7 +106,7 @@ def test_a_stationary_state_is_left_unchanged(
 def test_exact_local_minimization_leaves_the_gradient_in_feddyns_memory(quadratics: Any, sizes: list[int]) -> None:
     """theta = (A + a)^-1 (A z + a (w - h)), and h+ = -grad f(theta) / a."""
     data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
-    local = {**LOCAL, "amount": 300}
+    local = {**LOCAL, "steps": 300}
     chosen = settings(algorithm={"name": "feddyn", "alpha": 0.3}, local=local, **chosen)
     fed = federation(chosen, steady(sizes, 3), data, cohorts=COHORTS[:3])
     seen, state = watch(fed), initial_state(fed.parts)
@@ -127,7 +127,7 @@ def test_it_converges_to_the_optimum_where_fedavg_does_not(quadratics: Any, algo
     data, chosen = quadratics([3, 3, 3], A[:, 0].tolist(), Z.tolist())
     weights = {"fedvra": {"gamma": 0.5}}.get(algorithm, {"alpha": 0.5})
     optimum = (A * Z).sum(0) / A.sum()
-    common = {"local": LOCAL, "evaluation": {"every": 120, "models": ["cloud"]}, **chosen}
+    common = {"local": LOCAL, "evaluation": {"every": 120, "models": ["global"]}, **chosen}
     ours, _ = trajectory({"name": algorithm, **weights}, steady([3, 3, 3], 120), data, **common)
     assert closest(ours[-1], optimum) < 1e-8
     plain, _ = trajectory("fedavg", steady([3, 3, 3], 120), data, **common)

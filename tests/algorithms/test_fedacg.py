@@ -24,7 +24,7 @@ from support import (
     watch,
 )
 
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
@@ -35,11 +35,11 @@ def fedacg(**values: Any) -> dict[str, Any]:
     return {"name": "fedacg", **values}
 
 
-@pytest.mark.parametrize(("at_session", "fresh"), [("reset", True), ("keep", False)])
-def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_session: str, fresh: bool) -> None:
+@pytest.mark.parametrize(("on_session_start", "fresh"), [("reset", True), ("keep", False)])
+def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(on_session_start: str, fresh: bool) -> None:
     everybody = {client: client for client in range(len(SIZES))}
     world = timeline(deal(SIZES), [everybody] * 3, session_of_round=[0, 0, 1])
-    common = {"local": LOCAL, "federation": {"at_session": at_session}}
+    common = {"local": LOCAL, "client_state": {"on_session_start": on_session_start}}
     ours, _ = trajectory(fedacg(beta=0.3), world, vectors(), **common)
     for first_round, same in ((0, True), (2, fresh)):
         fed = federation(settings(algorithm={"name": "fedprox", "mu": 0.3}, **common), world, vectors())
@@ -52,7 +52,7 @@ def test_the_first_round_of_a_session_is_fedprox_unless_momentum_is_kept(at_sess
 def test_a_kept_momentum_is_that_of_the_session_before() -> None:
     """With momentum kept and the model going on, a session change is none."""
     everybody = {client: client for client in range(len(SIZES))}
-    common = {"local": LOCAL, "federation": {"at_session": "keep"}}
+    common = {"local": LOCAL, "client_state": {"on_session_start": "keep"}}
     parted, whole = (
         trajectory(
             fedacg(beta=0.3), timeline(deal(SIZES), [everybody] * 4, session_of_round=sessions), vectors(), **common
@@ -85,7 +85,7 @@ def test_quadratics_start_from_the_lookahead_and_are_pulled_back_to_it(quadratic
     """With beta, a becomes a + beta and z becomes (a z + beta x~) / (a + beta)."""
     a, z, sizes, lambda_, beta, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.6, 0.7, 0.2, 4
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    local = {"steps": steps, "batch_size": 2, "lr": lr}
     models, _ = trajectory(fedacg(lambda_=lambda_, beta=beta), steady(sizes, 6, classes=2), data, local=local, **chosen)
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
     p, x, m = torch.tensor([0.25, 0.75], dtype=torch.float64), torch.zeros(2).double(), torch.zeros(2).double()

@@ -36,7 +36,7 @@ def gradient_at(w: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
-    local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored", "momentum": momentum, "weight_decay": 0.01}
+    local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "order": "stored", "momentum": momentum, "weight_decay": 0.01}
     models, _ = trajectory("fedavg", steady((11,), 3), vectors(), local=local)
     fed = federation(settings(), steady((11,), 1), vectors())
     fed.parts.workers.close()
@@ -51,14 +51,14 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
 
 
 def test_one_full_batch_step_is_a_step_on_the_weighted_mean_loss() -> None:
-    models, _ = trajectory("fedavg", steady((3, 8), 1), vectors(), local={"batch_size": 99, "amount": 1, "lr": 0.3})
+    models, _ = trajectory("fedavg", steady((3, 8), 1), vectors(), local={"batch_size": 99, "epochs": 1, "lr": 0.3})
     fed = federation(settings(), steady((3, 8), 1), vectors())
     fed.parts.workers.close()
     assert closest(models[0], fed.parts.w0 - 0.3 * gradient_at(fed.parts.w0, torch.arange(11))) < 1e-14
 
 
 def test_equal_sizes_weigh_equally() -> None:
-    local = {"amount": 1, "batch_size": 3, "lr": 0.3}
+    local = {"epochs": 1, "batch_size": 3, "lr": 0.3}
     both = [
         trajectory({"name": "fedavg", "weighting": rule}, steady((5, 5, 5), 3), vectors(), local=local)[0]
         for rule in ("samples", "uniform")
@@ -74,7 +74,7 @@ def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
     a, sizes, lr, steps = [0.5, 1.0, 2.0], [2, 3, 4], 0.2, 3
     z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    local = {"steps": steps, "batch_size": 2, "lr": lr}
     engine = {"executor": executor, "workers": 1}
     models, _ = trajectory(
         "fedavg", steady(sizes, 60), data, local=local, engine=engine, evaluation={"every": 60}, **chosen
@@ -103,7 +103,7 @@ def test_the_server_step_scales_the_mean_displacement(name: str) -> None:
 
 
 def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
-    chosen = settings(model="cnn_svhn", local={"amount": 1, "batch_size": 8, "lr": 0.01, "order": "stored"})
+    chosen = settings(model="cnn_svhn", local={"epochs": 1, "batch_size": 8, "lr": 0.01, "order": "stored"})
     together = federation(chosen, steady((2, 6), 1), images())
     state, _ = run_rounds(together)
     alone = [run_rounds(federation(chosen, timeline([shard], [{0: 0}]), images()))[0] for shard in deal((2, 6))]
@@ -113,7 +113,7 @@ def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
 
 
 def test_the_record_says_what_happened() -> None:
-    local = {"amount": 2, "batch_size": 4, "lr": 0.1, "order": "stored"}
+    local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "order": "stored"}
     fed = federation(settings(local=local), steady((4, 9, 2), 2), vectors(), cohorts=[[0, 2], [1]])
     seen = watch(fed)
     state, records = run_rounds(fed)
@@ -131,7 +131,7 @@ def test_the_record_says_what_happened() -> None:
 
 
 def test_the_recorded_loss_weighs_clients_by_their_samples() -> None:
-    fed = federation(settings(local={"amount": 2, "batch_size": 9, "lr": 1e-13}), steady((3, 8), 1), vectors())
+    fed = federation(settings(local={"epochs": 2, "batch_size": 9, "lr": 1e-13}), steady((3, 8), 1), vectors())
     _, records = run_rounds(fed)
     logits = functional.linear(fed.parts.data.train_inputs[:11], fed.parts.w0[:15].view(3, 5), fed.parts.w0[15:])
     wanted = functional.cross_entropy(logits, fed.parts.data.train_labels[:11]).item()

@@ -111,10 +111,12 @@ def test_the_averaged_step_is_clipped_before_the_server_step() -> None:
     assert closest(models(awe(delta_clip=100.0))[-1], models(awe())[-1]) == 0
 
 
-def two_sessions(at_session: str) -> list[Any]:
+def two_sessions(on_session_start: str) -> list[Any]:
     """Rounds of two sessions of three rounds; client 2 has never taken part before the second one."""
     world = timeline(deal((5, 6, 7)), [{0: 0, 1: 1, 2: 2}] * 6, session_of_round=[0, 0, 0, 1, 1, 1])
-    chosen = settings(algorithm=awe(), local=DECAYING, initializer="restart", federation={"at_session": at_session})
+    chosen = settings(
+        algorithm=awe(), local=DECAYING, initializer="restart", client_state={"on_session_start": on_session_start}
+    )
     fed = federation(chosen, world, vectors(), cohorts=[[0], [1], [0, 1], [1], [0, 2], [2]])
     seen = watch(fed)
     state, records = run_rounds(fed)

@@ -14,8 +14,8 @@ from support import closest, federation, largest_gap, run_rounds, settings, stea
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
-FULL = {"amount": 1, "batch_size": 99, "lr": 0.3}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
+FULL = {"epochs": 1, "batch_size": 99, "lr": 0.3}
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 FLAT = 1e-12
 """Curvature of losses whose gradient is as good as constant."""
@@ -62,7 +62,7 @@ def test_local_models_on_quadratics_have_a_closed_form(quadratics: Any) -> None:
     """y_B = y* + q^B (x - y*) with q = 1 - lr alpha a and y* = z - (1 - alpha) / (alpha a) Delta."""
     a, z, sizes, alpha, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.4, 0.2, 3
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    local = {"steps": steps, "batch_size": 2, "lr": lr}
     models, state = trajectory(
         fedcm(alpha=alpha), steady(sizes, 5, classes=2), data, local=local, engine=THREADS, **chosen
     )
@@ -86,7 +86,7 @@ def test_a_wrong_count_makes_the_momentum_a_geometric_series(
     """Constant gradients: Delta = kappa alpha g (1 - q^r) / (1 - q) with q = kappa (1 - alpha)."""
     g, rounds, sizes = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), 6, [3, 6, 6]
     data, chosen = constant(quadratics, sizes, g.tolist())
-    local = {"amount": 3, "batch_size": 4, "lr": 0.1}
+    local = {"epochs": 3, "batch_size": 4, "lr": 0.1}
     algorithm = fedcm(alpha=alpha, momentum_norm=norm, nominal_n=n)
     cohorts = [[1, 2]] * rounds  # two batches each, but 1.5 in real numbers; 1.25 for the mean and 0.75 for client 0
     _, state = trajectory(
@@ -98,7 +98,7 @@ def test_a_wrong_count_makes_the_momentum_a_geometric_series(
 
 
 def test_without_epochs_there_is_no_nominal_count() -> None:
-    local = {**LOCAL, "amount": 5, "unit": "steps"}
+    local = {**LOCAL, "epochs": None, "steps": 5}
     ours, plain = (
         trajectory(fedcm(momentum_norm=norm), steady(SIZES, 3), vectors(), local=local, engine=THREADS)[0]
         for norm in ("nominal", "actual")
@@ -115,7 +115,7 @@ def test_delta_is_a_gradient_under_local_momentum_too(quadratics: Any) -> None:
 
 def test_both_server_steps_are_one_up_to_the_rate() -> None:
     """With equal step counts B, eta_g Delta+ is the displacement for eta_g = lr B."""
-    world, local = steady((6, 6, 6), 4), {"amount": 2, "batch_size": 4, "lr": 0.1}
+    world, local = steady((6, 6, 6), 4), {"epochs": 2, "batch_size": 4, "lr": 0.1}
     ours, plain = (
         trajectory(fedcm(**step), world, vectors(), local=local, engine=THREADS)[0]
         for step in ({"server_step": "gradient_units", "server_lr": 0.1 * 4 * 0.7}, {"server_lr": 0.7})
@@ -142,7 +142,7 @@ def test_the_momentum_travels_down_with_the_model() -> None:
 
 def test_what_is_recorded_of_clients_and_server() -> None:
     """7 samples in batches of 3 are 3 steps, nominally 7/3; with nominal division by the mean size, kappa tells it."""
-    local = {"amount": 2, "batch_size": 3, "lr": 0.1}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.1}
     for norm, kappas in (("actual", [1.0, 1.0]), ("nominal", [6 / (2 * 5 / 3), 2 / (2 * 5 / 3)])):
         own = {"name": "fedcm", "alpha": 0.3, "momentum_norm": norm, "weighting": "samples"}
         fed = federation(settings(algorithm=own, local=local), steady((7, 3), 2), vectors())

@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 from support import federation, run_rounds, settings, steady, vectors, watch
 
-LOCAL = {"amount": 3, "unit": "steps", "batch_size": 3, "lr": 0.5}
+LOCAL = {"steps": 3, "batch_size": 3, "lr": 0.5}
 
 
 def test_it_trains_as_fedavg_and_adds_up_logits() -> None:
@@ -32,7 +32,7 @@ def test_it_can_be_what_is_reported() -> None:
     world = steady((20, 20, 20), 2)
     chosen = {"local": LOCAL, "algorithm": "fedensemble"}
     usual = run_rounds(federation(settings(**chosen), world, vectors()))[1]
-    named = run_rounds(federation(settings(**chosen, evaluation={"reported": "ensemble"}), world, vectors()))[1]
+    named = run_rounds(federation(settings(**chosen, evaluation={"model": "ensemble"}), world, vectors()))[1]
     for first, second in zip(usual, named, strict=True):
         assert second.row["test_accuracy"] == first.row["test_accuracy_ensemble"]
-        assert second.row["test_accuracy_cloud"] == first.row["test_accuracy"]
+        assert second.row["test_accuracy_global"] == first.row["test_accuracy"]

@@ -46,7 +46,7 @@ def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any,
     """theta - w = -eta |a| g, for every number of steps."""
     data, chosen = quadratics(list(SIZES), [0.0] * 3, SLOPES)
     data.train_inputs.copy_(torch.tensor(SLOPES, dtype=torch.float64).repeat_interleave(torch.tensor(SIZES), 0))
-    local = {"amount": 2, "batch_size": 2, "lr": 0.1, **local}
+    local = {"epochs": 2, "batch_size": 2, "lr": 0.1, **local}
     fed = federation(settings(algorithm=fednova(mu=mu), local=local, **chosen), steady(SIZES, 1), data)
     seen = watch(fed)
     run_rounds(fed)
@@ -63,7 +63,7 @@ def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any,
 
 @pytest.mark.parametrize("mu", [0.0, 0.4])
 def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
-    local = {"amount": 2, "batch_size": 2, "lr": 0.5}
+    local = {"epochs": 2, "batch_size": 2, "lr": 0.5}
     fed = federation(settings(algorithm=fednova(mu=mu), local=local), steady(SIZES, 1), vectors())
     seen = watch(fed)
     run_rounds(fed)
@@ -76,7 +76,7 @@ def test_it_minimizes_the_objective_where_fedavg_weights_by_steps(quadratics: An
     """For small eta: sum p_k tau_k grad f_k = 0 is FedAvg's stationary point, sum p_k grad f_k = 0 FedNova's."""
     a, z, sizes = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6]
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": 2, "batch_size": 2, "lr": 1e-3}
+    local = {"epochs": 2, "batch_size": 2, "lr": 1e-3}
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
     for name, tau in (("fedavg", [2.0, 6.0]), ("fednova", [1.0, 1.0])):
         weight = torch.tensor([0.25, 0.75], dtype=torch.float64) * torch.tensor(tau, dtype=torch.float64)
@@ -92,7 +92,7 @@ def test_it_minimizes_the_objective_where_fedavg_weights_by_steps(quadratics: An
 
 def test_server_momentum_sums_up_the_steps() -> None:
     """b+ = gmf b + (w - w_nova) / eta and w+ = w - eta b+, with eta of each round."""
-    local = {"amount": 2, "batch_size": 3, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
     fed = federation(settings(algorithm=fednova(gmf=0.6), local=local), steady(SIZES, 3), vectors())
     seen = watch(fed)
     run_rounds(fed)

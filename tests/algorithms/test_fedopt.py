@@ -14,7 +14,7 @@ from fedtide.federation.types import RunState
 from support import closest, federation, images, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1}
 
 
 def fedopt(optimizer: str, **values: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_yogi_and_adam_differ_in_the_first_step_by_the_decay_of_v0() -> None:
 def test_yogi_leaves_v_where_it_equals_the_squared_step(quadratics: Any) -> None:
     """A constant gradient x gives D = lr x; with v0 = D^2 the second moment stays."""
     data, chosen = quadratics([2], [1e-12], [[3e12]])
-    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.5}
+    local = {"steps": 1, "batch_size": 2, "lr": 0.5}
     for optimizer, still in (("yogi", True), ("adagrad", False)):
         algorithm = fedopt(optimizer, v0=2.25, beta2=0.9)
         _, state = trajectory(algorithm, steady([2], 1, classes=1), data, local=local, **chosen)
@@ -110,7 +110,7 @@ def test_the_second_moment_starts_at_the_squared_floor(optimizer: str) -> None:
 
 
 def test_batchnorm_statistics_are_averaged_and_not_optimized() -> None:
-    world, local = steady((3, 5), 1), {"amount": 1, "batch_size": 4, "lr": 0.05}
+    world, local = steady((3, 5), 1), {"epochs": 1, "batch_size": 4, "lr": 0.05}
     (_, ours), (_, plain) = (
         trajectory(name, world, images(), model="cnn_svhn", local=local) for name in (fedopt("adam"), "fedavg")
     )

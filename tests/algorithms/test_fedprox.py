@@ -15,7 +15,7 @@ def test_quadratics_become_stiffer_and_move_toward_the_global_model(quadratics: 
     """With mu, a becomes a + mu and z becomes (a z + mu w) / (a + mu)."""
     a, z, sizes, mu, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.7, 0.3, 4
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    local = {"steps": steps, "batch_size": 2, "lr": lr}
     models, _ = trajectory({"name": "fedprox", "mu": mu}, steady(sizes, 5, classes=2), data, local=local, **chosen)
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
     p, w = torch.tensor([0.25, 0.75], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -28,7 +28,7 @@ def test_quadratics_become_stiffer_and_move_toward_the_global_model(quadratics: 
 
 def test_a_strong_penalty_keeps_clients_at_the_global_model(quadratics: Any) -> None:
     data, chosen = quadratics([2, 2], [1.0, 1.0], [[5.0, 5.0], [-1.0, 3.0]])
-    local = {"amount": 50, "unit": "steps", "batch_size": 2, "lr": 1e-4}
+    local = {"steps": 50, "batch_size": 2, "lr": 1e-4}
     weak, strong = (
         trajectory({"name": "fedprox", "mu": mu}, steady([2, 2], 1, classes=2), data, local=local, **chosen)[0][0]
         for mu in (0.0, 5e3)

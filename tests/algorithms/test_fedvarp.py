@@ -78,7 +78,7 @@ def test_equal_updates_are_the_step() -> None:
     data = vectors(12)
     doubled = type(data)(**{**vars(data), "train_inputs": data.train_inputs.repeat(3, 1)})
     doubled = type(data)(**{**vars(doubled), "train_labels": data.train_labels.repeat(3)})
-    local = {"amount": 1, "unit": "steps", "batch_size": 12, "order": "stored", "lr": 0.1}
+    local = {"steps": 1, "batch_size": 12, "order": "stored", "lr": 0.1}
     cohorts = [[0, 1, 2], [1], [0, 2]]
     ours, _ = trajectory(varp(), steady((12, 12, 12), 3), doubled, cohorts=cohorts, start=start(), local=local)
     alone, _ = trajectory("fedavg", steady((12,), 3), data, cohorts=[[0]] * 3, start=start(), local=local)

@@ -32,7 +32,7 @@ from support import (
 )
 
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 SIZES = (5, 2, 7)
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=6).filter(
     lambda rows: any(map(sum, rows))
@@ -215,7 +215,7 @@ def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
 def test_the_model_descends(quadratics: Any) -> None:
     """The sign of the momentum: toward the minimum of the mean loss, not away from it."""
     data, chosen = quadratics([4, 4], [1.0, 1.0], [[1.0, -2.0], [3.0, 4.0]])
-    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.1}
+    local = {"steps": 2, "batch_size": 4, "lr": 0.1}
     models, _ = trajectory(fedwcm(), steady((4, 4), 8, classes=2), data, local=local, engine=THREADS, **chosen)
     far = [float((w - torch.tensor([2.0, 1.0], dtype=torch.float64)).norm()) for w in models]
     assert far == sorted(far, reverse=True)

@@ -12,7 +12,7 @@ from fedtide.core.errors import SettingsError
 from support import clock, closest, federation, images, largest_gap, light, run_rounds, settings, steady, trajectory
 from support import vectors as vector_data
 
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.02, "optimizer": "adam"}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.02, "optimizer": "adam"}
 REFUSED = {
     *("scaffold", "scaffold_released", "fednova", "feddc", "fedssg"),
     *("fedcm", "mofedsam", "fedwcm", "fedwcm_x", "mime", "mimelite"),
@@ -86,7 +86,7 @@ def test_methods_that_correct_objectives_or_gradients_find_the_global_minimum(
 ) -> None:
     """Their clients minimize a corrected objective, by any means; FedAvg's mean of local minima is somewhere else."""
     data, problem = quadratics([2, 2, 2], CURVATURES, MINIMA)
-    local = {"amount": 15, "unit": "steps", "batch_size": 2, "lr": 1.0, "optimizer": "adagrad"}
+    local = {"steps": 15, "batch_size": 2, "lr": 1.0, "optimizer": "adagrad"}
     a, z = torch.tensor(CURVATURES, dtype=torch.float64).unsqueeze(1), torch.tensor(MINIMA, dtype=torch.float64)
     found, _ = trajectory(algorithm, steady([2, 2, 2], 60), data, local=local, **problem)
     assert (closest(found[-1], (a * z).sum(0) / a.sum()) < 1e-3) is unbiased
@@ -111,14 +111,16 @@ def test_units_of_a_learning_rate_cancel(algorithm: Any) -> None:
 @pytest.mark.parametrize("scope", ["round", "client"])
 def test_averages_inside_a_round_are_of_models_not_of_moments(scope: str) -> None:
     """Clients with the same data that average after every step are one client; with others the moments stay apart."""
-    local = {"amount": 4, "unit": "steps", "batch_size": 6, "lr": 0.02, "optimizer": "adam", "momentum_scope": scope}
-    exchange = {"name": "intervals", "intervals": "a", "budget": {"name": "fix"}}
+    local = {"steps": 4, "batch_size": 6, "lr": 0.02, "optimizer": "adam", "momentum_scope": scope}
+    communication = {"name": "intervals", "intervals": "a", "budget": {"name": "fix"}}
     data = vector_data(6)
     data.train_inputs[3:], data.train_labels[3:] = data.train_inputs[:3], data.train_labels[:3]
-    together, _ = trajectory("fedavg", steady((3, 3), 3), data, local={**local, "order": "stored"}, exchange=exchange)
+    together, _ = trajectory(
+        "fedavg", steady((3, 3), 3), data, local={**local, "order": "stored"}, communication=communication
+    )
     alone, _ = trajectory("fedavg", steady((3,), 3), data, local={**local, "order": "stored"})
     assert largest_gap(together, alone) < 1e-12
-    other, state = trajectory("fedavg", steady((3, 3), 3), vector_data(6), local=local, exchange=exchange)
+    other, state = trajectory("fedavg", steady((3, 3), 3), vector_data(6), local=local, communication=communication)
     if scope == "client":
         assert closest(*state.memory["optimizer.exp_avg"]) > 1e-3
     assert bool(torch.isfinite(other[-1]).all())

@@ -32,7 +32,7 @@ from support import (
 
 THREADS = {"executor": "threads", "workers": 1}
 SIZES = (20, 12, 8)
-FULL = {"amount": 3, "batch_size": 20, "lr": 0.2}
+FULL = {"epochs": 3, "batch_size": 20, "lr": 0.2}
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -65,7 +65,7 @@ def test_balancefl_without_its_parts_is_fedavg() -> None:
 @pytest.mark.slow
 def test_a_loss_of_its_own_takes_the_objectives_place_with_batch_norm_too() -> None:
     data = dataset(random(6, 3, 32, 32), torch.arange(6) % 3, 3, kind="image")
-    chosen = {"model": {"name": "resnet18", "norm": "batch"}, "local": {"amount": 1, "batch_size": 6, "lr": 0.1}}
+    chosen = {"model": {"name": "resnet18", "norm": "batch"}, "local": {"epochs": 1, "batch_size": 6, "lr": 0.1}}
     plain, _ = trajectory("fedavg", steady((6,), 1), data, **chosen)
     own = {"name": "balancefl", "spread": 0.0, "entropy": 0.0}
     models, _ = trajectory(own, steady((6,), 1), data, **chosen)
@@ -112,7 +112,7 @@ def test_fedgrab_without_gains_is_fedavg_with_binary_cross_entropies() -> None:
     data = vectors(20)
     own = {"name": "fedgrab", "Kp": 0.0, "Ki": 0.0, "Kd": 0.0}
     fed = federation(
-        settings(algorithm=own, local={"amount": 1, "batch_size": 20, "lr": 0.5}, engine=THREADS),
+        settings(algorithm=own, local={"epochs": 1, "batch_size": 20, "lr": 0.5}, engine=THREADS),
         steady((20,), 1),
         data,
     )
@@ -137,7 +137,7 @@ def test_fedgrabs_controllers_after_one_and_two_rounds() -> None:
     """Of the first round by hand: e = mean |gradient| on other samples minus own ones, u = (Kp + Ki + Kd) e."""
     data = vectors(20)
     own = {"name": "fedgrab", "Kp": 2.0, "Ki": 0.5, "Kd": 0.25, "bypass": False}
-    fed = federation(settings(algorithm=own, local={"amount": 1, "lr": 1e-9}, engine=THREADS), steady((20,), 2), data)
+    fed = federation(settings(algorithm=own, local={"epochs": 1, "lr": 1e-9}, engine=THREADS), steady((20,), 2), data)
     named = fed.parts.layout.named(fed.parts.w0)
     p = functional.linear(data.train_inputs, named["head.weight"], named["head.bias"]).sigmoid()
     target = functional.one_hot(data.train_labels, 3).double()
@@ -176,7 +176,7 @@ def test_fedgrabs_tail_is_what_is_rarer_than_the_mean() -> None:
 
 def test_creffs_backbone_is_fedavgs_to_the_bit() -> None:
     chosen = {
-        "local": {"amount": 2, "batch_size": 4, "lr": 0.1},
+        "local": {"epochs": 2, "batch_size": 4, "lr": 0.1},
         "model": {"name": "mlp", "widths": [6]},
         "engine": THREADS,
     }

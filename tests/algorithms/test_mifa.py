@@ -46,7 +46,7 @@ def test_waiting_leaves_the_model_until_the_last_client_has_answered() -> None:
 
 def test_nobody_waits_for_a_client_without_data() -> None:
     cohorts = [[0, 2], [1], [2]]
-    local = {"amount": 1, "batch_size": 3, "lr": 0.1}
+    local = {"epochs": 1, "batch_size": 3, "lr": 0.1}
     waiting = {"name": "mifa", "begin": "wait"}
     ours, _ = trajectory(waiting, steady((5, 2, 7, 0), 3), vectors(), cohorts=cohorts, start=start(), local=local)
     assert torch.equal(ours[0], start())

@@ -13,8 +13,8 @@ from support import closest, federation, largest_gap, settings, steady, traffic,
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
-FULL = {"amount": 1, "batch_size": 99, "lr": 0.3}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
+FULL = {"epochs": 1, "batch_size": 99, "lr": 0.3}
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 
 
@@ -38,7 +38,7 @@ def test_with_one_full_batch_step_both_make_the_same_model(dampening: bool) -> N
 @pytest.mark.parametrize(("dampening", "fresh"), [(True, 0.3), (False, 1.0)])
 def test_the_first_step_of_mime_is_a_central_one(dampening: bool, fresh: float) -> None:
     """At y = x the batch gradients cancel: every client moves by -lr m+, m+ = U(mean gradient over all data)."""
-    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.2}
+    local = {"steps": 1, "batch_size": 2, "lr": 0.2}
     algorithm = {"name": "mime", "beta": 0.7, "dampening": dampening}
     fed = federation(
         settings(algorithm=algorithm, local=local, engine=THREADS), steady(SIZES, 4), vectors(), cohorts=COHORTS
@@ -60,7 +60,7 @@ def test_mime_without_momentum_corrects_as_svrg_does(quadratics: Any) -> None:
     """Clients with quadratics a_k/2 |y - z_k|^2 step along a_k (y - x) + c, so y_B - x = -c (1 - (1 - lr a_k)^B) / a_k."""
     a, z, sizes, lr, steps = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6], 0.2, 3
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": steps, "unit": "steps", "batch_size": 2, "lr": lr}
+    local = {"steps": steps, "batch_size": 2, "lr": lr}
     models, _ = trajectory(
         {"name": "mime", "beta": 0.0}, steady(sizes, 3, classes=2), data, local=local, engine=THREADS, **chosen
     )

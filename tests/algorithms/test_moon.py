@@ -33,7 +33,7 @@ from support import (
     watch,
 )
 
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
 EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
 
@@ -104,11 +104,11 @@ def test_every_client_remembers_its_own_last_model() -> None:
     assert not previous[2].any()
 
 
-@pytest.mark.parametrize(("at_session", "plain"), [("reset", True), ("keep", False)])
-def test_previous_models_are_forgotten_between_sessions_unless_kept(at_session: str, plain: bool) -> None:
+@pytest.mark.parametrize(("on_session_start", "plain"), [("reset", True), ("keep", False)])
+def test_previous_models_are_forgotten_between_sessions_unless_kept(on_session_start: str, plain: bool) -> None:
     everybody = {client: client for client in range(len(SIZES))}
     world = timeline(deal(SIZES), [everybody] * 3, session_of_round=[0, 0, 1])
-    common = {"local": LOCAL, "federation": {"at_session": at_session}}
+    common = {"local": LOCAL, "client_state": {"on_session_start": on_session_start}}
     ours, state = trajectory("moon", world, vectors(), **common)
     fed = federation(settings(algorithm="fedavg", **common), world, vectors())
     start = initial_state(fed.parts)

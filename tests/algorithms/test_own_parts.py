@@ -37,7 +37,7 @@ SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
 MODEL = {"name": "mlp", "widths": [4]}
 BODY, HEAD = 4 * 5 + 4, 3 * 4 + 3
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "weight_decay": 0.01, "clip": 0.5}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "weight_decay": 0.01, "clip": 0.5}
 NORMS = {"name": "fedper", "personal": "norms"}
 EVERYTHING = {"name": "fedper", "personal": ["hidden", "head"]}
 
@@ -134,7 +134,7 @@ def test_the_part_of_newcomers_may_be_the_mean_of_the_participants() -> None:
 
 def test_the_head_and_the_body_of_fedrep_are_trained_one_after_the_other() -> None:
     """As two runs in which the other part stays as it is."""
-    stored = {"local": {"amount": 2, "batch_size": 20, "lr": 0.2}}
+    stored = {"local": {"epochs": 2, "batch_size": 20, "lr": 0.2}}
     alone: list[list[int]] = [[2]]
     (w,), state = models({"name": "fedrep", "head_epochs": 3, "personal_lr": 0.1}, alone, **stored)
     fed = made("fedavg", alone)
@@ -172,7 +172,7 @@ def test_norms_stay_with_their_clients_and_so_do_their_statistics() -> None:
 
 def test_training_goes_on_from_a_clients_own_statistics() -> None:
     """A round that trains nothing moves them as far as one batch does."""
-    still = {"local": {"amount": 1, "unit": "steps", "batch_size": 20, "lr": 1e-300}}
+    still = {"local": {"steps": 1, "batch_size": 20, "lr": 1e-300}}
     fed = normed(cohorts=[[2], [2], [2]], **still)
     seen = watch(fed)
     run_rounds(fed)
@@ -254,7 +254,7 @@ def test_what_clients_keep_is_what_memory_is_planned_and_made_for(algorithm: Any
 
 
 def test_parts_on_disk_are_the_same() -> None:
-    assert_same(*(run_rounds(made("fedper", federation={"memory": place}))[0] for place in ("device", "disk")))
+    assert_same(*(run_rounds(made("fedper", client_state={"storage": place}))[0] for place in ("device", "disk")))
 
 
 def test_links_see_what_is_sent_alone() -> None:
@@ -275,7 +275,7 @@ def test_links_see_what_is_sent_alone() -> None:
 
 @pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "ditto"])
 def test_processes_may_share_a_round(algorithm: str) -> None:
-    compare(algorithm, "threads", 2, {"amount": 2, "batch_size": 3, "lr": 0.2}, exchange=False, model=MODEL)
+    compare(algorithm, "threads", 2, {"epochs": 2, "batch_size": 3, "lr": 0.2}, communication=False, model=MODEL)
 
 
 # Sessions.
@@ -284,7 +284,7 @@ def test_processes_may_share_a_round(algorithm: str) -> None:
 def sessions(algorithm: Any, initializer: str, kept: bool) -> Federation:
     everybody = {client: client for client in range(4)}
     world = timeline(deal(SIZES), [everybody] * 4, clients=4, session_of_round=[0, 0, 1, 1])
-    values = {"initializer": initializer, "federation": {"at_session": "keep" if kept else "reset"}}
+    values = {"initializer": initializer, "client_state": {"on_session_start": "keep" if kept else "reset"}}
     chosen = settings(algorithm=algorithm, model=MODEL, local=LOCAL, **values)
     return federation(chosen, world, vectors(), cohorts=[[0, 1, 2], [0, 1, 2], [3], [3]])
 
@@ -317,7 +317,7 @@ def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> No
 
 def test_a_random_head_is_advised_to_be_adapted() -> None:
     def lines(steps: int) -> list[str]:
-        evaluation = {"clients_every": 1, "personalize": steps}
+        evaluation = {"clients_every": 1, "finetune_steps": steps}
         return [line for line in advice(made("fedbabu", evaluation=evaluation).parts) if "head is random" in line]
 
     assert (len(lines(0)), len(lines(3))) == (1, 0)
@@ -331,12 +331,12 @@ def test_a_random_head_is_advised_to_be_adapted() -> None:
     [
         (
             "fedper",
-            "logistic",
-            "algorithm fedper trains the last layer of a model apart from the others; model logistic has no",
+            "softmax_regression",
+            "algorithm fedper trains the last layer of a model apart from the others; model softmax_regression has no",
         ),
-        ({"name": "fedper", "personal": "body"}, "logistic", "algorithm fedper trains the last layer"),
-        ("fedrep", "logistic", "algorithm fedrep trains the last layer"),
-        ("fedbabu", "logistic", "algorithm fedbabu trains the last layer"),
+        ({"name": "fedper", "personal": "body"}, "softmax_regression", "algorithm fedper trains the last layer"),
+        ("fedrep", "softmax_regression", "algorithm fedrep trains the last layer"),
+        ("fedbabu", "softmax_regression", "algorithm fedbabu trains the last layer"),
         (NORMS, MODEL, "algorithm.personal = norms: the model has no normalization layers"),
         ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
         ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),

@@ -34,7 +34,7 @@ from support import (
 
 SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2], [2], [0, 1], [1]]  # client 3 is never drawn
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "weight_decay": 0.01, "clip": 0.5}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "weight_decay": 0.01, "clip": 0.5}
 EXECUTORS = ["threads", "stacked"]
 
 
@@ -81,7 +81,7 @@ def test_a_learned_alpha_follows_the_slope_of_the_first_batch(quadratics: Any) -
     """Losses a/2 |theta - z|^2: the slope at the mixture is a <v - y, m - z>."""
     a, z, rate, eta = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.2, 0.3
     data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": rate}
+    local = {"steps": 2, "batch_size": 4, "lr": rate}
     algorithm = named("apfl", adaptive="paper", alpha_lr=eta)
     _, state = trajectory(
         algorithm, steady((4,), 3, classes=2), data, local=local, engine={"executor": "threads"}, **chosen
@@ -121,16 +121,16 @@ def test_alpha_stays_a_share(adaptive: str) -> None:
     assert bool(((shares >= 0) & (shares <= 1)).all())
 
 
-@pytest.mark.parametrize("returners", ["forget", "keep"])
-def test_a_client_that_left_returns_without_its_model_and_share_or_with_both(returners: str) -> None:
+@pytest.mark.parametrize("on_leave", ["discard", "keep"])
+def test_a_client_that_left_returns_without_its_model_and_share_or_with_both(on_leave: str) -> None:
     world = timeline(deal(SIZES), [{0: 0, 1: 1}, {1: 1}, {0: 0, 1: 1}])
     algorithm = named("apfl", adaptive="paper", alpha_lr=1.0, alpha=0.25)
-    chosen = settings(algorithm=algorithm, local=LOCAL, federation={"returners": returners})
+    chosen = settings(algorithm=algorithm, local=LOCAL, client_state={"on_leave": on_leave})
     fed = federation(chosen, world, vectors(), cohorts=[[0, 1], [1], [1]])
     state, _ = run_rounds(fed)
     v, alpha = state.memory["v"][0], state.memory["alpha"][0]
-    expected = alpha * v + (1 - alpha) * state.w if returners == "keep" else state.w
-    assert bool(v.any()) is bool(alpha.any()) is (returners == "keep")
+    expected = alpha * v + (1 - alpha) * state.w if on_leave == "keep" else state.w
+    assert bool(v.any()) is bool(alpha.any()) is (on_leave == "keep")
     models = served(fed, state)
     assert torch.equal(models[0], expected)
     assert closest(models[1], state.w) > 1e-3
@@ -153,7 +153,7 @@ def test_many_steps_of_theta_find_the_proximal_point(executor: str, quadratics: 
     """Of a/2 |theta - z|^2 + lambda/2 |theta - y|^2, and y moves toward it."""
     a, z, lambda_, rate = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 4.0, 0.05
     data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": rate}
+    local = {"steps": 3, "batch_size": 4, "lr": rate}
     algorithm = named("pfedme", lambda_=lambda_, steps=100, personal_lr=0.2)
     engine = {"executor": executor, "workers": 1}
     (w,), state = trajectory(algorithm, steady((4,), 1, classes=2), data, local=local, engine=engine, **chosen)
@@ -179,7 +179,7 @@ def test_pairs_of_full_batches_are_one_batch_taken_twice(variant: str, executor:
     """Momentum too: a batch that prepares a step leaves it alone."""
     models = []
     for batches, epochs in (("alternate", 6), ("alternate", 7), ("same", 3)):
-        local = {**LOCAL, "amount": epochs, "batch_size": 7, "momentum": 0.5}
+        local = {**LOCAL, "epochs": epochs, "batch_size": 7, "momentum": 0.5}
         algorithm = named("per_fedavg", inner_lr=0.1, batches=batches, variant=variant)
         values: dict[str, Any] = {"local": local, "engine": {"executor": executor, "workers": 1}}
         models.append(trajectory(algorithm, steady(SIZES, 5), vectors(), cohorts=COHORTS, **values)[0])
@@ -192,7 +192,7 @@ def test_the_hessian_of_per_fedavg_is_the_losses(executor: str, quadratics: Any)
     """Losses a/2 |theta - z|^2: v = (1 - alpha a) a (y - alpha a (y - z) - z), exact for differences of any size."""
     a, z, inner, rate, steps = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.4, 0.2, 4
     data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"amount": steps, "unit": "steps", "batch_size": 4, "lr": rate}
+    local = {"steps": steps, "batch_size": 4, "lr": rate}
     algorithm = named("per_fedavg", inner_lr=inner, batches="same", variant="hf", delta=0.5)
     engine = {"executor": executor, "workers": 1}
     (w,), _ = trajectory(algorithm, steady((4,), 1, classes=2), data, local=local, engine=engine, **chosen)
@@ -204,7 +204,7 @@ def test_the_hessian_of_per_fedavg_is_the_losses(executor: str, quadratics: Any)
 
 def test_a_pair_of_batches_counts_once_in_running_statistics_each() -> None:
     """BatchNorm: steps of rate 0 leave the statistics of FedAvg at rate 0."""
-    local = {"amount": 2, "batch_size": 4, "lr": 1e-30}
+    local = {"epochs": 2, "batch_size": 4, "lr": 1e-30}
     (_, ours), (_, plain) = (
         trajectory(name, steady((3, 5), 1), images(), model="cnn_svhn", local=local)
         for name in (named("per_fedavg", inner_lr=0.0), "fedavg")
@@ -230,7 +230,7 @@ def test_gradients_are_recorded_and_charged(algorithm: Any, per_step: int, monke
     """As many as the declared ones, which are as many as are taken; a mean over participants."""
     taken = []
     fed = federation(
-        settings(algorithm=algorithm, local={**LOCAL, "amount": 2, "unit": "steps"}, engine={"executor": "threads"}),
+        settings(algorithm=algorithm, local={**LOCAL, "epochs": None, "steps": 2}, engine={"executor": "threads"}),
         steady((6, 6), 1),
         vectors(),
     )
@@ -248,7 +248,7 @@ def test_the_gradient_of_a_last_single_batch_counts(
     variant: str, batches: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs take two gradients, or four with the Hessian; of a last single batch only the inner one is taken."""
-    local = {**LOCAL, "amount": steps, "unit": "steps"}
+    local = {**LOCAL, "epochs": None, "steps": steps}
     engine = {"executor": "threads"}
     chosen = settings(algorithm=named("per_fedavg", variant=variant, batches=batches), local=local, engine=engine)
     fed, taken = federation(chosen, steady((6, 6), 1), vectors()), list[int]()

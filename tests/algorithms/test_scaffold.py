@@ -23,7 +23,7 @@ from support import (
 )
 
 SIZES = (5, 2, 7, 4)
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 
 
@@ -51,7 +51,7 @@ def test_a_single_device_is_fedavg(momentum: float) -> None:
 
 
 def test_one_full_batch_step_with_equal_sizes_is_fedavg() -> None:
-    local = {"amount": 1, "batch_size": 99, "lr": 0.3}
+    local = {"epochs": 1, "batch_size": 99, "lr": 0.3}
     ours, plain = (trajectory(name, steady((6, 6, 6), 5), vectors(), local=local)[0] for name in ("scaffold", "fedavg"))
     assert largest_gap(ours, plain) < 1e-13
 
@@ -76,7 +76,7 @@ def test_c_weighted_by_samples_is_the_weighted_mean() -> None:
 
 def test_c_of_the_fedssg_variant_is_the_mean_of_the_scaled_control_variates() -> None:
     chosen = scaffold(variant="fedssg", weighting="uniform")
-    local = {**LOCAL, "unit": "mean_epochs", "schedule": "exponential", "decay": 0.9}
+    local = {**LOCAL, "epochs": None, "mean_epochs": 5, "schedule": "exponential", "decay": 0.9}
     _, state = trajectory(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS, local=local)
     omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) / (sum(SIZES) / len(SIZES))
     assert closest(state.server["c"], (omega * state.memory["c_k"]).mean(0)) < 1e-14
@@ -84,7 +84,7 @@ def test_c_of_the_fedssg_variant_is_the_mean_of_the_scaled_control_variates() ->
 
 @pytest.mark.parametrize("decay", [0.0, 0.05])
 def test_both_options_agree_on_one_full_batch_step(decay: float) -> None:
-    local = {"amount": 1, "batch_size": 99, "lr": 0.3, "weight_decay": decay}
+    local = {"epochs": 1, "batch_size": 99, "lr": 0.3, "weight_decay": decay}
     (first, a), (second, b) = (
         trajectory(scaffold(option=option), steady(SIZES, 4), vectors(), cohorts=COHORTS[:4], local=local)
         for option in ("I", "II")
@@ -125,7 +125,7 @@ def test_with_momentum_only_the_aware_variant_recovers_the_gradient(
 ) -> None:
     """A constant gradient, momentum 0.9 and five steps: the plain count is wrong by 13.1441 / 5."""
     data, chosen = quadratics([2, 2], [1e-12, 1e-12], [[1e12, 2e12], [3e12, -4e12]])
-    local = {"amount": 5, "unit": "steps", "batch_size": 2, "lr": 0.1, "momentum": 0.9}
+    local = {"steps": 5, "batch_size": 2, "lr": 0.1, "momentum": 0.9}
     _, state = trajectory(scaffold(variant=variant), steady([2, 2], 1, classes=2), data, local=local, **chosen)
     gradients = -torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=torch.float64)
     assert closest(state.memory["c_k"], factor * gradients) < 1e-8
@@ -136,7 +136,7 @@ def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) ->
     """At the optimum w* with c_k = grad F_k(w*) and c = 0 a round changes nothing."""
     a, z = [0.5, 1.0, 2.0], [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics([3, 3, 3], a, z)
-    local = {"amount": 4, "unit": "steps", "batch_size": 3, "lr": 0.2}
+    local = {"steps": 4, "batch_size": 3, "lr": 0.2}
     fed = federation(settings(algorithm=scaffold(option=option), local=local, **chosen), steady((3, 3, 3), 2), data)
     curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
     optimum = (curvature * minima).sum(0) / curvature.sum()
@@ -156,7 +156,7 @@ def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) ->
     a, sizes = [0.5, 1.0, 2.0], [6, 2, 4]
     z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
     data, chosen = quadratics(sizes, a, z)
-    local = {"amount": 3, "unit": "steps", "batch_size": 2, "lr": 0.3}
+    local = {"steps": 3, "batch_size": 2, "lr": 0.3}
     models, state = trajectory(
         scaffold(variate_weights=weights),
         steady(sizes, 120),
@@ -187,7 +187,7 @@ def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> 
     shards = deal(SIZES)
     present = [{0: 0, 1: 1, 2: 2}] * 2 + [{1: 1, 2: 2, 3: 3}]
     world = timeline(shards, present, session_of_round=[0, 0, 1])
-    chosen = settings(algorithm=algorithm, local=LOCAL, federation={"at_session": "keep"})
+    chosen = settings(algorithm=algorithm, local=LOCAL, client_state={"on_session_start": "keep"})
     fed = federation(chosen, world, vectors())
     state = initial_state(fed.parts)
     with torch.no_grad():

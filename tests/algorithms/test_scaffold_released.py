@@ -24,7 +24,7 @@ from support import (
     watch,
 )
 
-LOCAL = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9}
+LOCAL = {"capped_steps": 5, "batch_size": 2, "momentum": 0.9}
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 NAME = "scaffold_released"
@@ -33,7 +33,7 @@ NAME = "scaffold_released"
 @pytest.mark.parametrize("lr", [0.03, 0.5])
 def test_a_round_goes_the_share_eta_of_fedavgs_way(lr: float) -> None:
     """The rate is the round's: it falls from round to round."""
-    local = {**LOCAL, "lr": lr, "schedule": "polynomial", "floor": 0.1}
+    local = {**LOCAL, "lr": lr, "schedule": "polynomial", "min_lr_ratio": 0.1}
     fed = federation(settings(algorithm=NAME, local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
     plain = federation(settings(algorithm="fedavg", local=local), steady(SIZES, 4), vectors(), cohorts=COHORTS)
     seen = watch(fed)

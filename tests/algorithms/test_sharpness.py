@@ -29,7 +29,7 @@ from support import (
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "weight_decay": 0.01, "clip": 10.0}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "weight_decay": 0.01, "clip": 10.0}
 SPEED = {"name": "fedspeed", "a": 0.3}
 
 
@@ -64,7 +64,7 @@ def test_without_the_dual_term_fedspeed_trains_as_fedsam() -> None:
 
 
 def test_the_very_first_step_of_fedsmoo_is_that_of_fedspeed() -> None:
-    local = {**LOCAL, "amount": 1, "unit": "steps"}
+    local = {**LOCAL, "epochs": None, "steps": 1}
     (ours, w), (plain, other) = (
         rounds_of(named(name, a=0.3), 1, local=local, engine=THREADS)[0] for name in ("fedsmoo", "fedspeed")
     )
@@ -85,7 +85,7 @@ def test_fedlesam_looks_back_to_what_the_client_received_last(quadratics: Any) -
     """One step on a/2 |y - z|^2 goes along a (x + e - z), e = rho (x_old - x) / |x_old - x|."""
     a, z, rho, lr = [0.5, 2.0], torch.tensor([[1.0, -2.0], [3.0, 4.0]], dtype=torch.float64), 0.7, 0.2
     data, chosen = quadratics([4, 4], a, z.tolist())
-    local = {"amount": 1, "batch_size": 4, "lr": lr}
+    local = {"epochs": 1, "batch_size": 4, "lr": lr}
     cohorts = [[0], [1], [1], [0]]
     models, state = trajectory(
         named("fedlesam", rho=rho),
@@ -113,7 +113,7 @@ def test_fedsam_on_quadratics_lengthens_the_gradient(quadratics: Any) -> None:
     """g(y + rho g / |g|) = g (1 + a rho / |g|)."""
     a, z, rho, lr, steps = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.3, 0.2, 5
     data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"amount": steps, "unit": "steps", "batch_size": 4, "lr": lr}
+    local = {"steps": steps, "batch_size": 4, "lr": lr}
     (w,), _ = trajectory(
         named("fedsam", rho=rho), steady((4,), 1, classes=2), data, local=local, engine=THREADS, **chosen
     )
@@ -126,7 +126,7 @@ def test_fedsam_on_quadratics_lengthens_the_gradient(quadratics: Any) -> None:
 
 def test_running_statistics_count_a_batch_once() -> None:
     """BatchNorm: without a radius both gradients are the same, and so are the statistics of FedAvg."""
-    local = {"amount": 1, "batch_size": 4, "lr": 0.05}
+    local = {"epochs": 1, "batch_size": 4, "lr": 0.05}
     (_, ours), (_, plain) = (
         trajectory(name, steady((3, 5), 1), images(), model="cnn_svhn", local=local)
         for name in (named("fedsam", rho=0.0), "fedavg")
@@ -168,7 +168,7 @@ def test_the_global_perturbation_of_fedsmoo_has_the_radius() -> None:
 
 def test_a_kept_mean_fits_those_who_are_present() -> None:
     world = timeline(deal((5, 2, 7, 4)), [{0: 0, 1: 1, 2: 2}] * 2 + [{2: 2, 3: 3}], session_of_round=[0, 0, 1])
-    chosen = settings(algorithm=SPEED, local=LOCAL, engine=THREADS, federation={"at_session": "keep"})
+    chosen = settings(algorithm=SPEED, local=LOCAL, engine=THREADS, client_state={"on_session_start": "keep"})
     fed = federation(chosen, world, vectors())
     seen = watch(fed)
     state, _ = run_rounds(fed)

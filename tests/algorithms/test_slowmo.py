@@ -10,7 +10,7 @@ from support import closest, federation, largest_gap, run_rounds, settings, stea
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL: dict[str, Any] = {"amount": 2, "batch_size": 3, "lr": 0.1}
+LOCAL: dict[str, Any] = {"epochs": 2, "batch_size": 3, "lr": 0.1}
 
 
 def slowmo(**values: Any) -> dict[str, Any]:

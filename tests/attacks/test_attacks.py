@@ -22,7 +22,7 @@ from support import closest, deal, federation, largest_gap, run_rounds, settings
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 TWO = {"clients": [1, 3]}
 
 
@@ -152,12 +152,14 @@ def test_half_of_every_job_is_half_a_step_of_the_server() -> None:
 @pytest.mark.parametrize("attack", ["alie", "sign_flip", "label_flip", "ipm"])
 def test_any_number_of_processes_gives_the_same_run(attack: str) -> None:
     for size in (2, 7):
-        compare("fedavg", "threads", size, PLAIN, exchange=False, attack={"name": attack, **TWO}, uplink=["double"])
+        compare(
+            "fedavg", "threads", size, PLAIN, communication=False, attack={"name": attack, **TWO}, uplink=["double"]
+        )
 
 
 def test_only_attackers_that_know_the_others_need_their_rows() -> None:
     sign, nothing, alie = (
-        compare("fedavg", "threads", 3, PLAIN, exchange=False, **values).sent
+        compare("fedavg", "threads", 3, PLAIN, communication=False, **values).sent
         for values in ({"attack": {"name": "sign_flip", **TWO}}, {}, {"attack": {"name": "alie", **TWO}})
     )
     assert sign == nothing != alie
@@ -221,8 +223,8 @@ def test_honest_runs_have_the_keys_they_had() -> None:
         ({"attack": {"name": "nan", "share": 0.05}}, "attack.share = 0.05: 0 of the 5 clients would attack"),
         ({"attack": {"name": "nan", "share": 0.5, "start": 1}}, "attack.start = 1: the run has 1 rounds"),
         (
-            {"attack": {"name": "nan", "share": 0.5}, "exchange": "intervals", "local": {"unit": "steps"}},
-            "attack nan: exchange intervals",
+            {"attack": {"name": "nan", "share": 0.5}, "communication": "intervals", "local": {"steps": 5}},
+            "attack nan: communication intervals",
         ),
     ],
 )

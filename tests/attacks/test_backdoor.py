@@ -35,7 +35,7 @@ from support import (
     watch,
 )  # fmt: skip
 
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 TWO = {"name": "backdoor", "clients": [2, 4], "patch": 2, "target": 1}
 
 
@@ -240,7 +240,7 @@ def test_the_update_is_scaled() -> None:
 def test_any_number_of_processes_gives_the_same_run(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("federation.test_ranks.vectors", images)
     for size in (2, 7):
-        compare("fedavg", executor, size, PLAIN, exchange=False, attack={**TWO, "factor": 2.0})
+        compare("fedavg", executor, size, PLAIN, communication=False, attack={**TWO, "factor": 2.0})
 
 
 def test_a_resumed_run_is_the_uninterrupted_one() -> None:
@@ -262,13 +262,14 @@ def test_algorithms_that_make_samples_put_theirs_behind_the_copies() -> None:
     assert fed.parts.data.train_inputs[n + copies :].abs().sum() > 0
 
 
-def test_a_frozen_body_sees_the_patch_too() -> None:
+def test_a_frozen_body_sees_the_patch_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features computed once would lack those of the patched test samples."""
     frozen = {"name": "module", "path": "own_nets:Plain", "freeze": ["*"]}
     fed = made(TWO, model=frozen)
     assert fed.parts.data.kind == "image"
     state, records = run_rounds(fed)
-    other, others = run_rounds(made(TWO, model=frozen, evaluation={"neurons": 2}))
+    monkeypatch.setattr("fedtide.federation.assembly.parts.on_fixed_features", lambda task, *_: task)
+    other, others = run_rounds(made(TWO, model=frozen))
     assert torch.equal(state.w, other.w)
     assert success(records) == success(others)
 
@@ -291,7 +292,7 @@ def test_a_model_learns_the_patch_unless_a_clip_and_the_median_keep_it_out() -> 
     inputs = torch.from_numpy(rng.uniform(0, 0.5, (300, 1, 4, 4)))
     inputs[torch.arange(300), 0, labels] += 0.4
     data = Dataset("rows", "image", inputs[:200], labels[:200], inputs[200:], labels[200:], 3, digest="rows")
-    local = {"amount": 2, "batch_size": 10, "lr": 0.5}
+    local = {"epochs": 2, "batch_size": 10, "lr": 0.5}
     attack = {"name": "backdoor", "number": 2, "patch": 1, "factor": 5.0, "target": 2, "start": 5}
     defense = {"uplink": [{"name": "clip", "bound": 0.2}], "aggregation": "median"}
     rates, accuracies = [], []
@@ -326,8 +327,8 @@ def test_what_cannot_be_patched_is_refused_in_one_line(data: Dataset, attack: di
 
 
 def test_a_scaled_backdoor_needs_updates_and_classes() -> None:
-    halfway = {"exchange": "intervals", "local": {"unit": "steps"}}
-    with pytest.raises(SettingsError, match="attack backdoor: exchange intervals"):
+    halfway = {"communication": "intervals", "local": {"steps": 5}}
+    with pytest.raises(SettingsError, match="attack backdoor: communication intervals"):
         made({**TWO, "factor": 2.0}, **halfway)
     made(TWO, **halfway).parts.workers.close()
     with pytest.raises(SettingsError, match="attack = backdoor needs classes"):

@@ -44,15 +44,15 @@ def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str)
 
 
 def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
-    called = fedtide("new", "link", "half")
-    assert called.out[0].endswith("; next: fedtide test half --kind link")  # half is a partition, too
-    called = fedtide("test", "half")
+    called = fedtide("new", "link", "iid")
+    assert called.out[0].endswith("; next: fedtide test iid --kind link")  # iid is a partition, too
+    called = fedtide("test", "iid")
     assert (called.status, called.out) == (2, [])
-    assert called.err == ["fedtide: partitions and uplink have a plug-in named 'half': choose one with --kind"]
-    called = fedtide("test", "half", "--kind", "link")
+    assert called.err == ["fedtide: partitions and uplink have a plug-in named 'iid': choose one with --kind"]
+    called = fedtide("test", "iid", "--kind", "link")
     promises = ("is documented", "refuses bad settings", "trains", "repeats", "resumes, on any engine")
     assert (called.status, called.out) == (0, [f"passed: half {promise}" for promise in promises])
-    called = fedtide("test", "half", "--kind", "partition", "--set", "local.lr=fast")
+    called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast")
     assert (called.status, called.out) == (1, [f"passed: half {promise}" for promise in promises[:2]])
     assert called.err == ["FAILED: half trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
 

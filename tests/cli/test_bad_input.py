@@ -20,8 +20,8 @@ WRONG_TYPE = [
     ("local.lr=true", "local.lr = True: should be a valid number"),
     ("local.lr=null", "local.lr = None: should be a valid number"),
     ("local.lr={a: 1}", "local.lr: should be a valid number"),
-    ("local.amount=1.5", "local.amount = 1.5: should be a valid integer"),
-    ("local.amount='3'", "local.amount = '3': should be a valid integer"),
+    ("local.epochs=1.5", "local.epochs = 1.5: should be a valid integer"),
+    ("local.epochs='3'", "local.epochs = '3': should be a valid integer"),
     ("local=3", "local = 3: should be an object"),
     ("seed=2024-01-01", "date"),
     ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
@@ -31,7 +31,7 @@ WRONG_TYPE = [
 ]
 OUT_OF_BOUNDS = [
     ("local.lr=-1", "local.lr = -1: should be greater than 0"),
-    ("local.amount=0", "local.amount = 0: should be greater than or equal to 1"),
+    ("local.epochs=0", "local.epochs = 0: should be greater than or equal to 1"),
     ("validation=1", "validation = 1: should be less than 1"),
     ("local.flip=2", "local.flip = 2: should be less than or equal to 1"),
     ("seed=9223372036854775808", "seed = 9223372036854775808: should be less than 9223372036854775808"),
@@ -135,11 +135,11 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["show", "algorithm", "fedavgg"], "did you mean 'fedavg'?"),
         (["show", "fruit", "apple"], "no kind 'fruit'"),
         (["report"], "no runs to report"),
-        (["mirror"], "no run directories here"),
+        (["mlflow", "sync"], "no run directories here"),
         (["ui"], "no MLflow store here"),
         (["run", "--runs", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
         (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot create this folder (File exists)"),
-        (["partition", "--out", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
+        (["timeline", "--out", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
     ],
 )
 def test_other_commands(fedtide, folder, command, wanted):
@@ -173,7 +173,7 @@ def test_other_commands(fedtide, folder, command, wanted):
         (
             "local: {momentum: 0.1}\n",
             ["local.nonsense=1"],
-            "unknown key 'local.nonsense' (known: accumulate, amount, batch_size",
+            "unknown key 'local.nonsense' (known: accumulate, batch_size, batches_span_epochs",
         ),
         ("", ["local.lr=" + "x" * 5000], "should be a valid number"),
     ],

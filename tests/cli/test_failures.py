@@ -68,7 +68,7 @@ def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_comman
 
 @pytest.mark.parametrize("how", [("--allow-failures",), ("--set", "compare.allow_failures=true")])
 def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how):
-    wild = ("--set", "local={amount: 2, unit: steps, lr: 1e+30}", "--set", "compare.workers=1")
+    wild = ("--set", "local={steps: 2, lr: 1e+30}", "--set", "compare.workers=1")
     called = fedtide("compare", "--json", *wild, *how)
     assert called.status == 0
     assert states(called) == {"fedavg": "diverged"}

@@ -48,7 +48,7 @@ def runs(fedtide, folder, monkeypatch):
 def test_looking_at_runs_imports_nothing_that_they_name(fedtide, folder, runs):
     mlflow = ("--set", "tracking={mlflow: true, model: true}")
     grid = ("--set", "compare={seeds: [0, 1]}")
-    for command in (("check",), ("report", *SETTINGS, *grid), ("mirror", *mlflow)):
+    for command in (("check",), ("report", *SETTINGS, *grid), ("mlflow", "sync", *mlflow)):
         called = fedtide(*command)
         assert called.status == 0, called.err
     (older, _) = sorted(path for path in runs.glob("*-s?-*"))
@@ -56,7 +56,7 @@ def test_looking_at_runs_imports_nothing_that_they_name(fedtide, folder, runs):
     del facts["label"], facts["hash"]
     facts["run_key"] = "older"
     (older / "manifest.json").write_text(json.dumps(facts))
-    called = fedtide("mirror", *mlflow)
+    called = fedtide("mlflow", "sync", *mlflow)
     assert called.status == 1
     assert called.err == [
         f"{older.name}: left out, its manifest.json has no label, so another version wrote it",

@@ -11,7 +11,7 @@ from pathlib import Path
 from commands import Fedtide
 
 SEARCH = (
-    "--set", "tune={trials: 4, workers: 1, cost: kappa, space: {local.amount: {choices: [1, 3]}}}",
+    "--set", "tune={trials: 4, workers: 1, cost: kappa, space: {local.epochs: {choices: [1, 3]}}}",
     "--set", "compare.workers=1",
 )  # fmt: skip
 
@@ -38,7 +38,7 @@ def test_the_page_shows_the_front(fedtide: Fedtide, folder: Path) -> None:
     wanted = [
         [
             str(int(row["run"][-4:])),
-            f"local.amount = {row['local.amount']}",
+            f"local.epochs = {row['local.amount']}",
             f"{float(row['kappa']):.4g}",
             f"{100 * float(row['validation_accuracy']):.1f}",
         ]

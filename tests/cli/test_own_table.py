@@ -174,7 +174,7 @@ def test_rows_to_predict_are_written_as_the_table(fedtide):
     frame = table()
     frame.to_csv("rows.csv", index=False, sep=";", decimal=",")
     written = "data={name: table, file: rows.csv, client: who, time: when, delimiter: ';', decimal: ','}"
-    settings = (written, *SETTINGS[1:], "model=logistic")
+    settings = (written, *SETTINGS[1:], "model=softmax_regression")
     assert fedtide("run", "--name", "one", *(part for each in settings for part in ("--set", each))).status == 0
     called = fedtide("predict", "one", "rows.csv")
     assert (called.status, len(called.out)) == (0, 301)

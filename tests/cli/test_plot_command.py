@@ -29,7 +29,7 @@ def test_every_figure_of_the_report_is_listed_and_the_same_alone(compared: Fedti
     for name in listed:
         called = compared("plot", name, "--out", f"{name}.png", *GRID)
         assert (called.status, called.out) == (0, [f"{name}.png"])
-        if name == "world":  # a picture of the timeline, in the report as `fedtide partition` writes it
+        if name == "world":  # a picture of the timeline, in the report as `fedtide timeline` writes it
             continue
         assert (folder / f"{name}.png").read_bytes() == (folder / "report" / f"{name}.png").read_bytes()
     assert compared("plot", "accuracy_over_rounds", *GRID).out == ["accuracy_over_rounds.pdf"]

@@ -22,7 +22,7 @@ ROWS = "name: table, client: who, time: number, unit: row, split: {period: all}"
 TABLE = f"data={{{ROWS}, file: rows.csv, label: verdict, categorical: [zone, color, day]}}"
 SETTINGS = (
     *("partition=natural", "scenario={name: static, num_clients: 3, rounds: 3}", "model={name: mlp, widths: [5]}"),
-    "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.3}",
+    "local={epochs: 2, batch_size: 16, lr: 0.3}",
     "checkpoint.keep_finished=true",
 )
 

@@ -15,13 +15,13 @@ REGRESSION = (
     "objective=mean_squared_error",
     "partition=iid",
     "scenario={name: static, num_clients: 4, rounds: 12}",
-    "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.02}",
+    "local={epochs: 2, batch_size: 16, lr: 0.02}",
 )
 MULTILABEL = (
     "data={name: table, file: diabetes.csv, labels: [high, old], task: multilabel, numeric: [bmi, bp, s1, s5, age]}",
     "objective=binary_cross_entropy",
     *REGRESSION[2:4],
-    "local={amount: 2, unit: epochs, batch_size: 16, lr: 0.5}",
+    "local={epochs: 2, batch_size: 16, lr: 0.5}",
 )
 
 

@@ -55,10 +55,10 @@ print("found:", json.dumps([found, [repr(records), told]]))
 RUN = ["run", "--set", "scenario.rounds_per_session=1"]
 WORKS = (RUN, ["list"], ["list", "models"], ["show", "algorithm", "scaffold"], ["check"], ["init"], ["schema"])
 NEEDS = {
-    "report": (["report"], ["watch"], ["partition"]),
+    "report": (["report"], ["watch"], ["timeline"]),
     "reproduce": (["reproduce", "--list"],),
     "tune": (["tune"],),
-    "mlflow": (["ui"], ["mirror"], [*RUN, "--set", "tracking.uri=http://127.0.0.1:9"]),
+    "mlflow": (["ui"], ["mlflow", "sync"], [*RUN, "--set", "tracking.uri=http://127.0.0.1:9"]),
     "data": (["predict", "RUN", "rows.csv"], ["init", "--from", "rows.csv"], ["run", "--set", "data=table"],
              [*RUN, "--set", "evaluation.clients_every=1"]),
     "vision": (["run", "--set", "model=resnet18"],),

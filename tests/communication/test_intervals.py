@@ -31,7 +31,7 @@ from golden.families.case import Case
 from support import Listed, closest, federation, run_rounds, settings, steady, trajectory, vectors
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
-LOCAL = {"amount": 6, "unit": "steps", "batch_size": 3, "lr": 0.1}
+LOCAL = {"steps": 6, "batch_size": 3, "lr": 0.1}
 EVERYBODY = {"name": "dynamic", "beta": 1.0}
 
 
@@ -91,7 +91,7 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
 
 def test_partial_exchanges_cost_seconds_and_joules() -> None:
     def of(intervals: str) -> Any:
-        chosen = settings(local=LOCAL, exchange=exchange(intervals), costs={"wireless": True, "bandwidth": 1e4})
+        chosen = settings(local=LOCAL, communication=exchange(intervals), costs={"wireless": True, "bandwidth": 1e4})
         return run_rounds(federation(chosen, steady((5, 7, 4), 2), vectors()))[0].totals
 
     once, often = of("6"), of("1")
@@ -102,18 +102,16 @@ def test_partial_exchanges_cost_seconds_and_joules() -> None:
 
 def test_the_cost_is_relative_to_clients_of_mean_size() -> None:
     """Sizes 6, 2 and 7 in batches of two: a client of mean size takes 3 steps a pass, whoever takes part."""
-    chosen = settings(
-        local=LOCAL | {"unit": "epochs", "amount": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4}
-    )
+    chosen = settings(local=LOCAL | {"steps": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4})
     fed = federation(chosen, steady((6, 2, 7), 6), vectors())
     assert {record.row["kappa"] for record in run_rounds(fed)[1]} == {round(1 / 6, 9)}
 
 
 def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six samples in batches of two make three a pass: two steps of the segment 1-2, two of 3-4, the rest."""
-    chosen = settings(local=LOCAL | {"batch_size": 2}, exchange=exchange("2-4", selection={"name": "random"}))
+    chosen = settings(local=LOCAL | {"batch_size": 2}, communication=exchange("2-4", selection={"name": "random"}))
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
-    fed.parts.exchange.selection = Listed([[1]])  # type: ignore[attr-defined]
+    fed.parts.communication.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
     monkeypatch.setattr(clock, "charge", lambda *args: (found.extend(args[2]), charge(*args))[1])
     run_rounds(fed)
@@ -125,16 +123,16 @@ def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPa
 def test_intervals_of_a_whole_round_are_one_average_per_round(algorithm: Any, intervals: str) -> None:
     world, data = steady((5, 2, 7), 3), vectors()
     plain, _ = trajectory(algorithm, world, data, local=LOCAL)
-    found, state = trajectory(algorithm, world, data, local=LOCAL, exchange=exchange(intervals))
+    found, state = trajectory(algorithm, world, data, local=LOCAL, communication=exchange(intervals))
     assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
     assert state.totals["kappa"] / 3 == pytest.approx(1 / 6)
 
 
 def grouped(intervals: str, groups: list[list[int]], **values: Any) -> list[Tensor]:
     """Models after each round with listed groups."""
-    chosen = settings(local=LOCAL, exchange=exchange(intervals, **values))
+    chosen = settings(local=LOCAL, communication=exchange(intervals, **values))
     fed = federation(chosen, steady((5, 2, 7), len(groups)), vectors())
-    fed.parts.exchange.selection = Listed(groups)  # type: ignore[attr-defined]
+    fed.parts.communication.selection = Listed(groups)  # type: ignore[attr-defined]
     states, state = [], initial_state(fed.parts)
     with torch.no_grad():
         for _ in groups:
@@ -158,7 +156,7 @@ def test_groups_of_none_one_and_all() -> None:
 
 
 def test_a_star_trains_the_group_alone_and_keeps_the_model_without_one() -> None:
-    alone = settings(local=LOCAL, exchange=exchange("2"))
+    alone = settings(local=LOCAL, communication=exchange("2"))
     fed = federation(alone, steady((5, 2, 7), 1), vectors(), cohorts=[[0, 2]])
     wanted = run_rounds(fed)[0].w
     assert closest(grouped("2*", [[0, 2]])[0], wanted) < 1e-14
@@ -180,9 +178,9 @@ def quadratic_round(
     """Three clients of 3, 5 and 9 samples with minima 1, -4 and 7, started at 2; the first two are the group."""
     sizes, minima = [3, 5, 9], [[value] * 3 for value in (1.0, -4.0, 7.0)]
     data, chosen = quadratics(sizes, curvatures, minima)
-    local = {"amount": steps, "unit": "steps", "batch_size": 9, "lr": eta}
-    fed = federation(settings(local=local, exchange=exchange(intervals), **chosen), steady(sizes, rounds), data)
-    fed.parts.exchange.selection = Listed([[0, 1]] * rounds)  # type: ignore[attr-defined]
+    local = {"steps": steps, "batch_size": 9, "lr": eta}
+    fed = federation(settings(local=local, communication=exchange(intervals), **chosen), steady(sizes, rounds), data)
+    fed.parts.communication.selection = Listed([[0, 1]] * rounds)  # type: ignore[attr-defined]
     fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
     return run_rounds(fed)[0].w
 
@@ -207,18 +205,18 @@ def test_theorem_1_on_three_clients_of_equal_curvature(quadratics: Any, interval
 def test_what_cannot_be_combined_is_refused_in_one_line() -> None:
     world, data = steady((5, 2, 7), 1), vectors()
     with pytest.raises(SettingsError, match="cannot be combined with algorithm 'scaffold'") as caught:
-        federation(settings(algorithm="scaffold", local=LOCAL, exchange="intervals"), world, data)
+        federation(settings(algorithm="scaffold", local=LOCAL, communication="intervals"), world, data)
     assert "\n" not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"local\.unit = 'epochs'.*steps or mean_epochs"):
-        federation(settings(local={"unit": "epochs"}, exchange="intervals"), world, data)
+    with pytest.raises(SettingsError, match=r"local\.epochs = 5: .*local\.steps or local\.mean_epochs"):
+        federation(settings(local={"epochs": 5}, communication="intervals"), world, data)
     weighing = {"name": "fedavg", "weighting": "feddisco"}
     with pytest.raises(SettingsError, match=r"algorithm\.weighting 'feddisco', which depends on the whole cohort"):
-        federation(settings(algorithm=weighing, local=LOCAL, exchange="intervals"), world, data)
+        federation(settings(algorithm=weighing, local=LOCAL, communication="intervals"), world, data)
     with pytest.raises(SettingsError, match="'c-a': the group's interval comes first and is the shorter one"):
-        settings(exchange={"name": "intervals", "intervals": "c-a"})
+        settings(communication={"name": "intervals", "intervals": "c-a"})
     for wrong in ("h", "a-", "a-b-c", "0", "a**"):
         with pytest.raises(SettingsError, match="should be like a, a-g or a"):
-            settings(exchange={"name": "intervals", "intervals": wrong})
+            settings(communication={"name": "intervals", "intervals": wrong})
 
 
 def test_budgets() -> None:
@@ -238,7 +236,7 @@ def test_budgets() -> None:
 def test_only_clients_that_can_afford_it_are_in_the_group_and_no_more_than_the_server_can_serve() -> None:
     def totals(budget: dict[str, Any]) -> list[float]:
         chosen = {"name": "intervals", "intervals": "a-g", "selection": "random", "budget": budget}
-        run = settings(local=LOCAL, exchange=chosen)
+        run = settings(local=LOCAL, communication=chosen)
         return [record.row["exchanges"] for record in run_rounds(federation(run, steady((4,) * 5, 3), vectors()))[1]]
 
     assert totals({"name": "given", "clients": [6, 6, 5, 0, 6]}) == [3 * 6 + 2] * 3
@@ -250,14 +248,14 @@ def test_only_clients_that_can_afford_it_are_in_the_group_and_no_more_than_the_s
 
 def test_equation_4_sizes_the_round() -> None:
     """mean_epochs with batches that straddle passes: L = floor(E sum |D_m| / (M B)) steps for everybody."""
-    local = {"amount": 5, "unit": "mean_epochs", "batch_size": 3, "lr": 0.1, "straddle": True}
-    fed = federation(settings(local=local, exchange=exchange("a")), steady((5, 2, 7), 1), vectors())
+    local = {"mean_epochs": 5, "batch_size": 3, "lr": 0.1, "batches_span_epochs": True}
+    fed = federation(settings(local=local, communication=exchange("a")), steady((5, 2, 7), 1), vectors())
     length = 5 * 14 // (3 * 3)
     assert run_rounds(fed)[1][0].row["exchanges"] == 3 * length
 
 
 def test_idle_clients_do_not_complete_the_round() -> None:
-    fed = federation(settings(exchange=exchange("a*"), local=LOCAL), steady([5, 5, 5], 2), vectors())
-    fed.parts.exchange.selection = Listed([[1], [0, 2]])  # type: ignore[attr-defined]
+    fed = federation(settings(communication=exchange("a*"), local=LOCAL), steady([5, 5, 5], 2), vectors())
+    fed.parts.communication.selection = Listed([[1], [0, 2]])  # type: ignore[attr-defined]
     _, records = run_rounds(fed)
     assert [(record.row["selected"], record.row["completed"]) for record in records] == [(3, 1), (3, 2)]

@@ -170,7 +170,7 @@ def group_share(dataset: str, partition: str, config: str, beta: float, world: i
     chosen = RunSettings.model_validate_json(
         json.dumps({
             "partition": rule,
-            "exchange": {"name": "intervals", "schedule": "legacy", "budget": {"name": config.lower(), "beta": beta}},
+            "communication": {"name": "intervals", "schedule": "legacy", "budget": {"name": config.lower(), "beta": beta}},
         })
     )  # fmt: skip
     labels = np.repeat(np.arange(classes), per_class)
@@ -179,8 +179,8 @@ def group_share(dataset: str, partition: str, config: str, beta: float, world: i
     counts = torch.tensor(
         np.array([np.bincount(labels[part], minlength=classes) for part in parts]), dtype=torch.float64
     )
-    exchange: Any = plugins.load("exchange", "intervals")(chosen.exchange)
-    budget = chosen.exchange.budget  # type: ignore[attr-defined]
+    communication: Any = plugins.load("communication", "intervals")(chosen.communication)
+    budget = chosen.communication.budget  # type: ignore[attr-defined]
     randomness = Randomness(world)
     eligible = budget.of_clients(100, 249, 1, randomness) >= 249
     rng, found, chance = np.random.default_rng(world), 0, 0
@@ -195,7 +195,7 @@ def group_share(dataset: str, partition: str, config: str, beta: float, world: i
             services=services,
             problem=SimpleNamespace(clients=100, randomness=randomness),
         )
-        averages = exchange.schedule(r).averages  # none if nobody can afford it
+        averages = communication.schedule(r).averages  # none if nobody can afford it
         found += len(averages[0][1]) if averages else 0
         chance += int(eligible[ids].sum()) - 10 * beta if config == "Fix" else 0
     return (found - chance) / (10 * rounds)

@@ -58,7 +58,7 @@ def world(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> World:
         base = {
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},
-            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05, "momentum": momentum},
+            "local": {"steps": 2, "batch_size": 4, "lr": 0.05, "momentum": momentum},
             "engine": {"workers": 1},
         }
         run = settings(**{**base, "scenario": chosen, **values})

@@ -34,14 +34,13 @@ Run = tuple[RunSettings, Timeline, Dataset]
 
 CPU = torch.device("cpu")
 CARD = torch.device("cuda") if torch.cuda.is_available() else standin.device()
-KEPT = {"federation": {"at_session": "keep"}, "participation": {"name": "fixed", "fraction": 0.6}}
+KEPT = {"client_state": {"on_session_start": "keep"}, "participation": {"name": "fixed", "fraction": 0.6}}
 EVERYTHING = {
-    "models": ["cloud", "participants", "all", "ensemble"],
+    "models": ["global", "participants", "all", "ensemble"],
     "splits": ["test", "validation"],
     "metrics": ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"],
     "clients_every": 1,
-    "personalize": 1,
-    "neurons": 3,
+    "finetune_steps": 1,
     "consistency": True,
 }
 
@@ -184,9 +183,9 @@ def test_exchanges(world: Any, tmp_path: Path, selection: str | None) -> None:
         "budget": {"name": "dynamic", "beta": 0.7},
         "selection": selection,
     }
-    local = {"amount": 4, "unit": "steps", "batch_size": 4, "lr": 0.05}
-    exchange = often if selection else "end"
-    assert_alike(world(algorithm="fedavg", exchange=exchange, local=local, participation="all"), tmp_path)
+    local = {"steps": 4, "batch_size": 4, "lr": 0.05}
+    communication = often if selection else "per_round"
+    assert_alike(world(algorithm="fedavg", communication=communication, local=local, participation="all"), tmp_path)
 
 
 def test_all_that_can_be_evaluated(world: Any, tmp_path: Path) -> None:
@@ -195,7 +194,7 @@ def test_all_that_can_be_evaluated(world: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "adagrad"])
 def test_local_optimizers(world: Any, tmp_path: Path, optimizer: str) -> None:
-    local = {"amount": 3, "unit": "steps", "batch_size": 4, "accumulate": 2, "weight_decay": 0.1, "clip": 0.5}
+    local = {"steps": 3, "batch_size": 4, "accumulate": 2, "weight_decay": 0.1, "clip": 0.5}
     moments = {"optimizer": optimizer, "momentum_scope": "client", "momentum": 0.5 * (optimizer == "sgd")}
     assert_alike(world(algorithm="fedavg", local=local | moments, **KEPT), tmp_path)
 
@@ -217,7 +216,7 @@ def plain(norm: str, **settings: Any) -> dict[str, Any]:
     ids=["convolution", "one_by_one", "statistics", "dropout", "text"],
 )
 def test_networks(world: Any, tmp_path: Path, model: Any, algorithm: str, executor: str, samples: Dataset) -> None:
-    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05}
+    local = {"steps": 2, "batch_size": 4, "lr": 0.05}
     if samples.kind == "image":
         local |= {"flip": 0.5, "crop": 1}
     engine = {"executor": executor, "workers": 1}
@@ -244,7 +243,7 @@ def test_the_same_bits_again(world: Any, algorithm: str) -> None:
     ids=["convolution", "statistics", "dropout", "text"],
 )
 def test_the_same_bits_of_networks_again(world: Any, model: Any, samples: Dataset) -> None:
-    local = {"amount": 8, "unit": "steps", "batch_size": 16, "lr": 0.05}
+    local = {"steps": 8, "batch_size": 16, "lr": 0.05}
     chosen, _, _ = world(algorithm="fedprox", model=model, local=local)
     assert_the_same((chosen, build_timeline(chosen, samples), samples))
 
@@ -294,5 +293,5 @@ def test_a_backdoor(world: Any, tmp_path: Path, executor: str, byte: bool) -> No
         stored = (data.train_inputs * 50).clamp(0, 255).to(torch.uint8)
         data = replace(data, train_inputs=stored, test_inputs=stored, mean=(0.3,), std=(0.2,))
     engine, attack = {"executor": executor, "workers": 1}, {"name": "backdoor", "share": 0.5, "factor": 2.0}
-    chosen, _, _ = world(algorithm="fedavg", model="logistic", engine=engine, attack=attack, **KEPT)
+    chosen, _, _ = world(algorithm="fedavg", model="softmax_regression", engine=engine, attack=attack, **KEPT)
     assert_alike((chosen, build_timeline(chosen, data), data), tmp_path, 2)

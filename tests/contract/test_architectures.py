@@ -37,7 +37,7 @@ def rounds_of(architecture: str, arguments: dict[str, Any], algorithm: str) -> l
     model = {"name": "torchvision", "architecture": architecture, "arguments": arguments}
     if architecture[0].isupper():
         model = {"name": "module", "path": f"torchvision.models:{architecture}", "arguments": arguments}
-    local = {"amount": 1, "unit": "steps", "batch_size": 4, "lr": 1e-3}
+    local = {"steps": 1, "batch_size": 4, "lr": 1e-3}
     data = images(count=8, side=32, channels=3)
     return run_rounds(federation(settings(model=model, algorithm=algorithm, local=local), steady((4, 4), 2), data))[1]
 

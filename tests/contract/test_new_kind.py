@@ -95,8 +95,8 @@ class Damping(Feature):
         self.damper = plugins.create(Damper, chosen.settings.damping)
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
-        if chosen.settings.clock.name == "events":
-            return "damping: clock: events may use two results of a client at once; use clock: rounds"
+        if chosen.settings.mode.name == "async":
+            return "damping: mode: async may use two results of a client at once; use mode: sync"
         return None
 
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:

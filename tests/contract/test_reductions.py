@@ -15,13 +15,13 @@ from support import largest_gap, steady, trajectory, vectors
 SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 EVERYBODY = [[0, 1, 2, 3]] * 5
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 MOMENTUM = {**PLAIN, "momentum": 0.5, "weight_decay": 0.01, "clip": 0.5}
 DECAYING = {**PLAIN, "lr": 0.1, "weight_decay": 0.01, "schedule": "exponential", "decay": 0.8}
 CLIPPED = {**PLAIN, "weight_decay": 0.01, "clip": 0.3}
-ONE_STEP = {**PLAIN, "amount": 1, "unit": "steps"}
-EQUAL_STEPS = {**PLAIN, "amount": 4, "unit": "steps", "lr": 0.1, "weight_decay": 0.01}
-RATE_ONE = {"amount": 5, "unit": "capped_steps", "batch_size": 2, "momentum": 0.9, "lr": 1.0}
+ONE_STEP = {**PLAIN, "epochs": None, "steps": 1}
+EQUAL_STEPS = {**PLAIN, "epochs": None, "steps": 4, "lr": 0.1, "weight_decay": 0.01}
+RATE_ONE = {"capped_steps": 5, "batch_size": 2, "momentum": 0.9, "lr": 1.0}
 
 
 class Reduction(NamedTuple):

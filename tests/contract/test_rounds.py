@@ -41,7 +41,7 @@ LONG = {"balancefl", "fedgen", "fedgrab"}
 """They have networks of their own, or train much at the server."""
 OF_ROUNDS = [name for name in ALGORITHMS if not clock(name)]
 """The others are in tests/federation/test_events.py, where they differ."""
-OF_BOTH = [name for name in OF_ROUNDS if "events" in plugins.load(Algorithm, name).clocks]
+OF_BOTH = [name for name in OF_ROUNDS if "async" in plugins.load(Algorithm, name).modes]
 OF_OWN_DATA = ("calendar", "natural", "active")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OF_CLASSES = [name for name in plugins.names("objectives") if plugins.load(Objective, name).task == "classification"]
@@ -54,7 +54,7 @@ OTHERS = [
         ("participation", "participation"),
         ("initializer", "initializers"),
         ("objective", "objectives"),
-        ("exchange", "exchange"),
+        ("communication", "communication"),
     )
     for name in (plugins.names(kind) if key != "objective" else OF_CLASSES)
 ]
@@ -117,17 +117,17 @@ def test_algorithms_resume_on_every_engine_in_one_world(world: Any, fedavg_world
 def test_gradient_rounds_leave_no_trace(world: Any, algorithm: str) -> None:
     """One stored model is the previous one, so a run with gradient rounds ends as one without them; nor does it matter where
     memories are."""
-    kept = {"algorithm": algorithm, "federation": {"at_session": "keep", "memory": "host"}}
+    kept = {"algorithm": algorithm, "client_state": {"on_session_start": "keep", "storage": "host"}}
     dynamic = {"name": "dynamic", "history": 1, "gradient_rounds": 2, "gradient_steps": 1}
     ended = run_rounds(federation(*world(initializer=dynamic, **kept)))[0]
-    elsewhere = {**kept, "federation": {"at_session": "keep"}}
+    elsewhere = {**kept, "client_state": {"on_session_start": "keep"}}
     assert_same(ended, run_rounds(federation(*world(initializer="previous", **elsewhere)))[0])
 
 
 @pytest.mark.parametrize("algorithm", OF_BOTH)
 def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str) -> None:
     """The others that need no rounds are among all algorithms."""
-    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
+    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "mode": "async", "participation": "all"}
     for scenario in ("sessions", "incremental_arrival"):
         assert_resumes_on_any_engine(world(scenario=scenario, **chosen))
 
@@ -135,7 +135,7 @@ def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str)
 @pytest.mark.parametrize("algorithm", ["fedbuff", "mifa"])
 def test_runs_of_a_trace_in_seconds_resume(world: Any, algorithm: str) -> None:
     """Processors are so slow that clients come and go while others train."""
-    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "clock": "events", "participation": "all"}
+    chosen = {"algorithm": {"name": algorithm, "buffer": 3}, "mode": "async", "participation": "all"}
     run = world(scenario="fedscale_trace", costs={"clock": 2.0, "slot": 0.01}, **chosen)
     _, records = run_rounds(federation(*run))
     assert sum(int(record.row["cancelled"] or 0) for record in records) > 0
@@ -170,7 +170,7 @@ def assert_charged(seen: Seen) -> None:
     ],
 )
 def test_one_sample_is_enough_and_none_is_never_drawn(data: Dataset, algorithm: str, executor: str) -> None:
-    local = {"amount": 2, "batch_size": 3, "lr": 0.05}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.05}
     chosen = settings(**needs(algorithm), algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, steady((5, 1, 0, 4), 3, classes=10), data)
     state, records = run_rounds(fed)
@@ -193,7 +193,9 @@ def test_another_seed_is_another_world(world: Any) -> None:
 def test_every_other_part_resumes(world: Any, key: str, name: str) -> None:
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
     choice = {} if key == "scenario" else {key: name}
-    algorithm = "fedavg" if key == "exchange" else "scaffold"  # whose control variates forbid averages inside a round
+    algorithm = (
+        "fedavg" if key == "communication" else "scaffold"
+    )  # whose control variates forbid averages inside a round
     run = world(**scenario, **choice, algorithm=algorithm)
     assert_resumes((run[0], short(run[1]), run[2]))
     planned(*run).refuse_excess(torch.device("cpu"), federation(*run).parts.memory)
@@ -217,13 +219,13 @@ def test_weightings_are_weights(world: Any, weighting: str) -> None:
 def test_models_resume(model: str) -> None:
     data, _ = smallest(model)
     world = timeline(deal((3, 2)), [{0: 0, 1: 1}, {0: 0, 1: 1}])
-    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    local = {"steps": 1, "batch_size": 2, "lr": 0.05}
     assert_resumes((settings(model=network(model), local=local), world, data))
 
 
 def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
     state, _ = run_rounds(
-        federation(*world(algorithm="scaffold", initializer="average", evaluation={"models": ["cloud", "all"]}))
+        federation(*world(algorithm="scaffold", initializer="average", evaluation={"models": ["global", "all"]}))
     )
 
     def kinds(value: Any) -> set[type]:
@@ -236,6 +238,6 @@ def test_a_memory_that_cannot_fit_is_refused_before_the_first_round(world: Any) 
     chosen, timeline_, data = world(algorithm="scaffold")
     cpu = torch.device("cpu")
     wanted = planned(chosen, replace(timeline_, num_clients=10**12), data, torch.float64)
-    with pytest.raises(SettingsError, match=r"federation\.memory: c_k of 1000000000000 clients") as caught:
+    with pytest.raises(SettingsError, match=r"client_state\.storage: c_k of 1000000000000 clients") as caught:
         wanted.refuse_excess(cpu, MemoryStore("device", cpu, None))
     assert "\n" not in str(caught.value)

@@ -20,7 +20,7 @@ COHORTS = ([0, 2], [1], [0, 1, 2])
 
 
 def made(rounds: int = 3, **values: Any) -> Federation:
-    local = {"amount": 1, "unit": "epochs", "batch_size": 4}
+    local = {"epochs": 1, "batch_size": 4}
     chosen = settings(local=local, **values)
     return federation(chosen, steady(SIZES, rounds), vectors(), cohorts=COHORTS)
 
@@ -70,7 +70,7 @@ def test_a_device_that_exchanges_more_often_pays_more() -> None:
     fed = made()
     state, end = initial_state(fed.parts), Segment([0, 1, 2], [0, 0, 0])
     plan = fed.clock.plan(state, 2)
-    plan = replace(plan, local=plan.local.model_copy(update={"amount": 500, "unit": "steps"}))
+    plan = replace(plan, local=plan.local.with_work(500, "steps"))
     charge(state, plan, [Segment([1], [0])] * 499 + [end], fed.parts.payload, fed.parts.wireless)
     first = dict(state.totals)
     charge(state, plan, [end], fed.parts.payload, fed.parts.wireless)

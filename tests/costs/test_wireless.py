@@ -292,7 +292,7 @@ PROJECTED = {"norm": "batch", "stem": "imagenet", "projection": True}
 @pytest.mark.parametrize(
     ("name", "inputs", "classes", "values", "multiply_adds", "phi"),
     [
-        ("logistic", (1, 28, 28), 10, {}, 7_840, 1.997),
+        ("softmax_regression", (1, 28, 28), 10, {}, 7_840, 1.997),
         ("cnn_svhn", (3, 32, 32), 10, {}, 29_723_136, 89.10),
         ("resnet18", (3, 32, 32), 10, PROJECTED, 37_407_232, 6.464),
         ("resnet18", (3, 32, 32), 100, PROJECTED, 37_430_272, 6.456),

@@ -132,8 +132,8 @@ def test_a_run_whose_clients_are_the_users(tmp_path):
             "data": {"name": "leaf", "root": str(tmp_path), "path": str(tmp_path / "train"), "shape": [4, 4]},
             "scenario": {"name": "static", "num_clients": None, "rounds": 2},
             "partition": {"name": "natural"},
-            "model": {"name": "logistic"},
-            "local": {"amount": 1},
+            "model": {"name": "softmax_regression"},
+            "local": {"epochs": 1},
         }
     )
     summary = execute(params.run(), tmp_path / "runs")

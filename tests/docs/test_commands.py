@@ -26,6 +26,7 @@ from printed_commands import LANGUAGES, PAGES, ROOT, Call, blocks, calls, copy_o
 
 from fedtide.cli import stages
 from fedtide.core import plugins
+from fedtide.report import comparison
 from fedtide.runs import execution
 from fedtide.runs.identity import modules
 from fedtide.settings.params import Params
@@ -37,7 +38,7 @@ WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
 EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
-STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "mirror", "watch"}
+STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch"}
 
 
 class Enough(Exception):
@@ -103,8 +104,9 @@ def validated(settings: RunSettings) -> None:
     modules(settings)
     kinds = {
         "algorithms": "algorithm", "data": "data", "scenarios": "scenario", "partitions": "partition", "models": "model",
-        "participation": "participation", "objectives": "objective", "exchange": "exchange", "initializers": "initializer",
-        "aggregation": "aggregation", "attack": "attack", "drift": "drift", "detectors": "detector",
+        "participation": "participation", "objectives": "objective", "communication": "communication",
+        "initializers": "initializer",
+        "aggregation": "aggregation", "attacks": "attack", "drift": "drift", "detectors": "detector",
     }  # fmt: skip
     for kind, field in kinds.items():
         chosen = getattr(settings, field)
@@ -149,8 +151,8 @@ def stopping(monkeypatch) -> None:
 
     monkeypatch.setattr(execution, "execute", functools.partial(executed_small, execution.execute))
     monkeypatch.setattr(stages, "compare", grid)
-    monkeypatch.setattr(stages, "report", report)
-    monkeypatch.setattr(stages, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
+    monkeypatch.setattr(comparison, "report", report)
+    monkeypatch.setattr(comparison, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
     monkeypatch.setattr(stages, "update_mlflow", enough)
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
@@ -163,7 +165,7 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
     from fedtide.cli.main import main
 
     assert arguments[0] in EXECUTED | STOPPED, f"no rule for fedtide {arguments[0]}"
-    if arguments[0] == "mirror":
+    if arguments[0] == "mlflow":
         call_fedtide(["run"], monkeypatch, capfd)  # which it brings MLflow up to date with
     if arguments[0] == "init":  # which writes into folders without settings
         monkeypatch.chdir(tempfile.mkdtemp(dir="."))
@@ -186,7 +188,7 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
 def run_on_a_table(monkeypatch, capfd) -> str:
     """The name of a run on the table of docs/own_table.md."""
     table = "data={name: table, file: orders.csv, label: returned, client: shop, time: date}"
-    chosen = [table, "scenario={name: calendar}", "partition.name=natural", "model=logistic"]
+    chosen = [table, "scenario={name: calendar}", "partition.name=natural", "model=softmax_regression"]
     call_fedtide(["run", *(word for item in chosen for word in ("--set", item))], monkeypatch, capfd)
     return next(path.parent.name for path in sorted(Path("runs").glob("*/encoding.json")))
 

@@ -41,11 +41,11 @@ GUIDES = (
 )
 TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
 CHOSEN_BY = {
-    "aggregation": "aggregation={}", "attack": "attack={{name: {}, share: 0.5}}",
-    "algorithms": "algorithm={}", "data": "data={}", "exchange": "exchange={}",
+    "aggregation": "aggregation={}", "attacks": "attack={{name: {}, share: 0.5}}",
+    "algorithms": "algorithm={}", "data": "data={}", "communication": "communication={}",
     "initializers": "initializer={}", "models": "model={}", "objectives": "objective={}",
     "participation": "participation={}", "partitions": "partition={}", "scenarios": "scenario={{name: {}}}",
-    "selection": "exchange={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",
+    "selection": "communication={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",
     "detectors": "detector={}", "drift": "drift={}", "weighting": "algorithm={{name: fedavg, weighting: {}}}",
 }  # fmt: skip
 EXAMPLES = {

@@ -31,7 +31,7 @@ def drifting(data: Dataset, rounds: int = 4, sizes: tuple[int, ...] = SIZES, **d
 
 
 def run_of(**values: Any) -> RunSettings:
-    return settings(local={"amount": 2, "batch_size": 4, "lr": 0.2}, **values)
+    return settings(local={"epochs": 2, "batch_size": 4, "lr": 0.2}, **values)
 
 
 def test_a_drift_to_the_same_concept_changes_nothing() -> None:

@@ -13,7 +13,7 @@ from support import assert_close, closest, federation, images, run_rounds, setti
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 SIZES = (12, 7, 24, 1)
-LOCAL = {"amount": 2, "lr": 0.1, "momentum": 0.5, "clip": 0.5, "weight_decay": 0.01}
+LOCAL = {"epochs": 2, "lr": 0.1, "momentum": 0.5, "clip": 0.5, "weight_decay": 0.01}
 
 
 def final(sizes: tuple[int, ...] = SIZES, *, data: Any = None, **values: Any) -> Any:
@@ -38,7 +38,7 @@ def test_several_batches_are_one_of_their_size(executor: str, algorithm: str) ->
         assert_close(whole, parts, 1e-12)
 
 
-@pytest.mark.parametrize(("model", "algorithm"), [("logistic", "contrast"), ("noisy", "fedavg")])
+@pytest.mark.parametrize(("model", "algorithm"), [("softmax_regression", "contrast"), ("noisy", "fedavg")])
 def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algorithm: str) -> None:
     values = {"model": model, "algorithm": algorithm, "local": {**LOCAL, "batch_size": 3, "accumulate": 2}}
     ways = ({"executor": "threads"}, {"executor": "stacked"}, {"executor": "stacked", "chunk": 1})
@@ -50,11 +50,11 @@ def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algo
 @pytest.mark.parametrize(
     "local",
     [
-        {"amount": 5, "lr": 0.1},
-        {"amount": 7, "unit": "steps", "lr": 0.02, "optimizer": "adam"},
-        {"amount": 2, "unit": "mean_epochs", "lr": 0.1},
-        {"amount": 2, "lr": 0.1, "straddle": True},
-        {"amount": 3, "unit": "capped_steps", "lr": 0.1, "order": "class_balanced"},
+        {"epochs": 5, "lr": 0.1},
+        {"steps": 7, "lr": 0.02, "optimizer": "adam"},
+        {"mean_epochs": 2, "lr": 0.1},
+        {"epochs": 2, "lr": 0.1, "batches_span_epochs": True},
+        {"capped_steps": 3, "lr": 0.1, "order": "class_balanced"},
     ],
     ids=str,
 )
@@ -68,7 +68,7 @@ def test_steps_draws_and_costs_are_those_of_the_large_batch(local: dict[str, Any
 
 def test_augmentation_is_that_of_the_large_batch() -> None:
     sizes = (5, 8)
-    data, local = images(sum(sizes), side=16), {"amount": 1, "lr": 0.05, "flip": 0.5, "crop": 2}
+    data, local = images(sum(sizes), side=16), {"epochs": 1, "lr": 0.05, "flip": 0.5, "crop": 2}
     for executor in ("threads", "stacked"):
         engine = {"executor": executor, "workers": 1}
         assert_close(*in_parts(local, 6, (1, 2), sizes=sizes, data=data, model="lenet", engine=engine), 1e-12)
@@ -76,7 +76,7 @@ def test_augmentation_is_that_of_the_large_batch() -> None:
 
 def test_batchnorm_sees_each_batch_alone() -> None:
     """A step is the mean of the gradients of its batches, and statistics move once for each."""
-    data, local = vectors(12), {"amount": 1, "lr": 0.1, "order": "stored"}
+    data, local = vectors(12), {"epochs": 1, "lr": 0.1, "order": "stored"}
     fed = federation(settings(model="normed", local={**local, "batch_size": 6, "accumulate": 2}), steady([12], 1), data)
     network = fed.parts.task.network.double().train()
     for part in (slice(0, 6), slice(6, 12)):
@@ -94,7 +94,7 @@ def test_dropout_differs_between_the_batches_of_a_step() -> None:
     data = vectors(4)
     twice = torch.arange(4).repeat(2)
     data = replace(data, train_inputs=data.train_inputs[twice], train_labels=data.train_labels[twice])
-    local = {"amount": 1, "lr": 0.1, "order": "stored", "batch_size": 4}
+    local = {"epochs": 1, "lr": 0.1, "order": "stored", "batch_size": 4}
     one = final((4,), data=data, model="noisy", local=local)
     two = final((8,), data=data, model="noisy", local={**local, "accumulate": 2})
     assert closest(one.w, two.w) > 1e-4
@@ -108,7 +108,7 @@ def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
     starts = {"name": "dynamic", "gradient_batch_size": 12, "gradient_steps": 1}
     found = []
     for batch in (12, 4):
-        local = {"amount": 1, "unit": "steps", "lr": 0.1, "batch_size": batch}
+        local = {"steps": 1, "lr": 0.1, "batch_size": batch}
         fed = federation(settings(model="normed", initializer=starts, local=local), world, vectors(12))
         state, _ = run_rounds(fed, 1)
         found.append(next(value for name, value in state.initializer.items() if name.endswith("G")))

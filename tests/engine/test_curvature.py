@@ -15,7 +15,7 @@ from support import closest, federation, images, settings, steady, vectors
 SIZES = (7, 4, 0, 9)
 
 
-def world(model="logistic", data=None):
+def world(model="softmax_regression", data=None):
     """Workers, points [C, d], shards and label counts; two rows of points are random."""
     data = data or vectors()
     fed = federation(settings(model=model), steady(SIZES, 1), data)
@@ -46,7 +46,7 @@ def identity(size):
 
 
 @pytest.mark.parametrize("batch", [3, 100])
-@pytest.mark.parametrize("model", ["logistic", {"name": "mlp", "widths": [3]}])
+@pytest.mark.parametrize("model", ["softmax_regression", {"name": "mlp", "widths": [3]}])
 def test_unit_vectors_give_the_diagonal_of_the_hessian(model, batch):
     fed, points, shards, counts = world(model)
     found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, batch, counts, identity(points.shape[1]))
@@ -126,7 +126,7 @@ def test_the_last_parameters_alone() -> None:
     fed.parts.workers.close()
 
 
-@pytest.mark.parametrize("model", ["logistic", "lenet"])
+@pytest.mark.parametrize("model", ["softmax_regression", "lenet"])
 @pytest.mark.parametrize("group", [1, 2, 50])
 def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
     fed, points, shards, counts = world(model, images(side=16) if model == "lenet" else None)

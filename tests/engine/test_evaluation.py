@@ -12,10 +12,10 @@ from fedtide.training.engine.passes.evaluation import Scores, evaluate, full_gra
 from support import closest, deal, federation, images, settings, steady, vectors
 
 
-def made(workers: int = 1, model: str = "logistic", decay: float = 0.0) -> Federation:
+def made(workers: int = 1, model: str = "softmax_regression", decay: float = 0.0) -> Federation:
     """A federation whose initial model is not symmetric."""
-    data = vectors() if model == "logistic" else images(side=8)
-    local = {"weight_decay": decay, "clip": 0.01, "flip": 0.5 if model != "logistic" else 0.0}
+    data = vectors() if model == "softmax_regression" else images(side=8)
+    local = {"weight_decay": decay, "clip": 0.01, "flip": 0.5 if model != "softmax_regression" else 0.0}
     return federation(settings(model=model, engine={"workers": workers}, local=local), steady((4, 5), 1), data)
 
 
@@ -71,7 +71,7 @@ def test_a_class_without_samples_has_no_accuracy() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize("model", ["logistic", "cnn_svhn"])
+@pytest.mark.parametrize("model", ["softmax_regression", "cnn_svhn"])
 def test_the_full_gradient_is_that_of_the_mean_loss_alone(model: str, batch: int) -> None:
     """No decay, clipping or augmentation; evaluation mode; zero without samples."""
     fed = made(2, model, decay=0.5)

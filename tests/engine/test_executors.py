@@ -46,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("drop_in")
 
 SIZES = (5, 1, 8, 3, 4)
 LOCAL = {
-    "amount": 2,
+    "epochs": 2,
     "batch_size": 3,
     "lr": 0.2,
     "momentum": 0.5,
@@ -69,7 +69,7 @@ def final(
     rounds: int = 3,
     sizes: tuple[int, ...] = SIZES,
     dtype: torch.dtype = torch.float64,
-    model: Any = "logistic",
+    model: Any = "softmax_regression",
     local: dict[str, Any] = LOCAL,
     **engine: Any,
 ) -> RunState:
@@ -130,7 +130,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
         with pytest.raises(SettingsError, match=r"engine\.executor = 'stacked'"):
             final(algorithm, data, model=network(model), executor="stacked")
         return
-    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    local = {"steps": 1, "batch_size": 2, "lr": 0.05}
     threads, stacked = (
         final(algorithm, data, sizes=(3, 1), rounds=2, model=network(model), local=local, executor=name)
         for name in ("threads", "stacked")
@@ -141,7 +141,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", HEAVY)
 def test_executors_agree_on_residual_networks(model: str) -> None:
-    local = {"amount": 1, "unit": "steps", "batch_size": 2, "lr": 0.05}
+    local = {"steps": 1, "batch_size": 2, "lr": 0.05}
     threads, stacked = (
         final("fedprox", images(side=8), sizes=(2, 1), rounds=1, model=model, local=local, executor=name)
         for name in ("threads", "stacked")
@@ -152,7 +152,7 @@ def test_executors_agree_on_residual_networks(model: str) -> None:
 @pytest.mark.parametrize("model", ["noisy", "lenet"])
 def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
     data = images(side=16)
-    local = {"amount": 2, "batch_size": 3, "lr": 0.1, "flip": 0.5, "crop": 2}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.1, "flip": 0.5, "crop": 2}
     threads, stacked, plain = (
         final("fedavg", data, rounds=2, model=model, local=chosen, executor=name)
         for name, chosen in (("threads", local), ("stacked", local), ("threads", {**local, "flip": 0.0, "crop": 0}))
@@ -162,7 +162,7 @@ def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
 
 
 def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
-    local = {"amount": 1, "batch_size": 8, "order": "stored"}
+    local = {"epochs": 1, "batch_size": 8, "order": "stored"}
 
     def trained(seed: int, executor: str) -> Tensor:
         chosen = settings(seed=seed, model="noisy", local=local, engine={"executor": executor, "workers": 1})
@@ -272,7 +272,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
         fed.parts.workers.close()
         return fed.parts.task, fed.parts.settings.engine
 
-    tiny, engine = task("logistic", vectors())
+    tiny, engine = task("softmax_regression", vectors())
     large, _ = task({"name": "mlp", "widths": [TINY]}, vectors())
     normed, _ = task("cnn_svhn", images())
     elsewhere = {
@@ -293,7 +293,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
 @pytest.mark.parametrize("local", [{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}])
 def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str, local: dict[str, Any]) -> None:
     """Up to rounding."""
-    chosen: dict[str, Any] = {"local": {"amount": 2, "batch_size": 3, "lr": 0.02, **local}}
+    chosen: dict[str, Any] = {"local": {"epochs": 2, "batch_size": 3, "lr": 0.02, **local}}
     if executor == "resident":
         chosen |= {"model": {"name": "cnn_svhn"}, "data": images(21, 8, 3), "rounds": 1}
     else:

@@ -114,7 +114,7 @@ def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
     assert losses == pytest.approx(again, abs=1e-10)
 
 
-@pytest.mark.parametrize("model", ["logistic", "lenet", "cnn_svhn"])
+@pytest.mark.parametrize("model", ["softmax_regression", "lenet", "cnn_svhn"])
 def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
     fed = federation(settings(model=model), steady((4, 5), 1), images(side=16))
     traced, network = Forward(fed.parts.task), fed.parts.task.network.double().eval()

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.local import Local, Update, clip, momentum_steps
 from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
@@ -128,7 +128,7 @@ def test_the_step_is_the_documented_formula(
 @pytest.mark.parametrize("weight_decay", [0.0, 0.2])
 def test_a_direct_step_is_a_step(executor: str, weight_decay: float) -> None:
     """Matrix products that write into the parameters end where the general update does (a limit that is never reached)."""
-    local = {"amount": 3, "unit": "steps", "batch_size": 4, "lr": 0.3, "weight_decay": weight_decay}
+    local = {"steps": 3, "batch_size": 4, "lr": 0.3, "weight_decay": weight_decay}
     chosen = {"algorithm": {"name": "fedprox", "mu": 0.5}, "engine": {"executor": executor, "workers": 1}}
     world, data = steady((6, 9), 3), vectors()
     direct, _ = trajectory(world=world, data=data, local=local, **chosen)
@@ -178,7 +178,7 @@ def test_the_closed_form_of_the_travel_is_the_recursion(steps: int, momentum: fl
 def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: float, nesterov: bool) -> None:
     data = vectors(12, features=3)
     flat = {"name": "quadratic", "curvatures": [0.0, 0.0, 0.0]}
-    local = {"amount": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "nesterov": nesterov, "order": "stored"}
+    local = {"epochs": 3, "batch_size": 4, "lr": 0.1, "momentum": momentum, "nesterov": nesterov, "order": "stored"}
     fed = federation(settings(model="point", objective=flat, local=local), steady((4, 8), 1), data)
     seen = watch(fed)
     run_rounds(fed)
@@ -193,7 +193,7 @@ def test_a_constant_gradient_moves_clients_by_their_effective_steps(momentum: fl
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_what_is_added_comes_on_top_of_a_direction(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """FedProx whose direction is the plain gradient is FedProx."""
-    common = {"local": {"amount": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 1}}
+    common = {"local": {"epochs": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 1}}
     prox = {"name": "fedprox", "mu": 0.3}
     plain, _ = trajectory(prox, steady((5, 3), 3), vectors(), **common)
     cls = plugins.load("algorithms", "fedprox")
@@ -207,7 +207,7 @@ def test_a_direction_may_be_any_tensor_but_not_change_the_parameters(
     executor: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that the algorithm keeps is not overwritten by the step; gradients of one step are apart."""
-    common = {"local": {"amount": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 2}}
+    common = {"local": {"epochs": 2, "batch_size": 3, "lr": 0.1}, "engine": {"executor": executor, "workers": 2}}
     cls = plugins.load("algorithms", "fedavg")
     monkeypatch.setattr(cls, "client", ("last",))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.local import Local, Update
 from fedtide.training.engine.optimizers import optimizer
 from support import (
@@ -91,9 +91,9 @@ def test_fifty_steps_are_torch_s(
             assert closest(W[client].double(), wanted) < tolerance
 
 
-def trained(chosen: Any, scope: str, rounds: int, *, model: str = "logistic", **engine: Any) -> Federation:
+def trained(chosen: Any, scope: str, rounds: int, *, model: str = "softmax_regression", **engine: Any) -> Federation:
     """A single client whose rounds are ten full-batch steps."""
-    local = {"amount": 10, "unit": "steps", "batch_size": 100, "lr": 0.05, "weight_decay": 0.02, "order": "stored"}
+    local = {"steps": 10, "batch_size": 100, "lr": 0.05, "weight_decay": 0.02, "order": "stored"}
     values = {"local": {**local, "optimizer": chosen, "momentum_scope": scope}, "engine": {"workers": 1, **engine}}
     return federation(settings(model=model, **values), steady([12], rounds), vectors(12))
 
@@ -127,7 +127,7 @@ COHORTS = [[0, 1, 2, 3], [1, 2, 4], [0, 2, 4], [3]]
 
 def final(chosen: Any, *, dtype: torch.dtype = torch.float64, algorithm: Any = "fedprox", **engine: Any) -> Any:
     """State after some rounds of clients that have taken different numbers of steps."""
-    local = {"amount": 2, "batch_size": 3, "lr": 0.05, "optimizer": chosen, "momentum_scope": "client", "clip": 0.5}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.05, "optimizer": chosen, "momentum_scope": "client", "clip": 0.5}
     values = settings(algorithm=algorithm, local=local, engine={"workers": 1, **engine})
     return run_rounds(federation(values, steady(SIZES, 4), vectors(), dtype=dtype, cohorts=COHORTS))[0]
 
@@ -150,7 +150,7 @@ def test_executors_workers_and_chunks_agree(chosen: Any, algorithm: str) -> None
 def test_single_and_mixed_precision_train(chosen: str) -> None:
     """float32 is near float64; with bfloat16 in the forward pass moments stay float32 and the loss falls as fast."""
     assert_close(final(chosen), _as_double(final(chosen, dtype=torch.float32)), 1e-3)
-    local = {"amount": 10, "batch_size": 20, "lr": 0.03, "optimizer": chosen, "momentum_scope": "client"}
+    local = {"epochs": 10, "batch_size": 20, "lr": 0.03, "optimizer": chosen, "momentum_scope": "client"}
     losses = []
     for autocast in (None, torch.bfloat16):
         hardware = Hardware(dtype=torch.float32, autocast=autocast)

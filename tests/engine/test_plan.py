@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fedtide.federation.state import initial_state
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.plan import BatchPlan, plan_batches, step_count
 from support import deal, federation, settings, steady, vectors
@@ -46,7 +46,7 @@ def flat(parts: list[list[int]]) -> list[int]:
 @examples(deadline=None)
 @given(sizes=SIZES, batch=BATCH, epochs=st.integers(1, 3))
 def test_every_epoch_is_a_pass_over_all_samples(sizes: list[int], batch: int, epochs: int) -> None:
-    made = plan(sizes, amount=epochs, batch_size=batch)
+    made = plan(sizes, epochs=epochs, batch_size=batch)
     for row, shard in enumerate(deal(sizes)):
         per_pass = -(-len(shard) // batch)
         seen = batches(made, row)
@@ -62,7 +62,7 @@ def test_every_epoch_is_a_pass_over_all_samples(sizes: list[int], batch: int, ep
 @examples(deadline=None)
 @given(size=st.integers(1, 13), batch=BATCH, steps=st.integers(1, 20), order=st.sampled_from(["shuffled", "stored"]))
 def test_straddling_batches_are_all_full_and_use_samples_evenly(size: int, batch: int, steps: int, order: Any) -> None:
-    made = plan([size], amount=steps, unit="steps", batch_size=batch, straddle=True, order=order)
+    made = plan([size], steps=steps, batch_size=batch, batches_span_epochs=True, order=order)
     seen = batches(made, 0)
     assert [len(part) for part in seen] == [batch] * steps
     stream = flat(seen)
@@ -76,7 +76,7 @@ def test_straddling_batches_are_all_full_and_use_samples_evenly(size: int, batch
 @given(sizes=SIZES, batch=BATCH)
 def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], batch: int) -> None:
     shards = deal(sizes)
-    local = LocalSettings(amount=2, batch_size=batch)
+    local = LocalSettings(epochs=2, batch_size=batch)
     cpu = torch.device("cpu")
     together = plan_batches(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu, np.zeros_like)
     for client, shard in enumerate(shards):
@@ -95,26 +95,26 @@ def test_batches_differ_by_seed_round_and_client() -> None:
 
 
 def test_stored_order_starts_each_round_at_the_first_sample() -> None:
-    made = plan([5], amount=2, batch_size=2, order="stored", round_=3)
+    made = plan([5], epochs=2, batch_size=2, order="stored", round_=3)
     assert batches(made, 0) == [[0, 1], [2, 3], [4]] * 2
 
 
 @pytest.mark.parametrize(
     ("local", "size", "mean", "steps"),
     [
-        ({"amount": 5, "batch_size": 8}, 20, 10.0, 15),
-        ({"amount": 5, "batch_size": 8}, 0, 10.0, 0),
-        ({"amount": 5, "unit": "steps", "batch_size": 8}, 20, 10.0, 5),
-        ({"amount": 5, "unit": "steps", "batch_size": 8}, 0, 10.0, 0),
+        ({"epochs": 5, "batch_size": 8}, 20, 10.0, 15),
+        ({"epochs": 5, "batch_size": 8}, 0, 10.0, 0),
+        ({"steps": 5, "batch_size": 8}, 20, 10.0, 5),
+        ({"steps": 5, "batch_size": 8}, 0, 10.0, 0),
         # Published cases: one pass over the loader, stopped after five batches of 128.
-        ({"amount": 5, "unit": "capped_steps", "batch_size": 128}, 300, 300.0, 3),
-        ({"amount": 5, "unit": "capped_steps", "batch_size": 128}, 900, 300.0, 5),
+        ({"capped_steps": 5, "batch_size": 128}, 300, 300.0, 3),
+        ({"capped_steps": 5, "batch_size": 128}, 900, 300.0, 5),
         # E ceil(mean n / B), the same for a small and a large client; MNIST with 100 clients gives 60.
-        ({"amount": 5, "unit": "mean_epochs", "batch_size": 50}, 30, 600.0, 60),
-        ({"amount": 3, "unit": "mean_epochs", "batch_size": 10}, 35, 27.5, 9),
+        ({"mean_epochs": 5, "batch_size": 50}, 30, 600.0, 60),
+        ({"mean_epochs": 3, "batch_size": 10}, 35, 27.5, 9),
         # floor(E n / min(B, n)).
-        ({"amount": 5, "batch_size": 10, "straddle": True}, 33, 33.0, 16),
-        ({"amount": 5, "batch_size": 10, "straddle": True}, 4, 33.0, 5),
+        ({"epochs": 5, "batch_size": 10, "batches_span_epochs": True}, 33, 33.0, 16),
+        ({"epochs": 5, "batch_size": 10, "batches_span_epochs": True}, 4, 33.0, 5),
     ],
 )
 def test_step_counts(local: dict[str, Any], size: int, mean: float, steps: int) -> None:
@@ -136,14 +136,14 @@ def test_class_balanced_passes_are_as_long_and_stay_at_home(
     sizes: list[int], batch: int, epochs: int, seed: int
 ) -> None:
     labels = np.random.default_rng(seed).integers(0, 3, sum(sizes))
-    local = LocalSettings(amount=epochs, batch_size=batch, order="class_balanced")
+    local = LocalSettings(epochs=epochs, batch_size=batch, order="class_balanced")
     shards, cpu = deal(sizes), torch.device("cpu")
     made, again = (
         plan_batches(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels.__getitem__)
         for _ in range(2)
     )
     assert torch.equal(made.indices, again.indices)
-    usual = plan(sizes, amount=epochs, batch_size=batch)
+    usual = plan(sizes, epochs=epochs, batch_size=batch)
     assert made.steps == usual.steps
     assert torch.equal(made.sizes, usual.sizes)
     for row, shard in enumerate(shards):
@@ -153,7 +153,7 @@ def test_class_balanced_passes_are_as_long_and_stay_at_home(
 def test_classes_that_a_client_has_are_drawn_equally_often() -> None:
     """10,000 draws among 90, 9 and 1 samples of three classes; a fourth one is elsewhere. Five standard deviations."""
     labels = np.repeat([0, 1, 2, 3], [90, 9, 1, 50])
-    local = LocalSettings(amount=100, batch_size=10, order="class_balanced")
+    local = LocalSettings(epochs=100, batch_size=10, order="class_balanced")
     made = plan_batches([np.arange(100)], [0], local, 1.0, 0, "batches", (0,), torch.device("cpu"), labels.__getitem__)
     drawn = np.array(flat(batches(made, 0)))
     classes = np.bincount(labels[drawn], minlength=4)
@@ -166,7 +166,7 @@ def test_classes_that_a_client_has_are_drawn_equally_often() -> None:
 def test_a_run_draws_by_the_labels_of_its_data() -> None:
     data = vectors(40)
     data.train_labels.copy_((torch.arange(40) >= 38).long())
-    chosen = settings(local={"amount": 50, "batch_size": 40, "order": "class_balanced"})
+    chosen = settings(local={"epochs": 50, "batch_size": 40, "order": "class_balanced"})
     fed, share = federation(chosen, steady((40,), 1), data), []
     begin = fed.parts.executor.begin
 
@@ -183,5 +183,5 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
 
 def test_at_most_one_pass_cannot_straddle_two() -> None:
     """The amount is in steps; without this it would be taken for epochs."""
-    with pytest.raises(ValidationError, match=r"straddle = true.*capped_steps"):
-        LocalSettings(unit="capped_steps", amount=5, straddle=True)
+    with pytest.raises(ValidationError, match=r"batches_span_epochs = true.*capped_steps"):
+        LocalSettings(capped_steps=5, batches_span_epochs=True)

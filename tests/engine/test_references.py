@@ -16,7 +16,7 @@ def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() ->
     fed = support.federation(
         support.settings(
             model={"name": "cnn_svhn"},
-            local={"amount": 1, "unit": "steps", "batch_size": 6, "order": "stored", "lr": 0.1},
+            local={"steps": 1, "batch_size": 6, "order": "stored", "lr": 0.1},
         ),
         support.steady([6], rounds=3),
         data,
@@ -39,7 +39,7 @@ def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() ->
 
 def test_reference_models_of_one_name_in_two_terms_are_two() -> None:
     fed = support.federation(
-        support.settings(model={"name": "cnn_svhn"}, local={"amount": 1, "unit": "steps", "batch_size": 6}),
+        support.settings(model={"name": "cnn_svhn"}, local={"steps": 1, "batch_size": 6}),
         support.steady([6], rounds=1),
         support.images(count=6, channels=3),
     )
@@ -64,7 +64,7 @@ def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads"
         return usual(self, models, positions)
 
     monkeypatch.setattr(References, "outputs", count)
-    local = {"amount": amount, "batch_size": 4, "lr": 0.2, **more}
+    local = {"epochs": amount, "batch_size": 4, "lr": 0.2, **more}
     fed = support.federation(
         support.settings(algorithm="moon", local=local, engine={"executor": executor, "workers": 1}),
         support.steady((9, 6), rounds=2),

@@ -21,7 +21,7 @@ def _leaning(batch: TermBatch) -> Tensor:
 @pytest.mark.parametrize("executor", ["threads", "stacked", "resident"])
 def test_own_rows_and_shared_tensors_reach_the_loss_and_may_change_their_shape(executor: str) -> None:
     """With the term in the objective's place one step of the last bias is -lr own mean(shared)."""
-    local = {"amount": 1, "unit": "steps", "lr": 0.5}
+    local = {"steps": 1, "lr": 0.5}
     if executor == "resident":  # the one for batch norm
         chosen, data = settings(local=local, model={"name": "cnn_svhn"}), images(count=18, channels=3)
     else:

@@ -14,7 +14,7 @@ from fedtide.settings.params import Params
 
 FOLDER = Path(__file__).parents[2] / "experiments/away"
 AWAY, SECONDS = FOLDER / "tuning/away.yaml", FOLDER / "seconds/seconds.yaml"
-SMALL = ["data=digits", "scenario.num_clients=4", "local.amount=1", "compare.seeds=[0,1]", "evaluation.every=1"]
+SMALL = ["data=digits", "scenario.num_clients=4", "local.epochs=1", "compare.seeds=[0,1]", "evaluation.every=1"]
 
 
 def script(name: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_methods_are_read_at_equal_seconds(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     small = [
         *(*SMALL, "participation.count=2", "scenario.rounds=4", "compare.algorithms=[fedavg, fedbuff]"),
-        "algorithms.fedbuff={buffer: 2, with: {clock: {name: events, concurrency: 2}, participation: all}}",
+        "algorithms.fedbuff={buffer: 2, with: {mode: {name: async, concurrency: 2}, participation: all}}",
     ]
     fedtide.compare(Params.read(SECONDS, small), workers=1)
     seconds = script("at_seconds")

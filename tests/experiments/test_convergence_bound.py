@@ -31,8 +31,8 @@ FULL_BATCH: dict[str, Any] = {
     "validation": 0.0,
     "scenario": {"name": "sessions", "num_devices": 4, "num_sessions": 4, "rounds_per_session": 6},
     "partition": "dirichlet_session",
-    "model": "logistic",
-    "local": {"amount": 1, "unit": "epochs", "batch_size": 2000, "lr": 0.05},
+    "model": "softmax_regression",
+    "local": {"epochs": 1, "batch_size": 2000, "lr": 0.05},
     "engine": {"workers": 1},
     "tracking": {"mlflow": False},
 }
@@ -179,7 +179,7 @@ def test_losses_at_the_start_of_a_session(shared_data: Path) -> None:
 
 
 def test_several_steps_on_small_batches_have_all_terms(shared_data: Path) -> None:
-    local = {"amount": 2, "unit": "steps", "batch_size": 16, "lr": 0.005}
+    local = {"steps": 2, "batch_size": 16, "lr": 0.005}
     rows = measured(shared_data, local=local)
     for row in rows.itertuples():
         assert 0 < row.drift < 1
@@ -193,15 +193,15 @@ def test_remarks_name_what_the_analysis_leaves_out() -> None:
     assert remarks(Params(FULL_BATCH).run()) == []
     loose = Params({**FULL_BATCH, "algorithm": "fedprox", "local": {"momentum": 0.9}, "participation": "bernoulli"})
     assert len(remarks(loose.run())) == 3
-    other = {"amount": 6, "clip": 0.1, "flip": 0.5, "lr": 0.05}
+    other = {"epochs": 6, "clip": 0.1, "flip": 0.5, "lr": 0.05}
     algorithm = {"name": "fedavg", "weighting": "uniform"}
-    found = remarks(Params({**FULL_BATCH, "algorithm": algorithm, "local": other, "exchange": "intervals"}).run())
+    found = remarks(Params({**FULL_BATCH, "algorithm": algorithm, "local": other, "communication": "intervals"}).run())
     keys = [line.split()[0].rstrip(":,") for line in found]
-    assert keys == ["algorithm.weighting", "exchange", "local.clip", "local.flip"]
+    assert keys == ["algorithm.weighting", "communication", "local.clip", "local.flip"]
 
 
 def test_what_the_analysis_does_not_cover_is_refused(shared_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="known only for model logistic with objective cross_entropy"):
+    with pytest.raises(SettingsError, match="known only for model softmax_regression with objective cross_entropy"):
         measured(shared_data, model="mlp")
     file = tmp_path / "trace.csv"
     file.write_text("client,join,leave\n0,0,4\n1,2,4\n")

@@ -104,7 +104,11 @@ def test_spans_and_curves_are_those_of_the_runs(here: Path) -> None:
 @pytest.mark.slow
 def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(here: Path) -> None:
     settings = small("planted", "fedavg", "ifca")
-    settings |= {"data": {"name": "digits"}, "partition": {"name": "dirichlet_client"}, "model": {"name": "logistic"}}
+    settings |= {
+        "data": {"name": "digits"},
+        "partition": {"name": "dirichlet_client"},
+        "model": {"name": "softmax_regression"},
+    }
     (here / "best.yaml").write_text(yaml.safe_dump(settings | {"algorithms": {"ifca": {"clusters": 2}, "fedccfa": {}}}))
     protocol = script("protocol")
     known = protocol["main"].__globals__

@@ -30,19 +30,19 @@ def runs(request: pytest.FixtureRequest) -> dict[str, dict[str, RunSettings]]:
 def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings]]) -> None:
     for profile, labeled in runs.items():
         for label, settings in labeled.items():
-            exchange: Any = settings.exchange
-            if exchange.name == "end":
+            communication: Any = settings.communication
+            if communication.name == "end":
                 assert settings.algorithm.name == label
                 assert settings.local.unit == "epochs"
                 continue
             name, _, budget = label.partition("_")
             assert settings.algorithm.name == "fedavg"
-            assert exchange.intervals == {"dynamicsgd": "a"}.get(name, name.replace("-star", "*"))
+            assert communication.intervals == {"dynamicsgd": "a"}.get(name, name.replace("-star", "*"))
             if budget:
-                assert f"{exchange.budget.name}-{exchange.budget.beta:g}" == budget
-            assert exchange.schedule == {"released": "legacy", "corrected": "paper"}[profile]
-            if "*" in exchange.intervals:
-                assert exchange.star_mode == {"released": "damped", "corrected": "exclusive"}[profile]
+                assert f"{communication.budget.name}-{communication.budget.beta:g}" == budget
+            assert communication.schedule == {"released": "legacy", "corrected": "paper"}[profile]
+            if "*" in communication.intervals:
+                assert communication.star_mode == {"released": "damped", "corrected": "exclusive"}[profile]
 
 
 def test_the_released_program_keeps_momentum(runs: dict[str, dict[str, RunSettings]]) -> None:
@@ -65,10 +65,10 @@ def test_a_round_has_250_steps_and_single_intervals_cost_what_was_published(
     assert step_count(123, 500.0, settings.local) == step_count(4000, 500.0, settings.local) == 250
     assert step_count(123, 500.0, runs["released"]["fedavg"].local) == 61
     for label, found in runs["released"].items():
-        exchange: Any = found.exchange
-        if exchange.name == "intervals" and not {"-", "*"} & set(exchange.intervals):
-            made = plugins.load("exchange", "intervals")(exchange)
-            nu = len(uploads(250, made.high, exchange.schedule))  # type: ignore[attr-defined]
+        communication: Any = found.communication
+        if communication.name == "intervals" and not {"-", "*"} & set(communication.intervals):
+            made = plugins.load("communication", "intervals")(communication)
+            nu = len(uploads(250, made.high, communication.schedule))  # type: ignore[attr-defined]
             printed = {"dynamicsgd": 0.996, "b": 0.252, "c": 0.064, "d": 0.032}
             assert nu / 250 == pytest.approx(printed[label])
 

@@ -21,7 +21,7 @@ def test_it_searches_pairs_of_letters_and_budgets_in_the_published_world() -> No
     assert isinstance(letters, Choice)
     assert {high for high, *_ in map(str, letters.limits)} == {*"abcdg"}
     assert budgets.limits == ("fix", "dynamic")
-    assert (beta.key, *beta.limits) == ("exchange.budget.beta", 0.1, 0.9)
+    assert (beta.key, *beta.limits) == ("communication.budget.beta", 0.1, 0.9)
 
 
 def test_every_choice_is_a_run_of_its_own() -> None:
@@ -30,8 +30,12 @@ def test_every_choice_is_a_run_of_its_own() -> None:
     runs: set[str] = set()
     for pair in letters.limits:
         for name in budgets.limits:
-            values = {"exchange.intervals": pair, "exchange.budget.name": name, "exchange.budget.beta": 0.25}
-            exchange: Any = space.settings(values).exchange
-            assert (exchange.intervals, exchange.budget.name, exchange.budget.beta) == (pair, name, 0.25)
-            runs.add(exchange.model_dump_json())
+            values = {
+                "communication.intervals": pair,
+                "communication.budget.name": name,
+                "communication.budget.beta": 0.25,
+            }
+            communication: Any = space.settings(values).communication
+            assert (communication.intervals, communication.budget.name, communication.budget.beta) == (pair, name, 0.25)
+            runs.add(communication.model_dump_json())
     assert len(runs) == len(letters.limits) * len(budgets.limits)

@@ -52,7 +52,7 @@ def test_two_rounds(name, fedtide, folder, request):
     (folder / "experiments").symlink_to(request.config.rootpath / "experiments")
     write_files(name, folder / "data")
     part = ("--only", "distribution=DiD1", "--only", "algorithm=fedavg,fedssg")
-    short = ("--set", "scenario.rounds=2", "--set", "algorithms.fedssg.horizon=300", "--set", "local.amount=1")
+    short = ("--set", "scenario.rounds=2", "--set", "algorithms.fedssg.horizon=300", "--set", "local.epochs=1")
     called = fedtide("reproduce", name, *part, *short, "--workers", "1", "-q")
     assert called.status == 0, called.err
     assert any(line.startswith("missing: distribution=IID") for line in called.out)
@@ -63,5 +63,5 @@ def test_two_rounds(name, fedtide, folder, request):
         with (run / "history.csv").open(newline="") as stream:
             history = list(csv.DictReader(stream))
         assert [int(row["round"]) for row in history] == [1, 2]
-        assert all(float(row[f"test_accuracy_{model}"]) >= 0 for row in history for model in ("cloud", "participants"))
+        assert all(float(row[f"test_accuracy_{model}"]) >= 0 for row in history for model in ("global", "participants"))
         assert all(np.isfinite(float(row["test_loss"])) for row in history)

@@ -20,8 +20,8 @@ def test_pooled_models_average_after_every_step() -> None:
     params = Params.read(FILE)
     everything, month = (params.run(algorithm=label) for label in ("pooled", "pooled_period"))
     assert (everything.scenario.memory, month.scenario.memory) == (11, 0)  # type: ignore[attr-defined]
-    assert everything.exchange == month.exchange
-    assert everything.exchange.intervals == "a"  # type: ignore[attr-defined]
+    assert everything.communication == month.communication
+    assert everything.communication.intervals == "a"  # type: ignore[attr-defined]
 
 
 def test_who_flies_today_can_be_drawn() -> None:

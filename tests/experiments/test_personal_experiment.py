@@ -38,7 +38,7 @@ def test_figures_are_those_of_the_models_that_clients_use(tmp_path: Path, monkey
             wanted = later.loc[label].groupby("seed")[f"{kind}_accuracy_{name}"].mean()
             assert table.loc[label, (name, "mean")] == pytest.approx(100 * wanted.mean(), abs=0.01)
             assert table.loc[label, (name, "std")] == pytest.approx(100 * wanted.std(), abs=0.01)
-    gain = later.loc["ditto"].groupby("seed")["served_gain"].mean().mean()
+    gain = later.loc["ditto"].groupby("seed")["personalization_gain"].mean().mean()
     assert table.loc["ditto", ("gain", "mean")] == pytest.approx(100 * gain, abs=0.01)
     assert table["gain", "mean"].isna().to_dict() == {label: label in ("fedavg", "local") for label in LABELS}
     # Six rounds of two participants, ten steps; Ditto trains twice, FedRep ten steps on the head; FedAvg takes twenty to adapt.

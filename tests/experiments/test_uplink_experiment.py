@@ -26,7 +26,7 @@ def small(here: Path, name: str, *labels: str) -> Path:
     settings: dict[str, Any] = yaml.safe_load((FOLDER / "settings" / f"{name}.yaml").read_text())
     settings["data"] = {"name": "digits"}
     settings["scenario"] |= {"num_sessions": 3, "rounds_per_session": 4, "rounds_pilot": 4}
-    settings["model"], settings["local"]["amount"] = {"name": "logistic"}, 2
+    settings["model"], settings["local"]["epochs"] = {"name": "softmax_regression"}, 2
     settings["evaluation"] |= {"every": 2, "clients_every": 2}
     settings["compare"] |= {"algorithms": list(labels), "seeds": [0]}
     (here / f"{name}.yaml").write_text(yaml.safe_dump(settings))
@@ -38,10 +38,10 @@ def test_what_is_kept_of_newcomers_and_attackers(here: Path) -> None:
     script = runpy.run_path(str(FOLDER / "newcomers.py"))
     every = script["main"].__globals__["ATTACKS"]
     script["main"].__globals__["ATTACKS"] = {name: every[name] for name in ("none", "sign_flip")}
-    script["main"](small(here, "newcomers_fmnist", "patient_clip", "median"), here / "out", [])
+    script["main"](small(here, "newcomers_fmnist", "newcomer_aware_clip", "median"), here / "out", [])
     kept = pd.read_csv(here / "out/kept.csv").set_index(["attack", "label", "group"])["mean"]
     assert 0 < kept["sign_flip", "median", "Attackers"] != 1
-    assert kept["none", "patient_clip", "Newcomers"] > 1  # whose bound is the upper one
+    assert kept["none", "newcomer_aware_clip", "Newcomers"] > 1  # whose bound is the upper one
     accuracy = pd.read_csv(here / "out/accuracy.csv").set_index(["attack", "label"])
     assert len(accuracy) == 4
     assert accuracy["newcomers"].notna().all()
@@ -64,7 +64,7 @@ def test_what_compression_saves(here: Path) -> None:
 def test_clients_in_turns_spend_alike_and_need_less_noise(here: Path) -> None:
     script = runpy.run_path(str(FOLDER / "privacy.py"))
     known = script["main"].__globals__
-    every, turns = known["METHODS"], {"name": "oldest_first", "count": 5}
+    every, turns = known["METHODS"], {"name": "least_recently_selected", "count": 5}
     known["METHODS"] = {
         "known": every["known"],
         **{name: (every[name][0], turns) for name in ("turns", "turns_banded")},
@@ -77,10 +77,10 @@ def test_clients_in_turns_spend_alike_and_need_less_noise(here: Path) -> None:
     (here / "privacy.yaml").write_text(yaml.safe_dump(settings))
     script["main"](here / "privacy.yaml", here / "out", [])
     table = pd.read_csv(here / "out/accuracy.csv", index_col="label")
-    assert list(table.index) == ["none", "known_8", "turns_8", "turns_banded_8"]
-    assert table.loc["known_8", "median_epsilon"] < 7 < 7.9 < table.loc["turns_8", "median_epsilon"] <= 8
+    assert list(table.index) == ["none", "uniform_eps8", "cyclic_eps8", "turns_banded_8"]
+    assert table.loc["uniform_eps8", "median_epsilon"] < 7 < 7.9 < table.loc["cyclic_eps8", "median_epsilon"] <= 8
     runs = {label: next((here / "runs").glob(f"{label}-*")) for label in table.index[1:]}
     apart = {label: pd.read_csv(run / "privacy.csv")["separation"].min() for label, run in runs.items()}
-    assert apart == {"known_8": 1, "turns_8": 6, "turns_banded_8": 6}
+    assert apart == {"uniform_eps8": 1, "cyclic_eps8": 6, "turns_banded_8": 6}
     noise = {label: pd.read_csv(run / "history.csv")["noise_norm"].mean() for label, run in runs.items()}
-    assert noise["turns_8"] < noise["known_8"]
+    assert noise["cyclic_eps8"] < noise["uniform_eps8"]

@@ -111,7 +111,7 @@ class Bench:
         return status
 
     def finish(self, folder: Path, verdict: Verdict, may_refuse: bool = False) -> None:
-        """Call the command again, undisturbed, and then ``fedtide mirror``, which MLflow may need; and compare."""
+        """Call the command again, undisturbed, and then ``fedtide mlflow sync``, which MLflow may need; and compare."""
         process = self.start(folder, "finish")
         status = self.listen(process, folder, verdict)
         if status == 2 and may_refuse and one_line(process.lines):
@@ -124,7 +124,7 @@ class Bench:
         if self.subject.mlflow:
             process = self.start(folder, "mirror", arguments=("mirror",))
             if self.listen(process, folder, verdict) != 0:
-                verdict.false.append(f"fedtide mirror: {process.lines[-1:]}")
+                verdict.false.append(f"fedtide mlflow sync: {process.lines[-1:]}")
         self.compare(folder, verdict)
         self.check(folder, verdict)
 

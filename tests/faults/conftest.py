@@ -10,12 +10,12 @@ import pytest
 PARAMS = """
 data: {{name: digits, root: {data}}}
 scenario: {{name: sessions, num_devices: 4, num_sessions: 3, rounds_per_session: 5, label_overlap: 0.4}}
-model: {{name: logistic}}
-local: {{amount: 2, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}}
+model: {{name: softmax_regression}}
+local: {{steps: 2, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}}
 engine: {{accelerator: cpu, executor: threads, workers: 1}}
 initializer: {{name: average}}
-federation: {{at_session: keep}}
-evaluation: {{models: [cloud, participants, all], every: 2}}
+client_state: {{on_session_start: keep}}
+evaluation: {{models: [global, participants, all], every: 2}}
 checkpoint: {{every: 3}}
 tracking: {{mlflow: false}}
 """

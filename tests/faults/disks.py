@@ -31,7 +31,7 @@ _PLACES = (
     "worlds",
 )
 _REASONS = ("Read-only file system", "cannot be written")
-_SUBJECTS = ("run", "run-mlflow", "compare", "tune-mlflow", "reproduce", "prepare", "partition")
+_SUBJECTS = ("run", "run-mlflow", "compare", "tune-mlflow", "reproduce", "prepare", "timeline")
 
 
 def in_own_namespace() -> None:

@@ -37,7 +37,7 @@ tracking: {mlflow: false}
 """
 _GOALS = ("train@fedavg", "tune")
 _ROLES = {"train@fedavg": ("dvc", "train", "worker-0", "worker-1"), "tune": ("dvc", "tune")}
-_BEFORE = ("download", "partition", "inputs")
+_BEFORE = ("download", "timeline", "inputs")
 
 
 class Pipeline:

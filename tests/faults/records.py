@@ -35,7 +35,6 @@ def same_records(run: Path, whole: Path) -> None:
         "history.csv",
         "per_class.csv",
         "clients.csv",
-        "neurons.csv",
         "session_scores.csv",
         "privacy.csv",
         "model.pt",

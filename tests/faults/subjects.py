@@ -13,13 +13,13 @@ PARAMS = """
 validation: 0.2
 scenario: {name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2, label_overlap: 0.4}
 partition: {name: dirichlet_session, alpha: 0.5}
-model: {name: logistic}
-local: {amount: 1, unit: steps, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}
+model: {name: softmax_regression}
+local: {steps: 1, batch_size: 8, lr: 0.1, momentum: 0.5, momentum_scope: client, schedule: cosine}
 engine: {accelerator: cpu, executor: threads, workers: 1}
 algorithm: {name: fedprox}
 initializer: {name: average}
-federation: {at_session: keep}
-evaluation: {models: [cloud, participants, all], every: 1}
+client_state: {on_session_start: keep}
+evaluation: {models: [global, participants, all], every: 1}
 checkpoint: {every: 2}
 compare: {algorithms: [fedavg, scaffold], initializers: [average, previous], seeds: [0], workers: 2}
 tune: {trials: 3, workers: 1, seed: 1000}
@@ -96,6 +96,6 @@ ALL = (
     Subject("train-stage", ("pipeline/train.py", "fedavg"), _SMALLER, share=1),
     Subject("tune-stage", ("pipeline/tune.py",), _SMALLER, share=1),
     Subject("prepare", ("download",), "data: {root: data}", share=1),
-    Subject("partition", ("partition",), "compare: {seeds: [0, 1]}", share=1),
+    Subject("timeline", ("timeline",), "compare: {seeds: [0, 1]}", share=1),
 )
 BY_NAME = {subject.name: subject for subject in ALL}

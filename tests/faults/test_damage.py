@@ -91,7 +91,7 @@ def test_a_full_disk_tears_files_and_the_next_attempt_mends_them(folder):
 
 
 def test_records_of_a_diverged_run_are_kept_and_it_is_not_repeated(folder):
-    wild = ("--set", "local.lr=100000.0", "--set", "model=mlp", "--set", "local.amount=20")
+    wild = ("--set", "local.lr=100000.0", "--set", "model=mlp", "--set", "local.epochs=20")
     first = Attempt(folder, *wild)
     assert first.end() == 1
     assert "diverged in round" in first.lines[-1]

@@ -49,7 +49,7 @@ def followers(name):
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
 def test_two_processes_run_what_one_runs(folder, algorithm):
-    settings = (f"algorithm={algorithm}", "participation={name: fixed, count: 3}", "local.unit=epochs")
+    settings = (f"algorithm={algorithm}", "participation={name: fixed, count: 3}", "local.epochs=5")
     one, expected = finish(folder, "one", 1, *settings)
     two, model = finish(folder, "two", 2, *settings)
     assert two["run_key"] != one["run_key"]

@@ -29,9 +29,9 @@ def has_more_state(algorithm):
 def kill_and_compare(folder, algorithm, moments):
     """Kill a run at some moments, with changing intervals between saved states; its records equal those of a whole one."""
     settings, known = {**needs(algorithm), "algorithm": light(algorithm)}, plugins.load(Algorithm, algorithm)
-    if "clock" in settings:  # these are of rounds
-        settings["evaluation.models"] = ["cloud", "participants"]
-    if "clock" in settings or known.phases is not Algorithm.phases:
+    if "mode" in settings:  # these are of rounds
+        settings["evaluation.models"] = ["global", "participants"]
+    if "mode" in settings or known.phases is not Algorithm.phases:
         settings["local.momentum_scope"] = "round"
     if known.optimizer == "plain_sgd":
         settings["local.momentum"] = 0.0
@@ -65,7 +65,7 @@ def test_a_kill_changes_nothing(folder, algorithm):
 def test_kills_change_nothing_where_memories_are_on_disk(folder):
     """The mapped file dies with the process; drift memories, control variates and counts come from the saved state."""
     chosen = ("--set", "algorithm=fedssg")
-    disk = (*chosen, "--set", "federation.memory=disk")
+    disk = (*chosen, "--set", "client_state.storage=disk")
     assert Attempt(folder, *chosen, name="whole").end() == 0
     for rows, operation in ((4, 0), (8, 3)):
         assert Attempt(folder, *disk, moments=(Moment(rows, operation),)).end() == -signal.SIGKILL

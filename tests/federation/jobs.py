@@ -18,7 +18,7 @@ from fedtide.world.timeline import Timeline
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 SIZES = (5, 2, 7, 4, 6)
-LOCAL = {"amount": 2, "batch_size": 3, "order": "stored", "lr": 0.2, "schedule": "exponential", "decay": 0.9}
+LOCAL = {"epochs": 2, "batch_size": 3, "order": "stored", "lr": 0.2, "schedule": "exponential", "decay": 0.9}
 SLOT = CostSettings().slot
 EQUAL = [[3]] * len(SIZES)
 UNEQUAL = [[2], [3, 7], [11], [4, 5, 6], [20]]
@@ -44,8 +44,8 @@ def made(
     algorithm: dict[str, Any], lengths: Sequence[Sequence[int]], world: Timeline, concurrency: int = 10, **values: Any
 ) -> tuple[Federation, Lengths]:
     """A federation whose jobs take given times."""
-    clock = {"name": "events", "concurrency": concurrency, **values.pop("clock", {})}
-    fed = federation(settings(**{"algorithm": algorithm, "clock": clock, "local": LOCAL, **values}), world, vectors())
+    mode = {"name": "async", "concurrency": concurrency, **values.pop("mode", {})}
+    fed = federation(settings(**{"algorithm": algorithm, "mode": mode, "local": LOCAL, **values}), world, vectors())
     assert isinstance(fed.clock, EventClock)
     fed.clock.durations = noted = Lengths(lengths)  # type: ignore[assignment]
     return fed, noted

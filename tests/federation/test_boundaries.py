@@ -23,7 +23,7 @@ from support import closest, deal, federation, images, run_rounds, settings, tim
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
-LOCAL = {"amount": 1, "batch_size": 3, "lr": 0.2}
+LOCAL = {"epochs": 1, "batch_size": 3, "lr": 0.2}
 
 
 def alternating(sessions: int = SESSIONS, rounds: int = 2, pilot: int = 1) -> Timeline:
@@ -123,7 +123,7 @@ def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[f
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
-    chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
+    chosen = settings(algorithm="scaffold", local=LOCAL, client_state={"on_session_start": "keep" if kept else "reset"})
     fed = federation(chosen, alternating(3), vectors())
     seen: list[tuple[int, Tensor, Tensor, Tensor]] = []
     local = fed.parts.algorithm.local
@@ -147,7 +147,7 @@ def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> 
     """Client 1 leaves after round 2 and is back in round 4; the server's c becomes the mean of those present."""
     here, all_three = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
     world = timeline(deal(SIZES), [all_three, all_three, here, all_three])
-    chosen = settings(algorithm="scaffold", local=LOCAL, federation={"at_session": "keep" if kept else "reset"})
+    chosen = settings(algorithm="scaffold", local=LOCAL, client_state={"on_session_start": "keep" if kept else "reset"})
     fed = federation(chosen, world, vectors())
     seen: list[tuple[Tensor, Tensor, Tensor]] = []
     local = fed.parts.algorithm.local
@@ -205,7 +205,7 @@ def test_the_schedule_starts_again_with_each_session(restart: bool) -> None:
 
 def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
     """A client that is not drawn counts with the session's initial model."""
-    chosen = settings(local=LOCAL, evaluation={"models": ["cloud", "all"]})
+    chosen = settings(local=LOCAL, evaluation={"models": ["global", "all"]})
     fed = federation(chosen, alternating(2, 1), vectors(), cohorts=[[0], [2]])
     state, records = run_rounds(fed)
     assert torch.equal(state.memory["latest"][3], state.memory["latest"][0])
@@ -216,14 +216,14 @@ def test_latest_models_of_a_session_start_at_its_initial_model() -> None:
     fed.parts.workers.close()
 
 
-@pytest.mark.parametrize("at_session", ["reset", "keep"])
-def test_moments_and_step_counts_start_afresh_with_a_session_unless_kept(at_session: str) -> None:
+@pytest.mark.parametrize("on_session_start", ["reset", "keep"])
+def test_moments_and_step_counts_start_afresh_with_a_session_unless_kept(on_session_start: str) -> None:
     """Client 0 takes two steps in each of two sessions."""
-    local = {**LOCAL, "optimizer": "adam", "momentum_scope": "client", "unit": "steps", "amount": 2}
+    local = {**LOCAL, "optimizer": "adam", "momentum_scope": "client", "epochs": None, "steps": 2}
     world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 2, session_of_round=[0, 1])
-    chosen = settings(local=local, federation={"at_session": at_session})
+    chosen = settings(local=local, client_state={"on_session_start": on_session_start})
     state, _ = run_rounds(federation(chosen, world, vectors(), cohorts=[[0, 1], [0]]))
-    kept = at_session == "keep"
+    kept = on_session_start == "keep"
     assert state.memory["optimizer.step"][:, 0].tolist() == ([4, 2] if kept else [2, 0])
     assert bool(state.memory["optimizer.exp_avg_sq"][1].any()) is kept
 

@@ -45,8 +45,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Any:
         },
         "scenario": {"name": "calendar", "rounds_per_period": 2},
         "objective": "mean_squared_error",
-        "model": "logistic",
-        "local": {"amount": 3, "unit": "steps", "batch_size": 16, "lr": 0.05},
+        "model": "softmax_regression",
+        "local": {"steps": 3, "batch_size": 16, "lr": 0.05},
         "evaluation": {"clients_every": 2},
         "engine": {"workers": 1, "accelerator": "cpu"},
     }

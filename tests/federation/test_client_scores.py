@@ -33,13 +33,13 @@ def settings(tmp_path_factory):
     rows = rows.assign(x=x[:, 0], y=x[:, 1], label=(x.sum(1) + rng.normal(size=600) > 0).astype(int))
     rows.to_csv(root / "rows.csv", index=False)
 
-    def make(natural=False, model="logistic", local=None, **evaluation):
+    def make(natural=False, model="softmax_regression", local=None, **evaluation):
         raw = {
             "data": {"name": "digits", "root": str(root)},
             "scenario": SESSIONS,
             "model": model,
             "algorithm": "fedavg",
-            "local": {"amount": 3, "unit": "steps", "batch_size": 16, "lr": 0.1, **(local or {})},
+            "local": {"steps": 3, "batch_size": 16, "lr": 0.1, **(local or {})},
             "evaluation": {"clients_every": 2, **evaluation},
             "engine": {"workers": 1, "accelerator": "cpu"},
         }
@@ -128,7 +128,7 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""
     execute(settings(natural, model="mlp", local={"momentum": 0.9}, clients_every=0), tmp_path, name="off")
-    execute(settings(natural, model="mlp", local={"momentum": 0.9}, personalize=4), tmp_path, name="on")
+    execute(settings(natural, model="mlp", local={"momentum": 0.9}, finetune_steps=4), tmp_path, name="on")
     plain = history(tmp_path / "off")
     assert [{name: row[name] for name in plain[0]} for row in history(tmp_path / "on")] == plain
     models = [torch.load(tmp_path / name / "model.pt", weights_only=True) for name in ("off", "on")]
@@ -137,7 +137,7 @@ def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
 
 
 def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
-    chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, personalize=3)
+    chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, finetune_steps=3)
     execute(chosen, tmp_path, name="x")
     data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
     start = list(torch.load(tmp_path / "x" / "model.pt", weights_only=True).values())
@@ -155,8 +155,8 @@ def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
         share = torch.bincount(labels, minlength=10) / len(shard)
         each = (share / torch.bincount(data.test_labels))[data.test_labels]
         losses = cross_entropy(logits.double(), data.test_labels, reduction="none")
-        assert table.personal_loss[client] == pytest.approx(float((each * losses).sum()), rel=1e-3)
-    assert table[table.group == "departed"].personal_accuracy.isna().all()
+        assert table.finetuned_loss[client] == pytest.approx(float((each * losses).sum()), rel=1e-3)
+    assert table[table.group == "departed"].finetuned_accuracy.isna().all()
 
 
 def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
@@ -172,7 +172,7 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
     ("evaluation", "line"),
     [
         ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 should be a multiple of evaluation.every = 2"),
-        ({"clients_every": 0, "personalize": 2}, "evaluation.personalize = 2 needs evaluation.clients_every > 0"),
+        ({"clients_every": 0, "finetune_steps": 2}, "evaluation.finetune_steps = 2 needs evaluation.clients_every > 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(settings, evaluation, line):

@@ -15,7 +15,7 @@ from fedtide.methods.algorithms.base import server_vectors
 from support import assert_same, closest, deal, federation, images, light, needs, settings, timeline, vectors
 
 SIZES = (5, 2, 7, 4)
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.05}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.05}
 WHO = [(0, 1, 2), (0, 1, 2), (0, 2), (0, 2), (0, 1, 2, 3), (0, 1, 2, 3), (1, 3)]
 """Client 1 leaves and returns, client 3 joins, 0 and 2 leave: rounds of one session."""
 COHORTS = [[0, 1, 2], [1], [0], [2], [0, 1], [2, 3], [1]]
@@ -35,7 +35,7 @@ def prepared(algorithm: Any, kept: bool, who: Any = WHO, data: Any = None, **val
     chosen = settings(
         algorithm=light(algorithm) if isinstance(algorithm, str) else algorithm,
         **needs(algorithm if isinstance(algorithm, str) else algorithm["name"])
-        | {"local": LOCAL, "federation": {"at_session": "keep" if kept else "reset"}, **values},
+        | {"local": LOCAL, "client_state": {"on_session_start": "keep" if kept else "reset"}, **values},
     )
     return federation(chosen, world, data or vectors(), cohorts=COHORTS)
 
@@ -155,7 +155,7 @@ def test_momentum_of_a_leaver_is_forgotten(chosen: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("algorithm", ["mifa", "feddyn"])
 def test_kept_and_reset_agree_within_a_session(algorithm: str) -> None:
-    """`at_session` is about the start of a session."""
+    """`on_session_start` is about the start of a session."""
     states = []
     for kept in (False, True):
         fed = prepared(algorithm, kept)

@@ -39,7 +39,7 @@ from support import (
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 SIZES = (12, 8, 20)
-LOCAL = {"amount": 2, "batch_size": 4, "lr": 0.1}
+LOCAL = {"epochs": 2, "batch_size": 4, "lr": 0.1}
 RESPONSES = [{"response": name} for name in ("none", "reset_memories", "reset_model", "start_session")]
 RESPONSES.append({"response": "raise_rate", "factor": 2.0, "rounds": 2})
 
@@ -77,10 +77,10 @@ def test_without_alarms_every_bit_is_that_of_the_run_without_a_detector(watch: s
 
 
 def test_the_first_model_comes_back_as_that_of_the_control_that_is_told() -> None:
-    """A scripted detector that alarms in the round before a drift, against ``drift_reset``."""
+    """A scripted detector that alarms in the round before a drift, against ``oracle_reset``."""
     drift = plugins.create(Drift, settings(drift={"name": "sudden", "start": 3, "clients": [[0, 2]]}).drift)
     world = with_drift(steady(SIZES, 6), drift, vectors(40), seed=0)
-    told, _ = trajectory("drift_reset", world, vectors(40), local=LOCAL)
+    told, _ = trajectory("oracle_reset", world, vectors(40), local=LOCAL)
     found, _ = trajectory("fedavg", world, vectors(40), local=LOCAL, detector=after(3, response="reset_model"))
     plain, _ = trajectory("fedavg", world, vectors(40), local=LOCAL)
     assert all(torch.equal(a, b) for a, b in zip(told, found, strict=True))
@@ -90,7 +90,7 @@ def test_the_first_model_comes_back_as_that_of_the_control_that_is_told() -> Non
 @pytest.mark.parametrize("algorithm", ["creff", "fedawe", "fedcm", "feddrift", "fedwcm", "mifa", "scaffold"])
 def test_reset_memories_are_those_at_the_start_of_a_session(algorithm: str) -> None:
     """With the model carried on, a session's first round differs in nothing else, traffic included."""
-    values: Any = {"algorithm": light(algorithm), "evaluation": {"models": ["cloud"]}}
+    values: Any = {"algorithm": light(algorithm), "evaluation": {"models": ["global"]}}
     expected, session = run_rounds(prepared(halves(5, 3), **values))
     found, records = run_rounds(prepared(steady(SIZES, 5), **values, detector=after(3, response="reset_memories")))
     assert_same(expected, found)
@@ -300,7 +300,7 @@ def test_a_state_of_another_run_is_refused() -> None:
 def test_a_diverged_round_is_not_watched() -> None:
     from fedtide.core.errors import Diverged
 
-    fed = prepared(steady(SIZES, 3), detector=after(1), federation={"divergence_threshold": 1e-9})
+    fed = prepared(steady(SIZES, 3), detector=after(1), divergence_threshold=1e-9)
     with pytest.raises(Diverged) as error, torch.no_grad():
         fed.run_round(initial_state(fed.parts))
     assert error.value.record.row["alarm"] is None

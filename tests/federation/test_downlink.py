@@ -46,7 +46,7 @@ from support import (
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 SIZES = (5, 2, 7, 4, 6)
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 WHOLE = {"name": "top_k", "fraction": 1.0}
 TOP_K = {"name": "top_k", "fraction": 0.25}
 QSGD = {"name": "qsgd", "levels": 7}
@@ -99,7 +99,7 @@ def gradient(w: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def test_three_rounds_by_hand() -> None:
     """Two full gradient steps from w~, the mean of the steps moves w, and the four largest differences are sent."""
-    local = {"amount": 2, "unit": "steps", "batch_size": 50, "lr": 0.2}
+    local = {"steps": 2, "batch_size": 50, "lr": 0.2}
     found = steps(made({"name": "top_k", "fraction": 0.23}, steady(SIZES, 3), local=local))
     data, shards, n = vectors(), deal(SIZES), np.array(SIZES) / sum(SIZES)
     x, y = data.train_inputs.numpy(), data.train_labels.numpy()
@@ -165,7 +165,7 @@ REFUSED = {
     **dict.fromkeys(
         ("apfl", "ditto", "fedccfa", "feddrift", "fedper", "fedrep", "ifca", "local", "pfedme"), "other models than one"
     ),
-    **dict.fromkeys(("creff", "drift_reset", "fedacg", "fedawe"), "another model than the one that is sent"),
+    **dict.fromkeys(("creff", "oracle_reset", "fedacg", "fedawe"), "another model than the one that is sent"),
     "fedbabu": "sends a part of the model",
 }
 SHIPPED = [name for name in plugins.names("algorithms") if name not in ("ahead", "in_parts")]
@@ -204,7 +204,11 @@ def test_algorithms_that_send_no_single_model_are_refused_in_one_line(name: str)
         ({"name": "sign", "magnitude": 0.1}, {}, "without bound; leave out magnitude"),
         ({"name": "top_k", "memory_decay": 0.5}, {}, "memory_decay has no effect"),
         ({"name": "top_k", "error_feedback": False}, {}, "error_feedback = false has no effect"),
-        (TOP_K, {"exchange": "intervals", "local": {"unit": "steps"}}, "exchange intervals averages inside rounds"),
+        (
+            TOP_K,
+            {"communication": "intervals", "local": {"steps": 5}},
+            "communication intervals averages inside rounds",
+        ),
         (TOP_K, {"algorithm": {"name": "fedper", "newcomers": "mean"}, **needs("fedper")}, "other models than one"),
         ({"levels": 3}, {}, "downlink: should be the name of a plug-in in uplink"),
     ],
@@ -260,8 +264,8 @@ def test_no_client_pays_more_than_for_the_whole_model() -> None:
 def test_a_session_begins_with_the_whole_model_for_all() -> None:
     here = {k: k for k in range(5)}
     world = timeline(deal(SIZES), [here] * 5, session_of_round=[0, 0, 1, 1, 1])
-    for at_session in ("reset", "keep"):
-        fed = made(TOP_K, world, initializer="average", federation={"at_session": at_session})
+    for on_session_start in ("reset", "keep"):
+        fed = made(TOP_K, world, initializer="average", client_state={"on_session_start": on_session_start})
         _, records = run_rounds(fed)
         assert received(records) == [5 * MODEL, 5 * FEW, 5 * MODEL, 5 * FEW, 5 * FEW]
     fed = made(TOP_K, world, initializer="restart")
@@ -338,7 +342,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(downlink: Any) -> None:
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_gives_the_same_run(executor: str) -> None:
     for size in (2, 7):
-        compare("fedavg", executor, size, PLAIN, exchange=False, downlink=QSGD, uplink=["double"])
+        compare("fedavg", executor, size, PLAIN, communication=False, downlink=QSGD, uplink=["double"])
 
 
 def test_executors_agree() -> None:
@@ -369,7 +373,7 @@ def test_gradient_rounds_send_updates_of_a_copy_of_their_own() -> None:
 
 
 def test_jobs_start_from_what_their_clients_have_received() -> None:
-    """With clock: events; what a client receives depends on the updates since its last job's."""
+    """With mode: async; what a client receives depends on the updates since its last job's."""
     buffered = {"name": "fedbuff", "buffer": 2}
     fed, noted = jobs(buffered, UNEQUAL, steady(SIZES, 6), 3, downlink=TOP_K)
     seen, state, versions, bases = watch(fed), initial_state(fed.parts), list[Tensor](), list[Any]()
@@ -417,7 +421,7 @@ def test_all_of_the_model_sent_to_jobs_is_bit_equal_to_none() -> None:
 def test_a_resumed_run_of_jobs_goes_on_as_if_it_had_not_stopped() -> None:
     def fresh() -> Federation:
         chosen = settings(
-            algorithm={"name": "fedbuff", "buffer": 2}, clock="events", local=PLAIN, downlink=TOP_K, participation="all"
+            algorithm={"name": "fedbuff", "buffer": 2}, mode="async", local=PLAIN, downlink=TOP_K, participation="all"
         )
         return federation(chosen, steady(SIZES, 6), vectors())
 

@@ -22,7 +22,7 @@ from support import assert_same, closest, deal, federation, run_rounds, settings
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
-LOCAL = {"amount": 5, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
+LOCAL = {"epochs": 5, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
 EXECUTORS = ("threads", "stacked", "resident")
 SOME = 0.35  # a gamma at which some clients stop after two epochs and others never
 
@@ -65,7 +65,7 @@ def test_where_nobody_stops_no_bit_changes(executor: str) -> None:
 def test_who_stops_after_two_epochs_has_trained_and_paid_for_two(executor: str) -> None:
     costs = {"costs": {"wireless": True}}
     (short, rows, rounds), (state, others, stopped) = (
-        run(made(None, executor, local={"amount": 2}, **costs)),
+        run(made(None, executor, local={"epochs": 2}, **costs)),
         run(made(1e9, executor, **costs)),
     )
     assert_same(short, state)
@@ -85,7 +85,7 @@ def test_a_client_that_stops_is_as_if_it_had_planned_so(executor: str) -> None:
     _, (row, *_), (r, *_) = run(made(SOME, executor))
     taken = epochs(r)
     assert {2, 5} <= set(taken)
-    lengths = {amount: run(made(None, executor, 1, local={"amount": amount}))[2][0].W for amount in set(taken)}
+    lengths = {amount: run(made(None, executor, 1, local={"epochs": amount}))[2][0].W for amount in set(taken)}
     for client, amount in enumerate(taken):
         assert closest(r.W[client], lengths[amount][client]) <= (1e-14 if executor == "stacked" else 0)
     assert row["gradients"] == pytest.approx(float(r.steps.mean()))
@@ -106,13 +106,13 @@ def test_the_rule_sees_the_losses_of_consecutive_epochs() -> None:
         asked.append(values)
         return False
 
-    fed = made(SOME, rounds=1, local={"amount": 4}, model="logistic")
+    fed = made(SOME, rounds=1, local={"epochs": 4}, model="softmax_regression")
     fed.parts.algorithm.early_stop = rule
     run(fed)
     assert sorted(epoch for epoch, *_ in asked) == [2] * len(SIZES) + [3] * len(SIZES)
     losses = {}
     for amount in (1, 2, 3):
-        r = run(made(None, rounds=1, local={"amount": amount}, model="logistic"))[2][0]
+        r = run(made(None, rounds=1, local={"epochs": amount}, model="softmax_regression"))[2][0]
         losses[amount] = [cross_entropy(fed, w, shard) for w, shard in zip(r.W, deal(SIZES), strict=True)]
     for epoch in (2, 3):
         wanted = sorted(zip(losses[epoch - 1], losses[epoch], strict=True))
@@ -120,22 +120,22 @@ def test_the_rule_sees_the_losses_of_consecutive_epochs() -> None:
         assert torch.tensor(found) == pytest.approx(torch.tensor(wanted), abs=1e-12)
 
 
-@pytest.mark.parametrize("straddle", [False, True])
+@pytest.mark.parametrize("batches_span_epochs", [False, True])
 def test_epochs_of_every_unit_end_where_as_much_work_would(straddle: bool) -> None:
     for unit in ("epochs", "mean_epochs"):
-        local = {"unit": unit, "straddle": straddle, "amount": 4}
+        local = {"unit": unit, "batches_span_epochs": straddle, "epochs": 4}
         fed = made(1e9, rounds=1, local=local)
         r = run(fed)[2][0]
-        two = fed.parts.settings.local.model_copy(update={"amount": 2})
+        two = fed.parts.settings.local.with_work(2)
         mean = sum(SIZES) / len(SIZES)
         assert r.steps[:, 0].tolist() == [step_count(size, mean, two) for size in SIZES]
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_stops_the_same_clients(executor: str) -> None:
-    local = {"amount": 5, "batch_size": 3, "lr": 0.2}
+    local = {"epochs": 5, "batch_size": 3, "lr": 0.2}
     for values in ({}, {"momentum": 0.5, "momentum_scope": "client"}):  # sums of models alone, and all rows
-        compare({"name": "flash", "early_stop": SOME}, executor, 3, local | values, exchange=False)
+        compare({"name": "flash", "early_stop": SOME}, executor, 3, local | values, communication=False)
 
 
 def test_work_in_steps_has_no_epochs_to_stop_after() -> None:
@@ -150,16 +150,16 @@ def test_work_in_steps_has_no_epochs_to_stop_after() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"local": {"unit": "steps"}}, "local.unit = steps: algorithm flash stops clients early after a local epoch"),
+        ({"local": {"steps": 5}}, "local.steps = 5: algorithm flash stops clients early after a local epoch"),
         (
-            {"local": {"amount": 1}},
-            "local.amount = 1: algorithm flash stops clients early after the second local epoch",
+            {"local": {"epochs": 1}},
+            "local.epochs = 1: algorithm flash stops clients early after the second local epoch",
         ),
         (
-            {"exchange": "intervals", "local": {"unit": "mean_epochs"}},
-            "exchange intervals averages after planned steps",
+            {"communication": "intervals", "local": {"mean_epochs": 5}},
+            "communication intervals averages after planned steps",
         ),
-        ({"clock": "events"}, "algorithm flash works in rounds"),
+        ({"mode": "async"}, "algorithm flash works in rounds"),
     ],
 )
 def test_where_an_early_stop_has_no_meaning_it_is_refused(values: dict[str, Any], message: str) -> None:
@@ -170,7 +170,7 @@ def test_where_an_early_stop_has_no_meaning_it_is_refused(values: dict[str, Any]
 
 
 def test_a_clock_that_plans_when_work_is_done_refuses_it() -> None:
-    chosen = settings(algorithm="fedbuff", local={"amount": 2}, clock="events")
+    chosen = settings(algorithm="fedbuff", local={"epochs": 2}, mode="async")
     fed = made(SOME)
-    with pytest.raises(SettingsError, match=r"^clock: events plans when a client is done"):
+    with pytest.raises(SettingsError, match=r"^mode: async plans when a client is done"):
         refuse_early_stop(chosen, fed.parts.algorithm)

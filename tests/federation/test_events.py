@@ -16,7 +16,7 @@ from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.methods.costs.wireless import Wireless
 from fedtide.settings.groups.costs import CostSettings
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.local import Cohort
 from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count
@@ -124,7 +124,7 @@ def test_batches_are_keyed_by_the_job() -> None:
 
 
 def test_old_results_are_thrown_away_and_paid_for() -> None:
-    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 9), 5, clock={"max_staleness": 1})
+    fed, noted = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 9), 5, mode={"max_staleness": 1})
     state, records = run_rounds(fed)
     refused = sum(int(record.row["refused"] or 0) for record in records)
     assert refused > 0
@@ -150,7 +150,7 @@ def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals(
 def test_a_departure_cancels_a_job_for_the_share_of_its_time(leave: str) -> None:
     """Client 1 would take 40 slots and leaves with the second update, in slot 6; client 0 needs 3 and is fast."""
     world = present([0, 1], [0, 1], *[[0, 2]] * 13)
-    fed, noted = made({"name": "fedasync"}, [[3], [40], [12], [1], [1]], world, 2, clock={"leave": leave})
+    fed, noted = made({"name": "fedasync"}, [[3], [40], [12], [1], [1]], world, 2, mode={"leave": leave})
     state, records = run_rounds(fed)
     took_part = [client for record in records for client in record.clients["client"]]
     rows = [record.row for record in records]
@@ -214,7 +214,7 @@ def test_without_anybody_to_wait_for_the_run_ends_in_one_line() -> None:
 
 def test_seconds_and_joules_are_those_of_the_cell() -> None:
     """One job at a time has the whole band; two of them half of it each, so that transfers take twice as long."""
-    chosen = settings(algorithm="fedasync", clock={"name": "events", "concurrency": 1}, local=LOCAL)
+    chosen = settings(algorithm="fedasync", mode={"name": "async", "concurrency": 1}, local=LOCAL)
     fed = federation(chosen, steady(SIZES, 5), vectors())
     order = line(fed)
     state, _ = run_rounds(fed)
@@ -230,12 +230,12 @@ def test_seconds_and_joules_are_those_of_the_cell() -> None:
     assert (computing.slots.tolist(), computing.device_J.tolist()) == ([10], pytest.approx([5e6 * 1e-28 * 1e18]))
 
 
-@pytest.mark.parametrize("straddle", [False, True])
+@pytest.mark.parametrize("batches_span_epochs", [False, True])
 @pytest.mark.parametrize(("amount", "unit"), [(3, "epochs"), (7, "steps"), (2, "steps"), (2, "capped_steps")])
-def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, straddle: bool) -> None:
-    if straddle and unit == "capped_steps":
+def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, batches_span_epochs: bool) -> None:
+    if batches_span_epochs and unit == "capped_steps":
         return
-    local = LocalSettings(amount=amount, unit=unit, batch_size=4, straddle=straddle)
+    local = LocalSettings(**{unit: amount}, batch_size=4, batches_span_epochs=batches_span_epochs)
     for size in (0, 1, 4, 9, 12):
         batches = plan_batches([np.arange(size)], [0], local, 5.0, 0, "jobs", (), torch.device("cpu"), np.zeros_like)
         assert sample_count(size, 5.0, local) == int(batches.sizes.sum())
@@ -244,30 +244,30 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, s
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; clock: events needs one like fedbuff"),
-        ({"clock": "rounds"}, "algorithm fedbuff updates its model as results arrive; it needs clock: events"),
+        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; mode: async needs one like fedbuff"),
+        ({"mode": "sync"}, "algorithm fedbuff updates its model as results arrive; it needs mode: async"),
         ({"participation": {"name": "fixed", "count": 2}}, "participation fixed draws the cohorts of rounds"),
-        ({"exchange": "intervals"}, "exchange intervals averages inside rounds"),
-        ({"costs": {"wireless": False}}, r"costs\.wireless = false: clock: events takes its seconds from there"),
-        ({"local": {"unit": "mean_epochs"}}, r"local\.unit = mean_epochs equalizes"),
+        ({"communication": "intervals"}, "communication intervals averages inside rounds"),
+        ({"costs": {"wireless": False}}, r"costs\.wireless = false: mode: async takes its seconds from there"),
+        ({"local": {"mean_epochs": 5}}, r"local\.mean_epochs equalizes"),
         ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
         ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),
-        ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all"),
-        ({"clock": "event"}, "clock: unknown name 'event'; did you mean 'events'?"),
-        ({"clock": {"name": "events", "concurrency": 0}}, r"clock\.concurrency = 0"),
-        ({"clock": {"name": "rounds", "concurrency": 3}}, r"unknown key 'clock\.concurrency'"),
+        ({"evaluation": {"models": ["global", "all"]}}, "evaluation of the model all"),
+        ({"mode": "asynch"}, "mode: unknown name 'asynch'; did you mean 'async'?"),
+        ({"mode": {"name": "async", "concurrency": 0}}, r"mode\.concurrency = 0"),
+        ({"mode": {"name": "sync", "concurrency": 3}}, r"unknown key 'mode\.concurrency'"),
     ],
 )
 def test_what_needs_the_other_clock_is_refused_in_one_line(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(SettingsError, match=problem) as caught:
-        federation(settings(**{"algorithm": "fedbuff", "clock": "events", **values}), steady(SIZES, 2), vectors())
+        federation(settings(**{"algorithm": "fedbuff", "mode": "async", **values}), steady(SIZES, 2), vectors())
     assert "\n" not in str(caught.value)
 
 
 def test_runs_in_rounds_are_what_they_were() -> None:
-    assert "clock" not in settings().canonical()
-    assert settings(clock="rounds").canonical() == settings().canonical()
-    assert settings(clock="events").canonical()["clock"]["concurrency"] == 10
+    assert "mode" not in settings().canonical()
+    assert settings(mode="sync").canonical() == settings().canonical()
+    assert settings(mode="async").canonical()["mode"]["concurrency"] == 10
 
 
 def test_a_state_of_another_run_is_refused() -> None:
@@ -298,6 +298,6 @@ def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.
     for ahead in (0, 2, 32):
         monkeypatch.setattr("fedtide.federation.clocks.events.AHEAD", ahead)
         world = present([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], *[[0, 2, 4]] * 3, *[[1, 2, 3, 4]] * 9)
-        fed = federation(settings(algorithm="fedasync", clock={"name": "events", "concurrency": 2}), world, vectors())
+        fed = federation(settings(algorithm="fedasync", mode={"name": "async", "concurrency": 2}), world, vectors())
         found.append([{**record.row, "seconds": 0} for record in run_rounds(fed)[1]])
     assert found[0] == found[1] == found[2]

@@ -98,7 +98,7 @@ def test_a_leaver_is_forgotten_and_its_late_result_is_not_stored(name: str, leav
     """Client 1 leaves with the second update, in slot 6, while its job of 40 slots runs; client 0 leaves and returns."""
     world = present([0, 1], [0, 1], *[[0, 2]] * 12, *[[2, 3]] * 4, *[[0, 2]] * 4)
     chosen = {"name": name, "buffer": 1, "begin": "seen"} if name == "mifa" else {"name": name, "buffer": 1}
-    fed, _ = made(chosen, [[3], [40], [12], [1], [1]], world, 2, clock={"leave": leave})
+    fed, _ = made(chosen, [[3], [40], [12], [1], [1]], world, 2, mode={"leave": leave})
     seen = watch(fed)
     state, arrived = initial_state(fed.parts), list[int]()
     for t in range(world.rounds):

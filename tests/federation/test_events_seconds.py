@@ -30,10 +30,10 @@ def visited(
     return replace(steady(sizes, updates), visits=found)
 
 
-def by_hand(updates: int = 5, **clock: Any) -> Federation:
+def by_hand(updates: int = 5, **mode: Any) -> Federation:
     """Jobs of client 0 take 4 s, of client 1 6 s, of client 2 3 s; two at once."""
     world = visited({0: [(0, 12)], 1: [(2, 7)], 2: [(14, 20)]}, updates)
-    return made({"name": "fedbuff", "buffer": 1}, [[4], [6], [3]], world, 2, clock=clock, **SECOND)[0]
+    return made({"name": "fedbuff", "buffer": 1}, [[4], [6], [3]], world, 2, mode=mode, **SECOND)[0]
 
 
 def test_a_run_of_three_clients_by_hand() -> None:
@@ -96,7 +96,7 @@ def test_memories_are_those_of_the_clients_present(name: str, weighting: str, le
         4: [(0.0, 7.0), (8.0, 23.0)],
     }
     chosen = {"name": name, "buffer": 2, "weighting": weighting}
-    fed, _ = made(chosen, [[3], [2, 4], [7], [2], [5]], visited(visits, 30, 23), 3, clock={"leave": leave}, **SECOND)
+    fed, _ = made(chosen, [[3], [2, 4], [7], [2], [5]], visited(visits, 30, 23), 3, mode={"leave": leave}, **SECOND)
     seen, state, n = watch(fed), initial_state(fed.parts), torch.tensor(SIZES, dtype=torch.float64)
     populations, second = set(), 0
     for _ in range(30):

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Round
-from fedtide.methods.communication.base import Exchange, Schedule
+from fedtide.methods.communication.base import Communication, Schedule
 from fedtide.training.engine.executors.executor import Advance, Executor
 from fedtide.training.engine.local import Cohort
 from golden.families.case import Outcome, difference
@@ -32,7 +32,7 @@ def due(interval: int, steps: int) -> list[int]:
     return [step for step in range(1, steps + 1) if step % interval == 0 or step == steps]
 
 
-class Scheduled(Exchange):
+class Scheduled(Communication):
     """Averages the clients that are due after each step: ``uploads(t, id)`` lists a client's upload steps."""
 
     def __init__(self, uploads: Callable[[int, int], list[int]]) -> None:
@@ -85,7 +85,7 @@ def golden(run: dict[str, Any], executor: str) -> tuple[Any, Federation, Recordi
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
-    fed.parts.exchange, recording = Scheduled(uploads_of(run)), Recording(fed.parts.executor)
+    fed.parts.communication, recording = Scheduled(uploads_of(run)), Recording(fed.parts.executor)
     fed.parts.executor = recording
     return case, fed, recording
 
@@ -136,10 +136,10 @@ def quadratic_round(
     """Three clients of 3, 5 and 9 samples with minima 1, -4 and 7, started at 2."""
     sizes, minima = [3, 5, 9], [[value] * 3 for value in (1.0, -4.0, 7.0)]
     data, chosen = quadratics(sizes, curvatures, minima)
-    local = {"amount": steps, "unit": "steps", "batch_size": 9, "lr": eta}
+    local = {"steps": steps, "batch_size": 9, "lr": eta}
     fed = federation(settings(local=local, **chosen), steady(sizes, rounds), data)
     fed.parts.w0 = torch.full_like(fed.parts.w0, 2.0)
-    fed.parts.exchange = Scheduled(lambda t, id_: due(intervals[id_], steps))
+    fed.parts.communication = Scheduled(lambda t, id_: due(intervals[id_], steps))
     return run_rounds(fed)[0].w
 
 
@@ -164,9 +164,9 @@ def test_equal_curvatures_contract_alike_under_every_schedule(quadratics: Any, i
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 def test_an_average_after_every_step_is_centralised_sgd(momentum: float, nesterov: bool) -> None:
     """Equal sizes, no clipping: one client with the batches of all, side by side, takes the same steps."""
-    common = {"amount": 4, "unit": "steps", "lr": 0.2, "order": "stored", "momentum": momentum, "nesterov": nesterov}
+    common = {"steps": 4, "lr": 0.2, "order": "stored", "momentum": momentum, "nesterov": nesterov}
     fed = federation(settings(local={**common, "batch_size": 2}), steady((8, 8, 8), 2), vectors())
-    fed.parts.exchange = Scheduled(lambda t, id_: due(1, 4))
+    fed.parts.communication = Scheduled(lambda t, id_: due(1, 4))
     state, _ = run_rounds(fed)
     woven = torch.arange(24).view(3, 4, 2).transpose(0, 1).reshape(-1)
     data = vectors()
@@ -177,11 +177,11 @@ def test_an_average_after_every_step_is_centralised_sgd(momentum: float, nestero
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
-    common = {"local": {"amount": 2, "batch_size": 3}, "engine": {"executor": executor, "workers": 1}}
+    common = {"local": {"epochs": 2, "batch_size": 3}, "engine": {"executor": executor, "workers": 1}}
     plain, before = trajectory("fedavg", steady((5, 2, 7), 3), vectors(), **common)
     for uploads in (lambda t, id_: [99], lambda t, id_: [1, 2, 3] if id_ == 1 else [99]):
         fed = federation(settings(**common), steady((5, 2, 7), 3), vectors())
-        fed.parts.exchange = Scheduled(uploads)
+        fed.parts.communication = Scheduled(uploads)
         seen = watch(fed)
         state, _ = run_rounds(fed)
         assert all(torch.equal(w, wanted) for (_, w), wanted in zip(seen, plain, strict=True))
@@ -189,9 +189,9 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
 
 
 def test_statistics_are_averaged_too() -> None:
-    local = {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.01, "order": "stored"}
+    local = {"steps": 2, "batch_size": 4, "lr": 0.01, "order": "stored"}
     fed = federation(settings(model="cnn_svhn", local=local), steady((4, 12), 1), images())
-    fed.parts.exchange, recording = Scheduled(lambda t, id_: [1]), Recording(fed.parts.executor)
+    fed.parts.communication, recording = Scheduled(lambda t, id_: [1]), Recording(fed.parts.executor)
     fed.parts.executor = recording
     run_rounds(fed)
     (_, after), (_, before) = recording.after[0], recording.before[1]

@@ -55,7 +55,7 @@ def test_links_take_a_row_for_what_arrives_and_the_rows_that_they_keep() -> None
 def test_noise_of_earlier_rounds_is_counted_as_it_is_kept(mechanism: dict[str, Any], vectors_: int) -> None:
     values = {
         "algorithm": {"name": "fedavg", "weighting": "uniform"},
-        "participation": {"name": "oldest_first", "count": 3},
+        "participation": {"name": "least_recently_selected", "count": 3},
         "uplink": ["clip", {"name": "noise", "multiplier": 1.0, **mechanism}],
     }
     found = [part.size for part in planned(**values).device if part.what.startswith("noise of earlier rounds")]
@@ -78,9 +78,9 @@ def largest(found: Footprint) -> str:
             {"model": {"name": "mlp", "widths": [10**9]}, "engine": {"workers": 1}, "algorithm": "feddc"},
             "a cohort of 6",
         ),
-        ({"local": {"amount": 10**9, "unit": "steps"}}, "the batches of a round, 6 clients x 1000000000 local steps"),
+        ({"local": {"epochs": None, "steps": 10**9}}, "the batches of a round, 6 clients x 1000000000 local steps"),
         (
-            {"local": {"amount": 10**9, "unit": "epochs", "batch_size": 3}},
+            {"local": {"epochs": 10**9, "batch_size": 3}},
             "6 clients x 4000000000 local steps x 3 samples",
         ),
     ],
@@ -157,7 +157,7 @@ def test_limits_of_control_groups_and_of_those_around_them(tmp_path: Path, versi
 @pytest.mark.parametrize(
     ("item", "wanted"),
     [
-        ("local.amount=99999999999999", "it would take 3,199,999 GB of batches for every client"),
+        ("local.epochs=99999999999999", "it would take 3,199,999 GB of batches for every client"),
         ("scenario={name: static, rounds: 1000000000}", "it would take 300 GB of records"),
         (
             "scenario={name: sessions, num_sessions: 10000, rounds_per_session: 10000}",
@@ -194,7 +194,7 @@ def test_under_a_limit_of_the_address_space_a_run_is_refused_or_completes(
     folder: Path, clients: int, status: int
 ) -> None:
     """Never killed, never a traceback: 400 clients keep 1.7 GB of control variates, and 4 a hundredth of it."""
-    chosen = (f"scenario={{name: static, rounds: 2, num_clients: {clients}}}", "algorithm=scaffold", "local.amount=1",
+    chosen = (f"scenario={{name: static, rounds: 2, num_clients: {clients}}}", "algorithm=scaffold", "local.epochs=1",
               "model={name: mlp, widths: [1000, 1000]}")  # fmt: skip
     command = [sys.executable, "-c", LIMITED, "6000", "run", "-q", "--json"]
     called = subprocess.run(
@@ -214,8 +214,8 @@ def test_on_disk_only_the_rows_that_can_be_written_are_counted() -> None:
     chosen["model"] = {"name": "mlp", "widths": [1000]}
     row = 4 * (5 * 1000 + 1000 + 1000 * 3 + 3)
     assert planned(**chosen).kept.size == 6 * row
-    assert planned(**chosen, federation={"memory": "disk"}).kept.size == 2 * (row + 4096)
-    everybody = {"evaluation": {"models": ["cloud", "all"]}, "federation": {"memory": "disk"}}
+    assert planned(**chosen, client_state={"storage": "disk"}).kept.size == 2 * (row + 4096)
+    everybody = {"evaluation": {"models": ["global", "all"]}, "client_state": {"storage": "disk"}}
     assert planned(**chosen, **everybody).kept.size == 6 * 2 * row
 
 
@@ -227,7 +227,7 @@ def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None
     module = FederatedModule(settings(), steady([10] * 6, 2), vectors())
     module.build()
     module.on_fit_end()
-    kinds = ["algorithms", "exchange", "initializers", "models", "objectives", "participation", "weighting"]
+    kinds = ["algorithms", "communication", "initializers", "models", "objectives", "participation", "weighting"]
     assert sorted(made) == kinds
 
 

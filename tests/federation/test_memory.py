@@ -18,13 +18,13 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import restored_state
 from support import assert_same, federation, planned, run_rounds, settings, steady, vectors
 
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3]]
 
 
 def end_of(memory: str, stop: int | None = None, state: Any = None) -> Any:
     """The state of a small FedSSG run after ``stop`` rounds, from the start or from a saved state."""
-    chosen = settings(algorithm="fedssg", local=LOCAL, federation={"memory": memory})
+    chosen = settings(algorithm="fedssg", local=LOCAL, client_state={"storage": memory})
     fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
     return run_rounds(fed, stop, None if state is None else restored_state(fed.parts, state))[0]
 
@@ -46,7 +46,7 @@ def test_a_saved_state_resumes_in_any_place(first: str, second: str, tmp_path: P
 def test_moments_and_step_counts_resume_to_the_bit(optimizer: Any, memory: str, tmp_path: Path) -> None:
     def after(stop: int | None = None, saved: Any = None) -> Any:
         local = {**LOCAL, "momentum": 0.0, "optimizer": optimizer}
-        chosen = settings(local=local, federation={"memory": memory})
+        chosen = settings(local=local, client_state={"storage": memory})
         fed = federation(chosen, steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
         return run_rounds(fed, stop, None if saved is None else restored_state(fed.parts, saved))[0]
 
@@ -92,7 +92,7 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
-    chosen = settings(algorithm="fedssg", federation={"memory": "disk"})
+    chosen = settings(algorithm="fedssg", client_state={"storage": "disk"})
     fed = federation(chosen, steady((5, 2), 1), vectors())
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
     plan = memory_plan(fed.parts, planned(chosen, steady((5, 2), 1), vectors()))
@@ -104,7 +104,7 @@ def test_an_interrupted_run_resumes_from_memories_on_disk_and_keeps_its_gates(
     small: Any, stop_after: Callable[[int], Any], run_once: Any, tmp_path: Path
 ) -> None:
     """Gates of FedSSG: participations so far over T p, one row per participant and round, none lost or doubled."""
-    chosen = small(algorithm="fedssg", federation={"memory": "disk"})
+    chosen = small(algorithm="fedssg", client_state={"storage": "disk"})
     assert run_once(chosen, callbacks=[stop_after(3)])["state"] == "interrupted"
     with (tmp_path / "x/clients.csv").open("a") as torn:
         torn.write("4,0,0.2\n4,1")

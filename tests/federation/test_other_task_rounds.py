@@ -65,7 +65,7 @@ def matrix(state: Any, width: int, features: int = 5) -> Tensor:
 @pytest.mark.parametrize("width", [1, 2])
 def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_data(width: int) -> None:
     given, rate = data(width=width), 0.05
-    local = {"amount": 1, "batch_size": 100, "lr": rate}
+    local = {"epochs": 1, "batch_size": 100, "lr": rate}
     fed = federation(chosen(local=local), steady(SIZES, 4, classes=1), given)
     used = affine(given.train_inputs[: sum(SIZES)])
     labels = given.train_labels[: sum(SIZES)].reshape(len(used), -1)
@@ -79,7 +79,7 @@ def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_
 
 def test_it_ends_at_least_squares() -> None:
     given = data(count=44)
-    state, records = trained(given, 400, local={"amount": 1, "batch_size": 100, "lr": 0.3})
+    state, records = trained(given, 400, local={"epochs": 1, "batch_size": 100, "lr": 0.3})
     X, labels = affine(given.train_inputs), given.train_labels
     wanted = torch.linalg.lstsq(X, labels).solution
     assert closest(matrix(state, 2), wanted) < 1e-10
@@ -92,7 +92,7 @@ def test_it_ends_at_least_squares() -> None:
 @pytest.mark.parametrize("task", OBJECTIVES)
 def test_executors_agree(task: Any, algorithm: str) -> None:
     """With short batches, and batches of parts of a step."""
-    given, local = data(task), {"amount": 2, "batch_size": 3, "accumulate": 2, "lr": 0.02}
+    given, local = data(task), {"epochs": 2, "batch_size": 3, "accumulate": 2, "lr": 0.02}
     states = [
         trained(given, local=local, algorithm=algorithm, engine={"executor": executor, "workers": 1})[0]
         for executor in ("threads", "stacked")
@@ -109,7 +109,7 @@ def test_samples_that_fill_up_a_batch_do_not_matter(task: Any, executor: str) ->
     labels[0] = 1e6 if task == "regression" else 1 - labels[0]
     world = timeline(deal(SIZES, start=1), [{client: client for client in range(4)}] * 3, classes=1)
     run = chosen(
-        objective=OBJECTIVES[task], engine={"executor": executor, "workers": 1}, local={"amount": 2, "batch_size": 5}
+        objective=OBJECTIVES[task], engine={"executor": executor, "workers": 1}, local={"epochs": 2, "batch_size": 5}
     )
     states = [
         run_rounds(federation(run, world, replace(given, train_labels=y)))[0] for y in (given.train_labels, labels)
@@ -140,7 +140,7 @@ def test_one_column_of_targets_is_a_matrix_of_one_column() -> None:
 
 
 def test_several_labels_are_learned() -> None:
-    _, records = trained(data("multilabel"), 60, local={"amount": 5, "batch_size": 8, "lr": 0.5})
+    _, records = trained(data("multilabel"), 60, local={"epochs": 5, "batch_size": 8, "lr": 0.5})
     first, last = records[0].row, records[-1].row
     assert last["test_mean_ap"] > 0.95 > first["test_loss"] > last["test_loss"]
     assert not any("accuracy" in column for column in last)
@@ -151,7 +151,7 @@ def test_what_a_session_and_the_clients_are_recorded_with() -> None:
     """Losses at a boundary and of every participant are those of the task."""
     given = data()
     world = timeline(deal(SIZES), [{0: 0, 1: 1}, {2: 2, 3: 3}], session_of_round=[0, 1], classes=1)
-    run = chosen(evaluation={"consistency": True}, local={"amount": 1, "batch_size": 4, "lr": 0.01})
+    run = chosen(evaluation={"consistency": True}, local={"epochs": 1, "batch_size": 4, "lr": 0.01})
     _, (_, second) = run_rounds(federation(run, world, given))
     assert second.session is not None
     assert second.session["test_r2"] < 1
@@ -169,14 +169,13 @@ REFUSED = {
     "participation = heterogeneous": {"participation": {"name": "heterogeneous", "shares": "labels"}},
     "algorithm.weighting = feddisco": {"algorithm": {"name": "fedavg", "weighting": "feddisco"}},
     "initializer = continuous": {"initializer": "continuous"},
-    "exchange = intervals": {"exchange": "intervals"},
+    "communication = intervals": {"communication": "intervals"},
     "long_tail.imbalance = 0.1": {"long_tail": {"imbalance": 0.1}},
     "local.order = class_balanced": {"local": {"order": "class_balanced"}},
     "evaluation.metrics = auroc, macro_f1": {"evaluation": {"metrics": ["auroc", "macro_f1"]}},
-    "evaluation.neurons = 5": {"evaluation": {"neurons": 5}},
-    "evaluation.personalize = 1": {"evaluation": {"clients_every": 2, "personalize": 1}},
+    "evaluation.finetune_steps = 1": {"evaluation": {"clients_every": 2, "finetune_steps": 1}},
     "evaluation.client_samples = 9": {"evaluation": {"clients_every": 2, "client_samples": 9}},
-    "evaluation.departed = last": {"evaluation": {"clients_every": 2, "departed": "last"}},
+    "evaluation.departed_clients = last_model": {"evaluation": {"clients_every": 2, "departed_clients": "last_model"}},
     **{
         f"algorithm = {name}": {"algorithm": name}
         for name in (

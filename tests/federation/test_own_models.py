@@ -12,6 +12,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.client_samples import sample_counts, samples_of
 from fedtide.methods.algorithms.base import Served
+from fedtide.records.files.client_scores import GAINS
 from fedtide.world.timeline import Timeline
 from support import assert_same, deal, federation, run_rounds, settings, steady, timeline, vectors
 
@@ -22,7 +23,7 @@ SIZES = (12, 9, 14, 10)
 
 
 def made(world: Timeline, algorithm: Any = "in_parts", cohorts: Any = None, **values: Any) -> Federation:
-    local = {"amount": 2, "batch_size": 3, "lr": 0.2}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.2}
     values["evaluation"] = {"clients_every": 1, **values.get("evaluation", {})}
     chosen = settings(**{"algorithm": algorithm, "model": MODEL, "local": local, **values})
     return federation(chosen, world, vectors(), cohorts=cohorts)
@@ -64,7 +65,7 @@ def test_many_samples_are_all_of_them() -> None:
     for number in (None, 10_000):
         _, records = run_rounds(made(steady(SIZES, 2), evaluation={"client_samples": number}))
         tables.append(records[-1].client_scores)
-    for name in ("accuracy", "loss", "served_accuracy", "served_loss", "served_gain"):
+    for name in ("accuracy", "loss", "served_accuracy", "served_loss", "personalization_gain"):
         assert tables[0][name] == pytest.approx(tables[1][name], abs=1e-12)
     assert tables[0]["samples"] == [None] * 4
     assert tables[1]["samples"] != tables[0]["samples"]
@@ -72,16 +73,16 @@ def test_many_samples_are_all_of_them() -> None:
 
 @pytest.mark.parametrize("number", [None, 6])
 def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
-    evaluation = {"client_samples": number, "personalize": 2}
+    evaluation = {"client_samples": number, "finetune_steps": 2}
     fed = made(steady(SIZES, 3), cohorts=[[0, 3]] * 3, evaluation=evaluation)
     _, records = run_rounds(fed)
     table, row = records[-1].client_scores, records[-1].row
-    for prefix in ("served", "personal"):
+    for prefix, (mean, worse) in GAINS.items():
         gain = np.subtract(table[f"{prefix}_accuracy"], table["accuracy"])
-        assert table[f"{prefix}_gain"] == pytest.approx(gain)
-        assert row[f"{prefix}_gain"] == pytest.approx(gain.mean())
-        assert row[f"{prefix}_hurt"] == pytest.approx((gain < 0).mean())
-    assert [value == 0 for value in table["served_gain"]][1:3] == [True, True]
+        assert table[mean] == pytest.approx(gain)
+        assert row[mean] == pytest.approx(gain.mean())
+        assert row[worse] == pytest.approx((gain < 0).mean())
+    assert [value == 0 for value in table["personalization_gain"]][1:3] == [True, True]
     assert table["known"] == [True, False, False, True]
     assert row["served_known"] == 0.5
     assert row["served_accuracy_known"] == pytest.approx(np.mean([table["served_accuracy"][k] for k in (0, 3)]))
@@ -93,12 +94,15 @@ def test_gains_are_differences_on_the_same_samples(number: int | None) -> None:
 def test_there_are_no_gains_over_a_model_that_is_not_trained() -> None:
     found = []
     for algorithm in ("local", "ditto"):
-        fed = made(steady(SIZES, 2), algorithm, evaluation={"personalize": 2})
+        fed = made(steady(SIZES, 2), algorithm, evaluation={"finetune_steps": 2})
         _, records = run_rounds(fed)
         names = {*records[-1].row, *records[-1].client_scores, *fed.scoring.columns}
-        assert {"served_accuracy_mean", "served_known", "personal_accuracy_mean", "personal_loss"} <= names
-        found.append({name for name in names if name.endswith(("_gain", "_hurt"))})
-    assert found == [set(), {"served_gain", "served_hurt", "personal_gain", "personal_hurt"}]
+        assert {"served_accuracy_mean", "served_known", "finetuned_accuracy_mean", "finetuned_loss"} <= names
+        found.append({name for name in names if name.endswith("_gain") or "worse" in name})
+    assert found == [
+        set(),
+        {"personalization_gain", "fraction_worse_than_global", "finetuning_gain", "finetuning_fraction_worse"},
+    ]
 
 
 def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
@@ -118,7 +122,7 @@ def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
 def test_personal_steps_begin_at_the_served_model() -> None:
     """No steps to speak of leave the served model, and what is not trained stays as it was served."""
     steady_world = steady(SIZES, 2)
-    evaluation = {"personalize": 2, "personalize_part": "head"}
+    evaluation = {"finetune_steps": 2, "finetune_part": "head"}
     fed = made(steady_world, evaluation=evaluation)
     each, models = fed.parts.evaluator.each, []
 
@@ -137,9 +141,9 @@ def test_personal_steps_begin_at_the_served_model() -> None:
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_an_algorithm_may_have_a_rate_for_steps_of_evaluation(rate: float) -> None:
     algorithm = {"name": "per_fedavg", "inner_lr": rate, "batches": "same"}
-    _, records = run_rounds(made(steady(SIZES, 1), algorithm, evaluation={"personalize": 2}))
+    _, records = run_rounds(made(steady(SIZES, 1), algorithm, evaluation={"finetune_steps": 2}))
     table = records[0].client_scores
-    assert (table["personal_loss"] == pytest.approx(table["loss"], abs=1e-12)) is (rate == 0)
+    assert (table["finetuned_loss"] == pytest.approx(table["loss"], abs=1e-12)) is (rate == 0)
 
 
 def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
@@ -151,7 +155,7 @@ def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
         clients=4,
         session_of_round=[0, 0, 1, 1, 1],
     )
-    fed = made(sessions, evaluation={"departed": "last", "client_samples": 8})
+    fed = made(sessions, evaluation={"departed_clients": "last_model", "client_samples": 8})
     before = fed.parts.evaluator.timeline.at(1).clients.tolist()
     assert before == [0, 1, 2, 3]
     _, records = run_rounds(fed)
@@ -168,20 +172,22 @@ def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
 
 
 def test_keeping_last_models_changes_nothing_else() -> None:
-    states = [run_rounds(made(away(), evaluation={"departed": departed}))[0] for departed in ("global", "last")]
+    states = [
+        run_rounds(made(away(), evaluation={"departed_clients": model}))[0] for model in ("global_model", "last_model")
+    ]
     del states[1].memory["last_served"]
     states[1].written = states[0].written
     assert_same(*states)
 
 
-@pytest.mark.parametrize("returners", ["forget", "keep"])
-def test_a_client_that_returns(returners: str) -> None:
+@pytest.mark.parametrize("on_leave", ["discard", "keep"])
+def test_a_client_that_returns(on_leave: str) -> None:
     """Kept, its memory is what it was when it left; forgotten, it is served the global model until it is drawn."""
     cohorts = [[0, 1, 2, 3], [3], [0], [1], [2]]
     state, _ = run_rounds(made(away(), "local", cohorts=cohorts), 2)
     own = state.memory["own"][3]
-    state, records = run_rounds(made(away(), "local", cohorts=cohorts, federation={"returners": returners}))
-    table, kept = records[-1].client_scores, returners == "keep"
+    state, records = run_rounds(made(away(), "local", cohorts=cohorts, client_state={"on_leave": on_leave}))
+    table, kept = records[-1].client_scores, on_leave == "keep"
     assert table["known"][3] is kept
     assert torch.equal(state.memory["own"][3], own) is kept
     assert (table["served_loss"][3] == table["loss"][3]) is not kept
@@ -190,7 +196,7 @@ def test_a_client_that_returns(returners: str) -> None:
 def test_only_models_of_clients_own_are_kept() -> None:
     """A drift memory is no such model: it leaves with its client, as before."""
     states = [
-        run_rounds(made(away(), "scaffold", federation={"returners": returners}))[0] for returners in ("forget", "keep")
+        run_rounds(made(away(), "scaffold", client_state={"on_leave": on_leave}))[0] for on_leave in ("discard", "keep")
     ]
     assert_same(*states)
 
@@ -216,9 +222,12 @@ def test_clusters_need_no_more_passes() -> None:
 @pytest.mark.parametrize(
     ("evaluation", "line"),
     [
-        ({"personalize_part": "head"}, "evaluation.personalize_part = head needs evaluation.personalize > 0"),
+        ({"finetune_part": "head"}, "evaluation.finetune_part = head needs evaluation.finetune_steps > 0"),
         ({"clients_every": 0, "client_samples": 3}, "evaluation.client_samples = 3 needs evaluation.clients_every > 0"),
-        ({"clients_every": 0, "departed": "last"}, "evaluation.departed = last needs evaluation.clients_every > 0"),
+        (
+            {"clients_every": 0, "departed_clients": "last_model"},
+            "evaluation.departed_clients = last_model needs evaluation.clients_every > 0",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(evaluation: dict[str, Any], line: str) -> None:

@@ -18,7 +18,7 @@ from support import closest, deal, federation, images, run_rounds, settings, ste
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 RULES: dict[str, dict[str, Any]] = {
     "direct": {},
     "momentum": {"momentum": 0.9},
@@ -72,7 +72,7 @@ def test_matrix_products_write_the_same_as_a_step_that_collects_its_gradient(exe
 def alone(quadratics: Any, local: dict[str, Any], phases: Any) -> Tensor:
     """The model [2] after a round of one client with the loss |theta - (3, 4)|^2 / 2, from zero."""
     data, chosen = quadratics([4], [1.0], [[3.0, 4.0]])
-    local = {"amount": 1, "unit": "steps", **local}
+    local = local if "epochs" in local else {"steps": 1, **local}
     fed = federation(settings(**chosen, algorithm="in_parts", local=local), steady([4], 1, classes=2), data)
     fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
     return run_rounds(fed)[0].w
@@ -110,7 +110,7 @@ def test_every_phase_starts_at_rest(quadratics: Any, rule: dict[str, Any], expec
 
     local = {"lr": 0.1, **rule}
     assert alone(quadratics, local, twice).tolist() == pytest.approx(expected, abs=1e-7)
-    assert alone(quadratics, {**local, "amount": 2}, once).tolist() != pytest.approx(expected, abs=1e-5)
+    assert alone(quadratics, {**local, "steps": 2}, once).tolist() != pytest.approx(expected, abs=1e-5)
 
 
 def test_the_first_phase_has_the_batches_of_a_round_and_the_second_its_own() -> None:
@@ -165,7 +165,7 @@ def test_an_algorithm_sees_the_steps_of_the_phase_that_its_models_are_from() -> 
 
 
 def test_any_number_of_processes_gives_the_same_run() -> None:
-    compare("in_parts", "threads", 3, LOCAL, exchange=False, model={"name": "mlp", "widths": [6]})
+    compare("in_parts", "threads", 3, LOCAL, communication=False, model={"name": "mlp", "widths": [6]})
 
 
 def test_a_phase_of_everything_is_a_round_as_usual() -> None:
@@ -226,7 +226,7 @@ def test_what_is_no_phase_is_refused(phases: Any, message: str) -> None:
             "momentum_scope = client: algorithm in_parts trains in phases",
         ),
         (
-            {"exchange": "intervals", "local": {"unit": "steps"}},
+            {"communication": "intervals", "local": {"epochs": None, "steps": 5}},
             "averages inside rounds, but algorithm in_parts trains in phases",
         ),
     ],
@@ -239,7 +239,7 @@ def test_what_holds_for_one_training_alone_is_refused(values: dict[str, Any], me
 
 def test_a_phase_of_nothing_trains_nothing() -> None:
     """As the body of a softmax regression."""
-    fed = made("in_parts", rounds=1, model="logistic", local={"weight_decay": 0.1, "momentum": 0.9})
+    fed = made("in_parts", rounds=1, model="softmax_regression", local={"weight_decay": 0.1, "momentum": 0.9})
     seen = watch(fed)
     run_rounds(fed)
     assert torch.equal(seen[0][0].W, seen[0][0].client.own)

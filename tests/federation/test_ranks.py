@@ -17,13 +17,13 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.federation.assembly.ranks import Alone, Group
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.methods.communication.base import Exchange, Schedule
+from fedtide.methods.communication.base import Communication, Schedule
 from support import closest, federation, needs, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 SIZES = (5, 1, 8, 3, 4)
-LOCAL = {"amount": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
+LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.5, "momentum_scope": "client"}
 
 
 class Threads:
@@ -71,7 +71,7 @@ class Member:
         self.threads.barrier.wait()
 
 
-class Halfway(Exchange):
+class Halfway(Communication):
     """Everybody averages after the first step too."""
 
     def schedule(self, r: Round) -> Schedule:
@@ -80,23 +80,27 @@ class Halfway(Exchange):
 
 
 def member(
-    algorithm: Any, executor: str, group: Group, local: dict[str, Any], exchange: bool = True, **values: Any
+    algorithm: Any, executor: str, group: Group, local: dict[str, Any], communication: bool = True, **values: Any
 ) -> Federation:
     """One process."""
     chosen = settings(algorithm=algorithm, local=local, engine={"executor": executor, "workers": 1}, **values)
     fed = federation(chosen, steady(SIZES, 3), vectors())
     fed.parts.hardware = replace(fed.parts.hardware, group=group)
-    if exchange:
-        fed.parts.exchange = Halfway(PluginSettings(name="halfway"))
+    if communication:
+        fed.parts.communication = Halfway(PluginSettings(name="halfway"))
     return fed
 
 
-def compare(algorithm: Any, executor: str, size: int, local: dict[str, Any], exchange: bool, **values: Any) -> Threads:
+def compare(
+    algorithm: Any, executor: str, size: int, local: dict[str, Any], communication: bool, **values: Any
+) -> Threads:
     """Runs of one process and of several are the same: models, memories, server vectors, losses, drift."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, records = run_rounds(member(algorithm, executor, Alone(), local, exchange, **values))
+    alone, records = run_rounds(member(algorithm, executor, Alone(), local, communication, **values))
     threads = Threads(size)
-    members = [member(algorithm, executor, threads.member(rank), local, exchange, **values) for rank in range(size)]
+    members = [
+        member(algorithm, executor, threads.member(rank), local, communication, **values) for rank in range(size)
+    ]
     with ThreadPoolExecutor(size) as pool:
         for state, others in pool.map(run_rounds, members):
             assert closest(alone.w, state.w) <= tolerance
@@ -125,13 +129,13 @@ def test_any_number_of_processes_gives_the_same_run(
     algorithm: str, local: dict[str, Any], executor: str, size: int
 ) -> None:
     """Also more processes than clients; memories written in the steps, velocities and averages inside the round included."""
-    compare(algorithm, executor, size, local, exchange=True)
+    compare(algorithm, executor, size, local, communication=True)
 
 
 @pytest.mark.parametrize("response", ["reset_memories", "reset_model", "start_session"])
 def test_every_process_responds_to_the_same_alarms(response: str) -> None:
     detector = {"name": "after", "losses": 1, "least": 1.1, "watch": "clients", "share": 0.4, "response": response}
-    compare("scaffold", "threads", 2, LOCAL, exchange=True, detector=detector)
+    compare("scaffold", "threads", 2, LOCAL, communication=True, detector=detector)
     _, records = run_rounds(member("scaffold", "threads", Alone(), LOCAL, detector=detector))
     assert records[0].row["alarm"] == 1
     assert any(record.row["alarmed_clients"] not in (0, len(SIZES)) for record in records)
@@ -143,8 +147,8 @@ ADDING = [name for name in plugins.names("algorithms") if "sums" in plugins.load
 @pytest.mark.parametrize("algorithm", ADDING)
 def test_sums_are_enough_where_an_algorithm_says_so(algorithm: str) -> None:
     """The rows of other processes are NaN, so none is read; models are sent for each sum, not for each client."""
-    size, rounds, local = 3, 3, {"amount": 2, "batch_size": 3, "lr": 0.2}
-    threads = compare(algorithm, "threads", size, local, exchange=False, **needs(algorithm))
+    size, rounds, local = 3, 3, {"epochs": 2, "batch_size": 3, "lr": 0.2}
+    threads = compare(algorithm, "threads", size, local, communication=False, **needs(algorithm))
     vector = size * (4 * (5 + 1) + 3 * (4 + 1) if needs(algorithm) else 3 * (5 + 1))  # d in each process
     losses_and_distances = 2 * len(SIZES) * rounds
     sums, rest = divmod(threads.sent - losses_and_distances, rounds * vector)

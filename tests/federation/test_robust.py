@@ -17,7 +17,7 @@ from support import assert_same, closest, deal, federation, run_rounds, settings
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 CENTERED = {"name": "centered_clipping", "radius": 0.05}
 BUCKETS = {"name": "median", "bucket": 2}
 
@@ -30,7 +30,7 @@ def made(aggregation: Any, algorithm: Any = "fedavg", rounds: int = 3, **values:
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedawe", "fednova"])
 @pytest.mark.parametrize("rule", [CENTERED, BUCKETS], ids=["centered", "buckets"])
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[str, Any]) -> None:
-    compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation=rule)
+    compare(algorithm, "threads", 3, PLAIN, communication=False, aggregation=rule)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm"])

@@ -126,15 +126,15 @@ WHO = [(0, 1, 2, 3, 4)] * 3 + [(0, 2, 3, 4), (0, 1, 2, 3, 4), (0, 1, 5), (0, 1, 
 COHORTS = [[0, 1], [1, 2], [2], [0, 3], [1, 4], [0, 5], [1], [5], [2]]
 
 
-@pytest.mark.parametrize("models", [["cloud"], ["cloud", "all"]], ids=str)
-@pytest.mark.parametrize("at_session", ["reset", "keep"])
+@pytest.mark.parametrize("models", [["global"], ["global", "all"]], ids=str)
+@pytest.mark.parametrize("on_session_start", ["reset", "keep"])
 @pytest.mark.parametrize("memory", ["device", "disk"])
-def test_the_logs_hold_every_change(tmp_path: Path, memory: str, at_session: str, models: list[str]) -> None:
+def test_the_logs_hold_every_change(tmp_path: Path, memory: str, on_session_start: str, models: list[str]) -> None:
     """Of rows that participants write, that leave with a client, that a session clears, and of latest models."""
     chosen = settings(
         algorithm="fedssg",
-        local={"amount": 2, "batch_size": 3, "lr": 0.05, "momentum": 0.9, "momentum_scope": "client"},
-        federation={"at_session": at_session, "memory": memory},
+        local={"epochs": 2, "batch_size": 3, "lr": 0.05, "momentum": 0.9, "momentum_scope": "client"},
+        client_state={"on_session_start": on_session_start, "storage": memory},
         evaluation={"models": models},
         model={"name": "mlp", "widths": [40]},
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.federation.rounds.schedules import learning_rate
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 HORIZON = st.integers(2, 400)
@@ -23,20 +23,22 @@ def test_the_exponential_schedule_has_the_printed_rates(t: int, rate: float) -> 
     assert learning_rate(LocalSettings(schedule="exponential"), t, 1500) == pytest.approx(rate, abs=5e-6)
 
 
-@given(rounds=HORIZON, floor=st.floats(0, 0.99))
-def test_the_polynomial_schedule_falls_from_the_first_rate_and_stays_above_the_floor(rounds: int, floor: float) -> None:
-    local = LocalSettings(schedule="polynomial", lr=0.2, floor=floor)
+@given(rounds=HORIZON, min_lr_ratio=st.floats(0, 0.99))
+def test_the_polynomial_schedule_falls_from_the_first_rate_and_stays_above_the_floor(
+    rounds: int, min_lr_ratio: float
+) -> None:
+    local = LocalSettings(schedule="polynomial", lr=0.2, min_lr_ratio=min_lr_ratio)
     rates = [learning_rate(local, t, rounds) for t in range(rounds)]
     assert rates[0] == pytest.approx(0.2)
     assert all(later < earlier for earlier, later in pairwise(rates))
-    assert rates[-1] > 0.2 * floor
-    middle = (0.2 - 0.2 * floor) * 0.5**0.9 + 0.2 * floor
+    assert rates[-1] > 0.2 * min_lr_ratio
+    middle = (0.2 - 0.2 * min_lr_ratio) * 0.5**0.9 + 0.2 * min_lr_ratio
     assert learning_rate(local, 5, 10) == pytest.approx(middle)
 
 
 @given(rounds=HORIZON, lowest=st.floats(0, 0.1))
 def test_the_cosine_schedule(rounds: int, lowest: float) -> None:
-    local = LocalSettings(schedule="cosine", lr=0.2, floor=lowest / 0.2)
+    local = LocalSettings(schedule="cosine", lr=0.2, min_lr_ratio=lowest / 0.2)
     for t in range(rounds):
         wanted = lowest + (0.2 - lowest) * (1 + math.cos(math.pi * t / rounds)) / 2
         assert learning_rate(local, t, rounds) == pytest.approx(wanted)
@@ -44,7 +46,7 @@ def test_the_cosine_schedule(rounds: int, lowest: float) -> None:
 
 @pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
 def test_a_run_cut_short_has_the_rates_of_the_whole_one(schedule: str) -> None:
-    whole = LocalSettings(schedule=schedule, lr=0.2, floor=0.1)  # type: ignore[arg-type]
+    whole = LocalSettings(schedule=schedule, lr=0.2, min_lr_ratio=0.1)  # type: ignore[arg-type]
     cut = whole.model_copy(update={"schedule_rounds": 800})
     assert [learning_rate(cut, t, 50) for t in range(50)] == [learning_rate(whole, t, 800) for t in range(50)]
     assert learning_rate(cut, 900, 1000) == pytest.approx(0.02)
@@ -52,7 +54,7 @@ def test_a_run_cut_short_has_the_rates_of_the_whole_one(schedule: str) -> None:
 
 @pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
 def test_a_floor_of_one_is_constant(schedule: str) -> None:
-    local = LocalSettings(schedule=schedule, lr=0.3, floor=1.0)  # type: ignore[arg-type]
+    local = LocalSettings(schedule=schedule, lr=0.3, min_lr_ratio=1.0)  # type: ignore[arg-type]
     assert {learning_rate(local, t, 9) for t in range(9)} == {0.3}
 
 
@@ -68,7 +70,7 @@ def test_the_schedule_begins_after_a_linear_warm_up(schedule: str) -> None:
 
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_warm_up_restarts_with_the_schedule(restart: bool) -> None:
-    local = {"amount": 1, "lr": 0.2, "warmup": 1, "restart": restart}
+    local = {"epochs": 1, "lr": 0.2, "warmup": 1, "restart": restart}
     everybody = {0: 0, 1: 1}
     world = timeline(deal((4, 3)), [everybody] * 4, session_of_round=[0, 0, 1, 1])
     fed = federation(settings(local=local), world, vectors())

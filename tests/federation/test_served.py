@@ -21,7 +21,7 @@ MODEL = {"name": "mlp", "widths": [6]}
 
 
 def made(algorithm: Any = "in_parts", cohorts: Any = None, **values: Any) -> Federation:
-    local = {"amount": 2, "batch_size": 3, "lr": 0.2}
+    local = {"epochs": 2, "batch_size": 3, "lr": 0.2}
     chosen = settings(**{"algorithm": algorithm, "model": MODEL, "local": local, **values})
     return federation(chosen, steady(SIZES, 3), vectors(), cohorts=cohorts)
 

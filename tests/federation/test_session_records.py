@@ -59,7 +59,7 @@ def test_losses_and_accuracy_are_those_of_the_four_models(initializer: str) -> N
 
 def test_losses_can_be_left_out_and_change_nothing() -> None:
     runs = [
-        run_rounds(federation(settings(evaluation={"boundary_losses": on}), world(3), vectors()))
+        run_rounds(federation(settings(evaluation={"session_start_losses": on}), world(3), vectors()))
         for on in (True, False)
     ]
     assert torch.equal(runs[0][0].w, runs[1][0].w)

@@ -39,7 +39,7 @@ from support import (
 pytestmark = pytest.mark.usefixtures("drop_in")
 
 NOISY = {"name": "shrink", "noise": 0.01, "remember": True}
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 
 
 def _plain(name: str) -> Algorithm:
@@ -106,12 +106,12 @@ def test_noise_is_the_clients_own_whoever_takes_part() -> None:
 @pytest.mark.parametrize("algorithm", ["fedavg", "scaffold"])
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, links: list[Any]) -> None:
     for size in (2, 7):
-        compare(algorithm, "threads", size, PLAIN, exchange=False, uplink=links)
+        compare(algorithm, "threads", size, PLAIN, communication=False, uplink=links)
 
 
 def test_links_without_memory_need_no_rows_of_others() -> None:
     with_links, without = (
-        compare("fedavg", "threads", 3, PLAIN, exchange=False, uplink=links).sent for links in (["double"], [])
+        compare("fedavg", "threads", 3, PLAIN, communication=False, uplink=links).sent for links in (["double"], [])
     )
     assert with_links == without
 
@@ -123,7 +123,7 @@ def test_columns_of_links_are_recorded_for_every_participant() -> None:
 
 
 def test_a_result_of_a_job_passes_the_links_from_its_own_start() -> None:
-    """With clock: events, half of every update is half a step of FedBuff's server."""
+    """With mode: async, half of every update is half a step of FedBuff's server."""
     lengths = [[2], [3, 7], [11], [4, 5, 6], [20]]
     halved = events({"name": "fedbuff", "buffer": 2}, 5, lengths, uplink=["shrink"])
     assert largest_gap(halved, events({"name": "fedbuff", "buffer": 2, "server_lr": 0.5}, 5, lengths)) < 1e-14
@@ -190,7 +190,7 @@ def test_a_rule_stands_behind_the_mean() -> None:
 
 
 def test_a_rule_decides_once_about_the_models_of_a_round() -> None:
-    fed = made(aggregation="middle", evaluation={"models": ["cloud", "participants"]})
+    fed = made(aggregation="middle", evaluation={"models": ["global", "participants"]})
     rule, calls = one(fed.parts, AggregationRule).rule, []
     combine = rule.combine
     rule.combine = lambda D, p, extra: calls.append(1) or combine(D, p, extra)  # type: ignore[method-assign, func-returns-value]
@@ -225,7 +225,7 @@ def test_a_rule_combines_other_rows_as_they_are_and_no_statistics_of_batchnorm(s
 
 def test_a_rule_gives_the_same_run_for_any_number_of_processes() -> None:
     for algorithm in ("fedavg", "fedcm"):
-        compare(algorithm, "threads", 3, PLAIN, exchange=False, aggregation="middle", uplink=["double"])
+        compare(algorithm, "threads", 3, PLAIN, communication=False, aggregation="middle", uplink=["double"])
 
 
 ROBUST = [name for name in plugins.names("algorithms") if name != "creff" and "rules" in _plain(name).admits]
@@ -238,7 +238,7 @@ def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
 
     def last(seed: int) -> Tensor:
         values = (
-            {"clock": "events", "algorithm": {"name": name, "buffer": 3}} if name == "fedbuff" else {"algorithm": name}
+            {"mode": "async", "algorithm": {"name": name, "buffer": 3}} if name == "fedbuff" else {"algorithm": name}
         )
         chosen = settings(local={**PLAIN, "momentum": 0.0}, aggregation="nobody", **needs(name) | values)
         data = vectors(seed=seed)
@@ -272,15 +272,15 @@ def test_one_that_does_not_would_move_by_its_sums() -> None:
         ({"uplink": ["shirnk"]}, "unknown name 'shirnk' in uplink; did you mean 'shrink'?"),
         ({"aggregation": "middel"}, "unknown name 'middel' in aggregation; did you mean 'middle'?"),
         (
-            {"uplink": ["shrink"], "exchange": "intervals", "local": {"unit": "steps"}},
-            "uplink shrink: exchange intervals",
+            {"uplink": ["shrink"], "communication": "intervals", "local": {"steps": 5}},
+            "uplink shrink: communication intervals",
         ),
         ({"aggregation": "middle", "algorithm": "scaffold"}, "aggregation middle: algorithm scaffold adds up"),
         (
-            {"aggregation": "middle", "algorithm": {"name": "fedbuff", "buffer": 2}, "clock": "events"},
+            {"aggregation": "middle", "algorithm": {"name": "fedbuff", "buffer": 2}, "mode": "async"},
             "set algorithm.buffer",
         ),
-        ({"uplink": [NOISY], "algorithm": "fedbuff", "clock": "events"}, "keep no memory of clients"),
+        ({"uplink": [NOISY], "algorithm": "fedbuff", "mode": "async"}, "keep no memory of clients"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:

@@ -15,7 +15,7 @@ from fedtide.world.timeline import Timeline
 from support import deal, federation, settings, timeline, vectors
 
 SIZES = (4, 3, 5, 2)
-LOCAL = {"amount": 2, "unit": "steps", "batch_size": 3, "lr": 0.2}
+LOCAL = {"steps": 2, "batch_size": 3, "lr": 0.2}
 A, B = (0, 1), (2, 3)
 
 

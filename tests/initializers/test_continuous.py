@@ -73,7 +73,7 @@ def test_without_strength_it_is_the_previous_initializer(loss: str) -> None:
 def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str) -> None:
     """Both rounds of a session, by automatic differentiation of objective plus term, on top of MOON's own in the second."""
     chosen = {"name": "continuous", "strength": 0.7, "loss": loss}
-    local = {"amount": 1, "batch_size": 99, "lr": 0.2, "order": "stored"}
+    local = {"epochs": 1, "batch_size": 99, "lr": 0.2, "order": "stored"}
     engine = {"executor": executor, "workers": 1}
     fed = made(chosen, alternating(2, 2), algorithm=algorithm, local=local, engine=engine)
     seen = watch(fed)

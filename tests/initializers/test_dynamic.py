@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from fedtide.methods.initialization import _store as store
 from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, sessions_of
 
 from fedtide.core.errors import Diverged, SettingsError
@@ -19,6 +18,7 @@ from fedtide.core.hashing import canonical_json
 from fedtide.federation.sessions.boundary import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
+from fedtide.methods.initializers import _store as store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.passes.evaluation import full_gradient
@@ -87,7 +87,7 @@ def test_impossible_settings_are_one_line(key: str, value: Any) -> None:
 
 def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None:
     """FedAvg, one full-batch step without momentum: G = -lr grad F(w_pilot)."""
-    local = {"amount": 3, "batch_size": 99, "lr": 0.3}
+    local = {"epochs": 3, "batch_size": 99, "lr": 0.3}
     fed = made({"name": "dynamic", "gradient_steps": 1, "gradient_lr": 0.07}, alternating(3), local=local)
     state, _ = run_rounds(fed)
     fed = made("previous", alternating(1), local=local)
@@ -107,7 +107,7 @@ def test_an_update_of_one_full_step_is_minus_the_gradient_at_the_pilot() -> None
 )
 def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) -> None:
     """Algorithm and objective see the population that is present, not that of the first session."""
-    everything: Any = {"local": {"amount": 1, "batch_size": 99, "lr": 0.14}, **chosen}
+    everything: Any = {"local": {"epochs": 1, "batch_size": 99, "lr": 0.14}, **chosen}
     state, _ = run_rounds(made("dynamic", alternating(2), **everything))
     alone = federation(settings(**everything), populations([B], pilot=0), vectors(), start=state.initializer["pilot_w"])
     once, _ = run_rounds(alone)
@@ -115,7 +115,7 @@ def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) 
 
 
 def test_duplicating_every_sample_leaves_the_update() -> None:
-    local = {"amount": 1, "batch_size": 99, "lr": 0.3}
+    local = {"epochs": 1, "batch_size": 99, "lr": 0.3}
     once = vectors(sum(SIZES))
     position = torch.tensor([i for i in range(sum(SIZES)) for _ in range(2)])
     twice = copy.copy(once)
@@ -215,8 +215,8 @@ def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
         {"name": "dynamic", "gradient_rounds": 2},
         alternating(3, 2),
         algorithm="scaffold",
-        evaluation={"models": ["cloud", "all"]},
-        federation={"at_session": "keep"},
+        evaluation={"models": ["global", "all"]},
+        client_state={"on_session_start": "keep"},
         local={**LOCAL, "momentum": 0.5, "momentum_scope": "client"},
     )
     state = initial_state(fed.parts)

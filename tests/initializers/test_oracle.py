@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fedtide.methods.initialization import _store as store
 from session_worlds import A, B, alternating, made, populations
 
 from fedtide.federation.assembly.preview import advice
+from fedtide.methods.initializers import _store as store
 from support import run_rounds, watch
 
 

@@ -40,8 +40,8 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {
         "data": {"name": "digits", "root": str(tmp_path_factory.mktemp("data"))},
         "scenario": {"name": "static", "rounds": 4, "num_clients": 2},
-        "model": "logistic",
-        "local": {"amount": 1, "batch_size": 256, "unit": "steps"},
+        "model": "softmax_regression",
+        "local": {"steps": 1, "batch_size": 256},
         "engine": {"workers": 1},
         "checkpoint": {"every": 2},
     }

@@ -128,7 +128,7 @@ def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
     tokens = torch.randint(1, 20, (6, 5))
     text = Dataset("mine", "text", tokens, tokens[:, 0] % 2, tokens[:3], tokens[:3, 0] % 2, 2, "", vocabulary=20)
     vectors = dataset(torch.randn(6, 4), torch.arange(6) % 3, 3)
-    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "logistic"})):
+    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "softmax_regression"})):
         plugin = plugins.load(Model, chosen["name"])
         network = plugin(plugin.Settings(**chosen)).build(data.input_shape, data.num_classes, data.vocabulary).eval()
         folder = tmp_path / chosen["name"]
@@ -196,7 +196,7 @@ def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, m
 )
 def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
     data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
-    plugin = plugins.load(Model, "logistic")
+    plugin = plugins.load(Model, "softmax_regression")
     network = plugin(plugin.Settings()).build((3,), outputs, 0)
     with torch.no_grad():
         for value in network.parameters():
@@ -204,7 +204,7 @@ def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor
     folder = tmp_path / "run"
     folder.mkdir()
     torch.save(network.state_dict(), folder / "model.pt")
-    (folder / "settings.json").write_text('{"model": {"name": "logistic"}}')
+    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
     save(folder, data, tmp_path / "model")
     found = load(tmp_path / "model" / "data" / "data").predict(np.ones((2, 3), np.float32))
     wanted = torch.full((2, outputs), 8.0)

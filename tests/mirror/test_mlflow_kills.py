@@ -1,4 +1,4 @@
-"""A process that is killed between its run's records and MLflow: the resumed run, or `fedtide mirror`, completes it there."""
+"""A process that is killed between its run's records and MLflow: the resumed run, or `fedtide mlflow sync`, completes it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards
 
 
 def test_a_killed_run_is_continued_where_it_is(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    """Shown as running meanwhile, as killed by `fedtide mirror`, and with every round once in the end."""
+    """Shown as running meanwhile, as killed by `fedtide mlflow sync`, and with every round once in the end."""
     directory = killed(settings(), tmp_path / "runs", mlruns, "round")
     status, _, rounds, key = shown(mlruns)
     assert (status, rounds) == ("RUNNING", [1, 2, 3])

@@ -133,7 +133,7 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
     parent = store.client.get_run(tags["mlflow.parentRunId"])
     assert (parent.info.run_name, parent.info.status) == ("a comparison", "FINISHED")
     assert run.data.params["local.lr"] == "0.1"
-    assert run.data.params["model.name"] == "logistic"
+    assert run.data.params["model.name"] == "softmax_regression"
 
     names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
     assert names == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
@@ -181,7 +181,7 @@ def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, ml
 
 
 def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    wild = settings(local={"amount": 3, "unit": "steps", "lr": 1e30, "batch_size": 256})
+    wild = settings(local={"steps": 3, "lr": 1e30, "batch_size": 256})
     summary = mirrored(wild, tmp_path / "runs", mlruns)
     assert summary["state"] == "diverged"
     store, run = only_run(mlruns)
@@ -200,7 +200,7 @@ def test_training_continues_when_the_store_cannot_be_opened(settings: Make, tmp_
     reason = f"MLflow: {broken}: file is not a database; "
     assert [line for line in lines if line.startswith("MLflow")] == [
         f"{reason}training continues without it",
-        f"{reason}`fedtide mirror` uploads the run later",
+        f"{reason}`fedtide mlflow sync` uploads the run later",
     ]
 
 
@@ -235,7 +235,7 @@ def test_training_continues_when_the_store_fails_halfway_and_the_end_or_mirror_f
         assert seen == [("RUNNING", 2)]
         assert len(remarks) == 1
     else:
-        assert remarks[1:] == [f"MLflow: {mlruns}: no such table: metrics; `fedtide mirror` uploads the run later"]
+        assert remarks[1:] == [f"MLflow: {mlruns}: no such table: metrics; `fedtide mlflow sync` uploads the run later"]
         rename("hidden", "metrics")
         mirror([directory], mlruns, EXPERIMENT)
     store, run = only_run(mlruns)

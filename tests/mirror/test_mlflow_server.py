@@ -171,7 +171,7 @@ def test_a_run_does_not_need_its_server(
     why = "[Errno 111] Connection refused" if answers is None else "timed out"
     assert remarks == [
         f"MLflow: {uri}: {why}; training continues without it",
-        f"MLflow: {uri}: {why}; `fedtide mirror` uploads the run later",
+        f"MLflow: {uri}: {why}; `fedtide mlflow sync` uploads the run later",
     ]
 
 
@@ -191,7 +191,7 @@ def test_a_server_killed_in_the_middle_is_completed_by_mirror(
         )
         assert (summary["state"], summary["rounds"]) == ("complete", 4)
         remarks = [line for line in lines if line.startswith("MLflow")]
-        assert remarks[-1] == f"MLflow: {refused}; `fedtide mirror` uploads the run later"
+        assert remarks[-1] == f"MLflow: {refused}; `fedtide mlflow sync` uploads the run later"
         directory = runs / summary["run_key"]
         with pytest.raises(SettingsError, match=f"{where} cannot be used: .*refused"):
             mirror([directory], where, EXPERIMENT)

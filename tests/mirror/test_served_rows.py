@@ -36,7 +36,7 @@ def run(tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     table().to_csv(tmp_path / "rows.csv", index=False)
     data = {"name": "table", "file": str(tmp_path / "rows.csv"), "label": "kept", "root": str(tmp_path / "data")}
     static = {"name": "static", "num_clients": 2, "rounds": 2}
-    settings = Params({"data": data, "scenario": static, "model": "logistic", "partition": "iid"}).run()
+    settings = Params({"data": data, "scenario": static, "model": "softmax_regression", "partition": "iid"}).run()
     summary = execute(settings, Workspace(tmp_path / "runs", None, mlruns, "tests", "", MODEL))
     (tmp_path / "rows.csv").unlink()
     store = Store(mlruns, "tests")

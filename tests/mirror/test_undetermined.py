@@ -44,8 +44,8 @@ def settings(root: Path, **changes: object) -> Params:
         "scenario": {"name": "calendar", "rounds_per_period": 2},
         "partition": {"name": "natural"},
         "validation": 0.02,
-        "model": {"name": "logistic"},
-        "local": {"amount": 1},
+        "model": {"name": "softmax_regression"},
+        "local": {"epochs": 1},
         "engine": {"workers": 1},
         "evaluation": {"metrics": METRICS, "splits": ["test", "validation"], "clients_every": 1},
     }

@@ -15,7 +15,7 @@ from fedtide.training.models.base import Network
 CLIENTS, BATCH, CLASSES, TOKENS = 2, 2, 3, 11
 
 NETWORKS = [
-    ("logistic", (1, 4, 4), {}),
+    ("softmax_regression", (1, 4, 4), {}),
     ("mlp", (1, 4, 4), {"widths": (5, 4)}),
     ("lenet", (1, 16, 16), {}),
     ("lenet", (1, 16, 16), {"norm": "none"}),

@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.training.models.base import Model
 
 GRAY = (1, 16, 16)
-IMAGES = ("logistic", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")
+IMAGES = ("softmax_regression", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")
 
 
 @pytest.fixture
@@ -34,17 +34,17 @@ def test_gray_images_give_logits_from_the_head_on_the_features(build: Any, image
     assert torch.equal(logits, network.head(features))
     outputs = network.outputs(images)
     assert torch.equal(outputs.logits, logits)
-    assert torch.equal(outputs.features, logits if name == "logistic" else features)
+    assert torch.equal(outputs.features, logits if name == "softmax_regression" else features)
 
 
-@pytest.mark.parametrize("name", ["logistic", "mlp"])
+@pytest.mark.parametrize("name", ["softmax_regression", "mlp"])
 def test_vectors_are_taken_as_they_are(build: Any, images: Tensor, name: str) -> None:
     network = build(name, (256,), 4)
     assert torch.equal(network(images.flatten(1)), network(images))
 
 
 def test_logistic_is_affine(build: Any, images: Tensor) -> None:
-    network = build("logistic", GRAY, 4)
+    network = build("softmax_regression", GRAY, 4)
     expected = images.flatten(1) @ network.head.weight.T + network.head.bias
     torch.testing.assert_close(network(images), expected)
 
@@ -198,7 +198,7 @@ class TestEmbeddingBag:
 @pytest.mark.parametrize(
     ("name", "shape", "vocabulary", "needs"),
     [
-        ("logistic", (64,), 100, "images or vectors"),
+        ("softmax_regression", (64,), 100, "images or vectors"),
         ("mlp", (64,), 100, "images or vectors"),
         ("lenet", (1, 8, 8), 0, "16 x 16"),
         ("cnn_5x5", (1, 15, 32), 0, "16 x 16"),

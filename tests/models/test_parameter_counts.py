@@ -16,7 +16,7 @@ CIFAR = {"norm": "batch", "stem": "cifar"}
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "settings", "count"),
     [
-        ("logistic", GRAY, 10, {}, 7_850),
+        ("softmax_regression", GRAY, 10, {}, 7_850),
         ("mlp", GRAY, 10, {}, 199_210),
         ("mlp", GRAY, 10, {"widths": (100, 100)}, 89_610),
         ("mlp", (784,), 10, {"widths": (200,)}, 159_010),

@@ -109,7 +109,7 @@ def test_a_global_prior_of_balanced_data_is_cross_entropy_and_a_local_one_is_not
     data = dataset(inputs, torch.tensor([0, 0, 1, 2, 1, 1, 0, 2, 2, 2, 0, 1]), 3)
     common = {
         "cohorts": [[0, 2], [1], [0, 1, 2]],
-        "local": {"amount": 2, "batch_size": 3, "lr": 0.2},
+        "local": {"epochs": 2, "batch_size": 3, "lr": 0.2},
         "engine": {"executor": executor, "workers": 1},
     }
     plain, everybody, own = (
@@ -130,7 +130,7 @@ def test_full_gradients_see_the_same_counts_as_local_steps(objective: str) -> No
     inputs = torch.randn(9, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     data = dataset(inputs, torch.tensor([0, 0, 0, 2, 1, 0, 0, 2, 0]), 3)
     for prior in ("local", "global"):
-        local = {"amount": 1, "batch_size": 99, "lr": 0.1}
+        local = {"epochs": 1, "batch_size": 99, "lr": 0.1}
         chosen = settings(objective={"name": objective, "prior": prior}, local=local)
         fed = federation(chosen, steady((4, 5), 1), data)
         seen = watch(fed)

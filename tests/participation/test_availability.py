@@ -24,7 +24,7 @@ from support import deal, steady, timeline
 
 GOLDEN = json.loads((Path(__file__).parent / "availability_models.json").read_text(encoding="utf-8"))
 SHARES = (0.3, 0.5, 0.8)
-MODELS = ("heterogeneous", "time_dependent", "markov", "alternating", "oldest_first", "dpfl_reference")
+MODELS = ("heterogeneous", "time_dependent", "markov", "alternating", "least_recently_selected", "dpfl_reference")
 
 
 def model(name: str, world: Timeline | None = None, labels: Any = None, seed: int = 0, **chosen: Any) -> Any:
@@ -271,10 +271,10 @@ def test_turns(chosen: dict[str, Any], share: list[float], stay: list[int]) -> N
 
 def test_those_drawn_longest_ago_come_first() -> None:
     """Everybody there: in turns, by id. Client 4 joins in the third round and is drawn at once."""
-    rule = model("oldest_first", steady((1,) * 5, 10), count=2)
+    rule = model("least_recently_selected", steady((1,) * 5, 10), count=2)
     assert [rule.draw(np.arange(5), t, 0).tolist() for t in range(5)] == [[0, 1], [2, 3], [0, 4], [1, 2], [0, 3]]
     late = timeline(deal((1,) * 5), [{i: i for i in range(4 + (t >= 2))} for t in range(6)])
-    rule = model("oldest_first", late, count=2)
+    rule = model("least_recently_selected", late, count=2)
     cohorts = [late.at(t).clients[rule.draw(late.at(t).clients, t, 0)].tolist() for t in range(6)]
     assert cohorts == [[0, 1], [2, 3], [0, 4], [1, 2], [0, 3], [1, 4]]
 

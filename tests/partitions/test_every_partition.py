@@ -11,7 +11,7 @@ from fedtide.world.splits.samples import Samples
 NAMES = plugins.names("partitions")
 LABELS = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 40))
 SAMPLES = Samples(LABELS, client=np.random.default_rng(6).permutation(np.repeat(np.arange(10), 40)))
-FIXED = ("distinct", "natural")  # without a draw
+FIXED = ("label_blocks", "natural")  # without a draw
 
 
 def deal(name, seed=0, group=0):

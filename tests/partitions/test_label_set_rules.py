@@ -1,4 +1,4 @@
-"""Rules that fix the label sets of the clients: shards, two_shard, half, partial_overlap, distinct."""
+"""Rules that fix the label sets of the clients: shards, two_label_shards, label_halves, partial_overlap, distinct."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_shards_that_do_not_divide_are_refused(clients, k, message):
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_two_shard_gives_two_labels_each_and_every_label_to_as_many(classes, turns):
     clients, labels = classes * turns, balanced(classes, 61)
-    shares = deal("two_shard", labels, clients, classes)
+    shares = deal("two_label_shards", labels, clients, classes)
     held = table(shares, labels, classes)
     assert_everything_once(shares, labels)
     assert ((held > 0).sum(axis=1) == 2).all()
@@ -90,7 +90,7 @@ def test_two_shard_gives_two_labels_each_and_every_label_to_as_many(classes, tur
 def test_two_shard_pairs_neighbors_at_first_and_then_ever_farther_labels(classes):
     """In turn q client b holds, in the shuffled order of labels, the b-th and the one 1 + q mod (C - 1) places after it."""
     clients, labels = 3 * classes, balanced(classes, 60)
-    held = label_sets(deal("two_shard", labels, clients, classes), labels)
+    held = label_sets(deal("two_label_shards", labels, clients, classes), labels)
     shuffled = [(held[b] & held[b - 1 if b else classes - 1]).pop() for b in range(classes)]
     for client, own in enumerate(held):
         turn, first = divmod(client, classes)
@@ -100,7 +100,7 @@ def test_two_shard_pairs_neighbors_at_first_and_then_ever_farther_labels(classes
 @pytest.mark.parametrize(("classes", "batches"), [(100, 10), (200, 20)])
 def test_two_shard_deals_batches_of_ten_labels(classes, batches):
     labels = balanced(classes, 4)
-    shares = deal("two_shard", labels, batches, classes)
+    shares = deal("two_label_shards", labels, batches, classes)
     held = table(shares, labels, classes) > 0
     assert (held.sum(axis=1) == 20).all()
     assert len(np.unique(held.T, axis=0)) == batches  # labels of one batch are held by the same clients
@@ -113,7 +113,7 @@ def test_two_shard_deals_batches_of_ten_labels(classes, batches):
 def test_two_shard_deals_at_random_when_clients_do_not_divide(classes, clients, seed):
     assume(2 * clients >= classes)
     labels = balanced(classes, 30)
-    held = table(deal("two_shard", labels, clients, classes, seed), labels, classes) > 0
+    held = table(deal("two_label_shards", labels, clients, classes, seed), labels, classes) > 0
     assert (held.sum(axis=1) == 2).all()
     wanted = held.sum(axis=0)
     assert wanted.max() - wanted.min() <= 1
@@ -125,13 +125,13 @@ def test_two_shard_deals_at_random_when_clients_do_not_divide(classes, clients, 
 )
 def test_two_shard_refuses(clients, each, message):
     with pytest.raises(SettingsError, match=message):
-        deal("two_shard", balanced(10, each), clients, 10)
+        deal("two_label_shards", balanced(10, each), clients, 10)
 
 
 @pytest.mark.parametrize("classes", [4, 5, 10])
 def test_half(classes):
     labels = balanced(classes, 13)
-    shares = deal("half", labels, 6, classes)
+    shares = deal("label_halves", labels, 6, classes)
     lower = set(range(classes // 2))
     assert label_sets(shares, labels) == [lower] * 3 + [set(range(classes)) - lower] * 3
     assert_everything_once(shares, labels)
@@ -162,7 +162,7 @@ def test_partial_overlap_with_four_labels_leaves_the_last_unused():
 def test_distinct(classes, width, sharing):
     labels = balanced(classes, 7)
     blocks = classes // width
-    shares = deal("distinct", labels, blocks * sharing, classes)
+    shares = deal("label_blocks", labels, blocks * sharing, classes)
     expected = [set(range(block * width, (block + 1) * width)) for block in range(blocks) for _ in range(sharing)]
     assert label_sets(shares, labels) == expected
     assert_everything_once(shares, labels)
@@ -173,12 +173,12 @@ def test_distinct(classes, width, sharing):
 @pytest.mark.parametrize(
     ("name", "clients", "message"),
     [
-        ("half", 5, r"^num_clients = 5 .*multiple of 2, the largest feasible value is 6$"),
-        ("half", 8, r"^num_clients = 8 .*largest feasible value is 6$"),
+        ("label_halves", 5, r"^num_clients = 5 .*multiple of 2, the largest feasible value is 6$"),
+        ("label_halves", 8, r"^num_clients = 8 .*largest feasible value is 6$"),
         ("partial_overlap", 4, r"^num_clients = 4 .*largest feasible value is 3$"),
         ("partial_overlap", 1, r"needs 2 clients"),
-        ("distinct", 12, r"^num_clients = 12 .*multiple of 10, the largest feasible value is 30$"),
-        ("distinct", 40, r"^num_clients = 40 .*largest feasible value is 30$"),
+        ("label_blocks", 12, r"^num_clients = 12 .*multiple of 10, the largest feasible value is 30$"),
+        ("label_blocks", 40, r"^num_clients = 40 .*largest feasible value is 30$"),
     ],
 )
 def test_impossible_numbers_of_clients_are_refused(name, clients, message):

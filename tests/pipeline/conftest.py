@@ -23,7 +23,7 @@ initializers: {previous: {}}
 compare: {algorithms: [fedavg, fedprox], initializers: [previous], seeds: [0], workers: 1}
 scenario: {name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 3}
 partition: {name: dirichlet_equal, alpha: 1.0}
-model: {name: logistic}
+model: {name: softmax_regression}
 tune: {trials: 2, workers: 1, seed: 1000, space: {}}
 tracking: {mlflow: false, experiment: fedtide}
 """

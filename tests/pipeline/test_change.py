@@ -21,7 +21,7 @@ def test_a_setting_of_one_algorithm_concerns_that_algorithm(project):
     project.change(algorithms={"fedavg": {}, "fedprox": {"mu": 0.3}})
     ran, skipped = project.repro("report")
     assert ran - ALWAYS == {"train@fedprox", "report"}
-    assert {"partition", "train@fedavg"} <= skipped
+    assert {"timeline", "train@fedavg"} <= skipped
     assert project.runs("fedavg") == other
     assert project.runs("fedprox").keys() > own.keys()
 
@@ -55,7 +55,7 @@ def test_the_source_of_one_algorithm_concerns_that_algorithm(project):
     source.write_text(source.read_text() + "\nSOMETHING_NEW = 1\n")
     ran, skipped = project.repro()
     assert ran - ALWAYS == {"train@fedavg", "report"}
-    assert {"partition", "train@fedprox", "tune"} <= skipped
+    assert {"timeline", "train@fedprox", "tune"} <= skipped
     assert project.runs("fedprox") == other
     assert project.runs("fedavg").keys() > own.keys()
 
@@ -72,7 +72,7 @@ def test_the_world_concerns_every_algorithm(project):
     before = project.runs("fedavg")
     project.change(partition={"name": "dirichlet_equal", "alpha": 0.5})
     ran, _ = project.repro("report")
-    assert ran - ALWAYS == {"partition", "train@fedavg", "train@fedprox", "report"}
+    assert ran - ALWAYS == {"timeline", "train@fedavg", "train@fedprox", "report"}
     assert project.runs("fedavg").keys() > before.keys()
 
 
@@ -81,7 +81,7 @@ def test_another_seed_reuses_the_runs_there_are(project):
     compare = {"algorithms": ["fedavg", "fedprox"], "initializers": ["previous"], "seeds": [0, 1], "workers": 1}
     project.change(compare=compare)
     ran, _ = project.repro("report")
-    assert {"partition", "train@fedavg", "train@fedprox", "report"} <= ran
+    assert {"timeline", "train@fedavg", "train@fedprox", "report"} <= ran
     after = {**project.runs("fedavg"), **project.runs("fedprox")}
     assert {path: after[path] for path in before} == before
     assert len(after) == 2 * len(before)
@@ -95,7 +95,7 @@ def test_a_file_of_the_scenario_concerns_every_algorithm(project):
     before = project.runs("fedavg")
     trace.write_text(trace.read_text().replace("2,1,3", "2,1,4"))
     ran, _ = project.repro()
-    assert ran - ALWAYS == {"partition", "train@fedavg", "train@fedprox", "report", "tune"}
+    assert ran - ALWAYS == {"timeline", "train@fedavg", "train@fedprox", "report", "tune"}
     assert project.runs("fedavg").keys() > before.keys()
     assert project.repro()[0] == ALWAYS
 
@@ -112,5 +112,5 @@ def test_a_table_of_the_user_concerns_every_algorithm(project):
     assert project.repro("train@fedavg")[0] == ALWAYS
     table.write_text("\n".join(["1,0,0", *rows[1:]]))
     ran, _ = project.repro("train@fedavg")
-    assert ran - ALWAYS == {"partition", "train@fedavg"}
+    assert ran - ALWAYS == {"timeline", "train@fedavg"}
     assert project.runs("fedavg").keys() > before.keys()

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ALWAYS = {"download", "inputs"}
-STAGES = {*ALWAYS, "partition", "train@fedavg", "train@fedprox", "report", "tune"}
+STAGES = {*ALWAYS, "timeline", "train@fedavg", "train@fedprox", "report", "tune"}
 
 
 def test_the_first_repro_makes_everything(built):

@@ -19,9 +19,9 @@ def every(kind):
 @pytest.mark.parametrize(
     ("stage", "modules", "packages"),
     [
-        ("partition", ["fedtide.world.building.files", "fedtide.report.picture"], {"world"}),
+        ("timeline", ["fedtide.world.building.files", "fedtide.report.picture"], {"world"}),
         ("report", ["fedtide.report.build"], {"report"}),
-        ("tune", ["fedtide.studies.tuning.study", "fedtide.report.tables.front"], {"tuning"}),
+        ("tune", ["fedtide.studies.tuning.study", "fedtide.report.tables.front"], {"studies"}),
     ],
 )
 def test_a_stage_depends_on_every_source_that_changes_what_it_makes(stage, modules, packages):
@@ -37,7 +37,7 @@ def test_what_dvc_cannot_know_is_looked_at_every_time():
     always = {name for name, stage in STAGES.items() if stage.get("always_changed")}
     assert always == {"download", "inputs"}
     needed = {
-        "partition": {"inputs/worlds.json"},
+        "timeline": {"inputs/worlds.json"},
         "train": {"inputs/algorithms/${item.algorithm}.json", "worlds"},
         "tune": {"inputs/search.json"},
     }

@@ -69,7 +69,7 @@ def trained(executor: str, algorithm: str, model: str, dtype: torch.dtype = torc
     chosen = settings(
         algorithm=algorithm,
         model=model,
-        local={"amount": 2, "batch_size": 4, "lr": 0.1},
+        local={"epochs": 2, "batch_size": 4, "lr": 0.1},
         engine={"executor": executor, "workers": 2},
         evaluation={"every": 2},
     )
@@ -85,9 +85,9 @@ def test_this_torch_has_torchscript() -> None:
 def test_a_run_without_torchscript_has_the_same_bits(
     algorithm: str, executor: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = trained(executor, algorithm, "logistic", dtype)
+    usual = trained(executor, algorithm, "softmax_regression", dtype)
     without_torchscript(monkeypatch, removed)
-    assert_same(usual, trained(executor, algorithm, "logistic", dtype))
+    assert_same(usual, trained(executor, algorithm, "softmax_regression", dtype))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import fedtide
 
 FILE = {
-    "model": "logistic",
+    "model": "softmax_regression",
     "scenario": {"name": "static", "num_clients": 3, "rounds": 2},
     "engine": {"accelerator": "cpu", "workers": 1},
     "compare": {"algorithms": ["fedavg", "fedprox"], "seeds": [0, 1]},
@@ -49,6 +49,6 @@ def test_a_regression_has_its_own_score(tmp_path):
         "root": str(tmp_path / "d"),
     }
     params = fedtide.Params(
-        {**FILE, "data": data, "model": "logistic", "objective": "mean_squared_error", "partition": "iid"}
+        {**FILE, "data": data, "model": "softmax_regression", "objective": "mean_squared_error", "partition": "iid"}
     )
     assert "final test R²" in repr(fedtide.run(params, tmp_path / "runs"))

@@ -53,7 +53,7 @@ def write_run(
         "model": {"name": "mlp", "hidden": [64]},
         "algorithm": {"name": label, **({"mu": 0.01} if label == "fedprox" else {})},
         "initializer": {"name": initializer},
-        "local": {"lr": lr, "amount": 5, "unit": "epochs", "batch_size": 32, "clip": None},
+        "local": {"lr": lr, "epochs": 5, "batch_size": 32, "clip": None},
         "engine": {"chunk": seed, "precision": "32-true"},
     }
     (path / "settings.json").write_text(json.dumps(settings))

@@ -31,7 +31,7 @@ def write_clients(root, label="fedavg", seed=0, personal=False):
     """
     path = write_run(root, label, seed=seed, sessions=3)
     settings = json.loads((path / "settings.json").read_text())
-    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "personalize": 3 if personal else 0}
+    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "finetune_steps": 3 if personal else 0}
     (path / "settings.json").write_text(json.dumps(settings))
     history = pd.read_csv(path / "history.csv").astype({"round": int})
     (path / "client_scores").mkdir()
@@ -58,7 +58,7 @@ def write_clients(root, label="fedavg", seed=0, personal=False):
             found |= {name: accuracy[group == name].mean() for name in ("newcomers", "stayers")} | {"departed": 0.1}
         rows[round_] = {f"client_accuracy_{name}": value for name, value in found.items()}
         if personal:
-            rows[round_] |= {"personal_accuracy_mean": found["mean"] + 0.1, "personal_accuracy_below": 0.0}
+            rows[round_] |= {"finetuned_accuracy_mean": found["mean"] + 0.1, "finetuned_accuracy_below": 0.0}
     history = history.join(pd.DataFrame.from_dict(rows, orient="index"), on="round")
     history.assign(client_accuracy_returners=np.nan).to_csv(path / "history.csv", index=False)
     finish_again(path)
@@ -179,9 +179,9 @@ def own_models(present, every=2):
         for place, clients_ in enumerate(present)
         for client in clients_
     ]
-    frame = pd.DataFrame(rows).assign(key="a", label="fedavg", initializer="previous", personal_accuracy=np.nan)
-    frame["served_accuracy"], frame["served_gain"] = frame["accuracy"] + 0.1, 0.1 * (frame["client"] % 3 - 1)
-    return frame.assign(personal_gain=np.nan)
+    frame = pd.DataFrame(rows).assign(key="a", label="fedavg", initializer="previous", finetuned_accuracy=np.nan)
+    frame["served_accuracy"], frame["personalization_gain"] = frame["accuracy"] + 0.1, 0.1 * (frame["client"] % 3 - 1)
+    return frame.assign(finetuning_gain=np.nan)
 
 
 def lines(chart):

@@ -29,7 +29,7 @@ CHANGED = [0, 0, 3, 0, 0, 3, 0, 0]
 FALLS = {
     ("fedavg", 0): [0.8, 0.8, 0.4, 0.6, 0.8, 0.5, 0.6, 0.6],  # before 0.8, 0.68; 2 rounds, never
     ("fedavg", 1): [0.6, 0.8, 0.5, 0.7, 0.7, 0.2, 0.66, 0.7],  # before 0.7, 0.66; 1 round, 1 round
-    ("drift_reset", 0): [0.8, 0.8, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3],
+    ("oracle_reset", 0): [0.8, 0.8, 0.2, 0.3, 0.4, 0.1, 0.2, 0.3],
 }
 
 
@@ -66,7 +66,7 @@ def test_cells_are_means_over_the_drifts_of_a_seed_and_over_seeds(dirs: list[Pat
 
 def test_served_models_have_a_table_of_their_own(tmp_path: Path) -> None:
     one = write(tmp_path, "fedavg", 0, client_accuracy_mean=[0.5] * 8)
-    other = write(tmp_path, "drift_reset", 0, client_accuracy_mean=[0.1] * 8, served_accuracy_mean=[0.9] * 8)
+    other = write(tmp_path, "oracle_reset", 0, client_accuracy_mean=[0.1] * 8, served_accuracy_mean=[0.9] * 8)
     _, served = drifts.sheets_of(records.load([one, other]))
     assert [cells[0] for _, cells in served.rows] == ["50.0", "90.0"]
     assert [cells[3:5] for _, cells in served.rows] == [["0", "2 of 2"]] * 2
@@ -144,7 +144,7 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     """Drifts begin in rounds 3 and 6. Alarms of a run on a round that is not evaluated lie on the line."""
     scores = [0.8, 0.8, 0.4, None, 0.8, 0.5, 0.6, 0.6]
     dirs = [write(tmp_path, *run, alarm=alarm) for run, alarm in ALARMS.items()]
-    dirs.append(write(tmp_path, "drift_reset", 0))
+    dirs.append(write(tmp_path, "oracle_reset", 0))
     history = pd.read_csv(dirs[0] / "history.csv").assign(test_accuracy=scores)
     history.to_csv(dirs[0] / "history.csv", index=False)
     finish_again(dirs[0])

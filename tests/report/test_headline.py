@@ -121,8 +121,8 @@ def test_a_score_of_the_next_period_is_averaged_over_the_periods(tmp_path):
     ("score", "remedy"),
     [
         ("macro_f1", "add macro_f1 to evaluation.metrics"),
-        ("loss_next", "use scenario calendar with ahead: 1"),
-        ("auroc_next", "add auroc to evaluation.metrics and use scenario calendar with ahead: 1"),
+        ("loss_next", "use scenario calendar with next_period: 1"),
+        ("auroc_next", "add auroc to evaluation.metrics and use scenario calendar with next_period: 1"),
     ],
 )
 def test_a_run_that_has_not_recorded_the_score_is_one_line(tmp_path, score, remedy):

@@ -1,4 +1,4 @@
-"""Accuracy on frequent and rare classes, and figures of momentum and neurons."""
+"""Accuracy on frequent and rare classes, and figures of momentum."""
 
 import json
 import math
@@ -53,23 +53,18 @@ def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):
     assert math.isnan(table.methods.loc[("fedavg", "previous"), "tail_mean"])
 
 
-def test_figures_of_momentum_and_neurons_where_they_were_recorded(tmp_path):
+def test_figures_of_momentum_where_it_was_recorded(tmp_path):
     plain, own = write_run(tmp_path, sessions=1, rounds=4), write_run(tmp_path, "fedcm", sessions=1, rounds=4)
     assert dynamics.momentum(load([plain])) is None
-    assert dynamics.neurons(load([plain])) is None
     history = pd.read_csv(own / "history.csv").assign(alpha=0.1, momentum_norm=[0.0, 1.0, 2.0, 900.0])
     history.to_csv(own / "history.csv", index=False)
-    layers = [(at, layer, 0.1 * at, 0.2, 0.3, 0.4) for at in range(1, 5) for layer in ("relu_0", "relu_1", "softmax")]
-    columns = ["round", "layer", "entropy", "hhi", "gini", "top10"]
-    pd.DataFrame(layers, columns=columns).to_csv(own / "neurons.csv", index=False)
     finish_again(own)
     read = load([plain, own])
-    assert len(read.neurons) == 12
-    for chart, axes in ((dynamics.momentum(read), 2), (dynamics.neurons(read), 1)):
+    for chart, axes in ((dynamics.momentum(read), 2),):
         assert chart is not None
         assert len(chart.panels) == axes
     written = dynamics.main(tmp_path, tmp_path / "out")
-    assert [path.name for path in written] == ["momentum.png", "neurons.png"]
+    assert [path.name for path in written] == ["momentum.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 
 

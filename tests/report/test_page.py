@@ -67,7 +67,7 @@ def charts(page: str) -> dict[str, dict[str, dict[str, object]]]:
 def test_plotly_accepts_every_chart_in_every_layout(charts) -> None:
     assert set(charts["figures"]) == {
         *("accuracy_over_rounds", "accuracy_over_bytes", "transition_accuracy", "per_class"),
-        *("weights", "boundary_losses", "newcomers"),
+        *("weights", "session_start_losses", "newcomers"),
     }
     for figure in charts["figures"].values():
         for shape in ("wide", "narrow"):

@@ -33,7 +33,7 @@ def drawing(root, exchange, kappa=True):
     for label, cost in (("fedavg", 0.004), ("scaffold", 0.3)):
         path = write_run(root, label)
         settings = json.loads((path / "settings.json").read_text())
-        (path / "settings.json").write_text(json.dumps({**settings, "exchange": {"name": exchange}}))
+        (path / "settings.json").write_text(json.dumps({**settings, "communication": {"name": exchange}}))
         if kappa:
             head, *rows = (path / "history.csv").read_text().splitlines()
             lines = [f"{head},kappa", *(f"{row},{cost}" for row in rows)]
@@ -48,5 +48,5 @@ def test_it_is_drawn_where_clients_average_inside_a_round(tmp_path):
     assert drawn is not None
     assert picture(Drawing("cost", "", "", drawn), ()).files["png"].startswith(b"\x89PNG")
     assert list(drawn.legend) == ["Pareto front", "fedavg", "scaffold"]
-    assert drawing(tmp_path / "end", "end") is None
+    assert drawing(tmp_path / "end", "per_round") is None
     assert drawing(tmp_path / "unknown", "intervals", kappa=False) is None

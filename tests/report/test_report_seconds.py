@@ -32,7 +32,7 @@ def run(root: Path, label: str, accuracy: list[float], ends: list[float], seed: 
     history = pd.read_csv(path / "history.csv").assign(test_accuracy=accuracy, latency=latency, energy=1.0, exchanges=2)
     if events:
         settings = json.loads((path / "settings.json").read_text())
-        settings["clock"] = {"name": "events", "concurrency": 4}
+        settings["mode"] = {"name": "async", "concurrency": 4}
         (path / "settings.json").write_text(json.dumps(settings))
         history = history.assign(seconds_simulated=ends, refused=1, cancelled=0)
         behind = pd.DataFrame({"round": [1, 1, 2], "client": [0, 0, 3], "staleness": [0, 2, 4]})

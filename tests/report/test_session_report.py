@@ -33,7 +33,7 @@ def test_the_page_has_tables_and_figures_of_the_changes(out):
     assert "Sessions 4 to 7. Mean" in page
     assert "Recovery after a session change, compared with dynamic" in page
     assert ">1 (2)<" in page, "a round until recovery, two with the gradient round"
-    assert {"weights.png", "boundary_losses.png", "transitions.csv"} <= {path.name for path in out.iterdir()}
+    assert {"weights.png", "session_start_losses.png", "transitions.csv"} <= {path.name for path in out.iterdir()}
     frame = pd.read_csv(out / "transitions.csv")
     assert len(frame) == 2 * 5 * 4
     assert frame["rounds_median"].notna().all()
@@ -55,7 +55,7 @@ def test_window_counting_and_reference_are_settings(out, tmp_path):
     assert "first 3 rounds" in text
     assert "compared with average" in text
     assert not (tmp_path / "out" / "weights.png").exists()
-    assert not (tmp_path / "out" / "boundary_losses.png").exists()
+    assert not (tmp_path / "out" / "session_start_losses.png").exists()
 
 
 def test_without_the_reference_there_is_no_recovery(tmp_path):

@@ -22,8 +22,8 @@ experiment:
 data: {{name: digits, root: {data}}}
 scenario: {{name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2}}
 partition: {{name: dirichlet_session}}
-model: {{name: logistic}}
-local: {{amount: 1, unit: steps, lr: 0.1}}
+model: {{name: softmax_regression}}
+local: {{steps: 1, lr: 0.1}}
 compare: {{algorithms: [fedavg, scaffold], initializers: [previous, average], seeds: [1, 2], workers: 1}}
 tracking: {{mlflow: false}}
 """

@@ -137,7 +137,10 @@ def test_what_the_profiles_mean(recipe):
     assert {item.algorithm.name for item in runs_of.values()} == {"fedavg"}
     assert [runs_of[name].local.lr for name in runs_of] == [0.005, 0.01, 0.005, 0.1]
     assert run("corrected", "fedprox", "continuous").algorithm.name == "fedprox"
-    assert [run(profile, "moon").federation.at_session for profile in ("corrected", "released")] == ["reset", "keep"]
+    assert [run(profile, "moon").client_state.on_session_start for profile in ("corrected", "released")] == [
+        "reset",
+        "keep",
+    ]
 
 
 def test_tables_share_the_runs_they_have_in_common(recipe):
@@ -201,8 +204,8 @@ def test_what_all_fedssg_runs_share(name, recipe):
             local = run.local
             assert (local.lr, local.schedule, local.decay, local.batch_size) == (0.1, "exponential", 0.998, 50)
             assert (local.clip, local.clip_scope, local.momentum) == (10, "total", 0)
-            assert (run.world_seed, run.evaluation.reported, run.validation) == (20, "all", 0)
-            assert run.evaluation.models == ("cloud", "participants", "all")
+            assert (run.world_seed, run.evaluation.model, run.validation) == (20, "all", 0)
+            assert run.evaluation.models == ("global", "participants", "all")
             assert run.participation.name == "bernoulli_reference"
             assert getattr(run.data, "normalization", "fedssg") == "fedssg"
             law = {"IID": ("iid", None), "DiD1": ("dirichlet_client", 0.3), "DiD2": ("dirichlet_client", 0.6)}

@@ -6,7 +6,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
-from fedtide.studies.reproduce.status import CURRENT, OTHER, UNKNOWN, page, status
+from fedtide.studies.reproduce.status import CURRENT, EARLIER, UNKNOWN, page, status
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
 
     write(rows[0].rpartition(",")[2], "0123456789ab")
     parts = status(done, done.parent / "experiments")
-    assert [(part.settings, part.cells, len(part.differences)) for part in parts] == [(CURRENT, 1, 1), (OTHER, 1, 1)]
+    assert [(part.settings, part.cells, len(part.differences)) for part in parts] == [(CURRENT, 1, 1), (EARLIER, 1, 1)]
     exit_, out, _ = fedtide("reproduce", "--status", "--json")
     shown = [(row["settings"], row["cells"]) for row in json.loads(out[-1])]
-    assert (exit_, shown) == (0, [(CURRENT, "1 of 3"), (OTHER, "1 of 3")])
+    assert (exit_, shown) == (0, [(CURRENT, "1 of 3"), (EARLIER, "1 of 3")])
     write("0123456789ab", "")
-    assert [part.settings for part in status(done, done.parent / "experiments")] == [OTHER, UNKNOWN]
+    assert [part.settings for part in status(done, done.parent / "experiments")] == [EARLIER, UNKNOWN]
 
 
 def test_a_foreign_file_is_refused(tiny, folder):

@@ -31,8 +31,8 @@ def play(root, file, **scenario):
             "data": {"name": "table", "root": str(root), "file": str(file), "client": "who", "time": "when"},
             "scenario": {"name": "calendar", "rounds_per_period": 2, **scenario},
             "partition": {"name": "natural"},
-            "model": {"name": "logistic"},
-            "local": {"amount": 1},
+            "model": {"name": "softmax_regression"},
+            "local": {"epochs": 1},
             "evaluation": {"metrics": METRICS, "splits": ["test", "validation"]},
         }
     )
@@ -59,7 +59,7 @@ def test_the_next_period_is_evaluated_until_the_last(history, split, name):
 
 
 def test_a_session_begins_with_the_model_that_was_evaluated_ahead(tmp_path):
-    history = play(tmp_path, table(tmp_path / "rows.csv"), ahead_on="held_out")
+    history = play(tmp_path, table(tmp_path / "rows.csv"), next_period_on="held_out")
     (log,) = (tmp_path / "runs").glob("*/events.jsonl")
     starts = [facts for line in log.read_text().splitlines() if (facts := json.loads(line))["event"] == "session"]
     ahead = [float(history[round_]["test_accuracy_next"]) for round_ in (1, 3, 5)]

@@ -19,7 +19,7 @@ from small_runs import execute
 LOGGERS = (Imported(path="lightning.pytorch.loggers.CSVLogger"),)
 SETTINGS = {
     "scenario": {"name": "sessions", "num_devices": 4, "num_sessions": 2, "rounds_per_session": 3},
-    "evaluation": {"clients_every": 2, "neurons": 2, "models": ["cloud", "participants"]},
+    "evaluation": {"clients_every": 2, "models": ["global", "participants"]},
     "model": "mlp",
     "algorithm": "fedssg",
 }
@@ -59,7 +59,7 @@ def damaged(content: bytes, name: str) -> Iterator[bytes]:
 def numbers(run: Path) -> dict[str, Any]:
     """What a run computes."""
     found: dict[str, Any] = {}
-    for name in ("history.csv", "per_class.csv", "clients.csv", "neurons.csv"):
+    for name in ("history.csv", "per_class.csv", "clients.csv"):
         with (run / name).open(newline="") as stream:
             found[name] = [
                 {key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)

@@ -96,8 +96,8 @@ def test_an_interrupted_run_continues_to_the_same_bits(
 def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
     small: Any, run_once: Play, stop_after: Any, tmp_path: Path, algorithm: dict[str, Any]
 ) -> None:
-    clock = {"name": "events", "concurrency": 3, "max_staleness": 2}
-    settings = small(clock=clock, algorithm=algorithm, participation="all", checkpoint=KEPT)
+    mode = {"name": "async", "concurrency": 3, "max_staleness": 2}
+    settings = small(mode=mode, algorithm=algorithm, participation="all", checkpoint=KEPT)
     execute(settings, tmp_path, name="whole")
     for stopped in (1, 4):
         assert run_once(settings, callbacks=[stop_after(stopped)])["rounds"] == stopped
@@ -149,7 +149,7 @@ def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, t
     assert "local.lr: 0.1 -> 0.2" in message
     assert "algorithm.name: 'scaffold' -> 'fedavg'" in message
     assert "algorithm.option: 'II' -> None" in message
-    assert "local.amount" not in message
+    assert "local.epochs" not in message
     assert json.loads((tmp_path / "x" / "settings.json").read_text(encoding="utf-8"))["local"]["lr"] == 0.1
 
 
@@ -188,13 +188,13 @@ def test_a_diverged_run_keeps_its_history_and_is_not_repeated(small: Any, run_on
 
 
 def test_a_loss_above_the_threshold_is_divergence(small: Any, run_once: Play) -> None:
-    summary = run_once(small(federation={"divergence_threshold": 1e-9}))
+    summary = run_once(small(divergence_threshold=1e-9))
     assert (summary["state"], summary["rounds"]) == ("diverged", 1)
 
 
 def test_rounds_without_evaluation_leave_cells_empty(small: Any, run_once: Play, tmp_path: Path) -> None:
     """Every fourth round and the last are tested; the columns are those of a tested round from the start."""
-    chosen = small(evaluation={"every": 4, "splits": ["test", "validation"], "models": ["cloud", "participants"]})
+    chosen = small(evaluation={"every": 4, "splits": ["test", "validation"], "models": ["global", "participants"]})
     lines: list[str] = []
     summary = run_once(chosen, update=lines.append)
     rows = history(tmp_path / "x")

@@ -137,7 +137,7 @@ def test_a_comparison_frees_finished_runs(small: Any, tmp_path: Path) -> None:
 
 def test_runs_that_are_not_complete_keep_their_states(small: Any, stop_after: Any, tmp_path: Path) -> None:
     execute(small(), tmp_path, name="stopped", callbacks=[stop_after(3)])
-    diverging = small(local={"lr": 1e3}, algorithm="fedavg", model="mlp", federation={"divergence_threshold": 100.0})
+    diverging = small(local={"lr": 1e3}, algorithm="fedavg", model="mlp", divergence_threshold=100.0)
     assert execute(diverging, tmp_path, name="diverged")["state"] == "diverged"
     (tmp_path / "diverged" / "state" / "state-00000001.pt").touch()
     for name in ("stopped", "diverged"):

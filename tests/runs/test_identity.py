@@ -28,7 +28,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "fedwcm_x": {"algorithm": "fedwcm_x"},
     "dynamic": {"initializer": "dynamic", "scenario": "sessions"},
     "continuous": {"initializer": "continuous", "scenario": "sessions"},
-    "intervals": {"exchange": "intervals", "model": "lenet", "objective": "focal"},
+    "intervals": {"communication": "intervals", "model": "lenet", "objective": "focal"},
 }
 EVERY = frozenset(RUNS)
 Keys = dict[str, str]

@@ -22,8 +22,8 @@ raise SystemExit("a file of the current folder was imported")
 PARAMS = """
 data: {name: digits}
 scenario: {name: static, num_clients: 2, rounds: 1}
-model: {name: logistic}
-local: {amount: 1, unit: steps}
+model: {name: softmax_regression}
+local: {steps: 1}
 engine: {accelerator: cpu, workers: 1}
 compare: {seeds: [0, 1], workers: 2}
 tune: {trials: 2, workers: 2}

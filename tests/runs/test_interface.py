@@ -52,7 +52,7 @@ def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
     fragile = {"name": "fragile", "how": "raise", "times": 2, "marks": str(marks)}
     raw = {
         "data": {"name": "digits", "root": str(shared_data)},
-        "model": "logistic",
+        "model": "softmax_regression",
         "scenario": {"name": "static", "num_clients": 4, "rounds": 3},
         "algorithms": {"fragile": fragile, "fedavg": {}},
         "compare": {"algorithms": ["fragile", "fedavg"]},

@@ -64,8 +64,8 @@ partition: iid
 data: digits
 algorithm: %s
 initializer: previous
-local: {amount: 3, unit: steps, batch_size: 8, lr: 0.1}
-evaluation: {splits: [test], boundary_losses: false}
+local: {steps: 3, batch_size: 8, lr: 0.1}
+evaluation: {splits: [test], session_start_losses: false}
 engine: {executor: threads, workers: 1, precision: 64-true, accelerator: cpu}
 tracking: {mlflow: false}
 """

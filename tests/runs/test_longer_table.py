@@ -51,9 +51,9 @@ def run(root: Path, months: int, settings: dict[str, Any]) -> Path:
         "scenario": {"name": "calendar", "rounds_per_period": ROUNDS},
         "partition": {"name": "natural"},
         "participation": {"name": "fixed", "fraction": 0.5},
-        "model": {"name": "logistic"},
-        "local": {"amount": 2, "unit": "steps", "batch_size": 8},
-        "federation": {"at_session": "keep"},
+        "model": {"name": "softmax_regression"},
+        "local": {"steps": 2, "batch_size": 8},
+        "client_state": {"on_session_start": "keep"},
         "evaluation": {"splits": ["test", "validation"]},
         "engine": {"workers": 1, "accelerator": "cpu"},
     }
@@ -74,9 +74,9 @@ def before(directory: Path, month: int) -> dict[str, list[dict[str, str]]]:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "fedavg": {"evaluation": {"splits": ["test"], "clients_every": 1, "models": ["cloud", "all"]}},
-    "scaffold": {"algorithm": "scaffold", "local": {"amount": 2, "unit": "steps", "momentum": 0.5, "momentum_scope": "client"}},
-    "downlink": {"downlink": {"name": "qsgd"}, "participation": "active", "federation": {"at_session": "reset"}},
+    "fedavg": {"evaluation": {"splits": ["test"], "clients_every": 1, "models": ["global", "all"]}},
+    "scaffold": {"algorithm": "scaffold", "local": {"steps": 2, "momentum": 0.5, "momentum_scope": "client"}},
+    "downlink": {"downlink": {"name": "qsgd"}, "participation": "active", "client_state": {"on_session_start": "reset"}},
     "counts": {"algorithm": "fedawe", "scenario": {"name": "calendar", "rounds_per_period": ROUNDS, "memory": 1}},
 }  # fmt: skip
 

@@ -33,7 +33,7 @@ def settings(small: Any) -> RunSettings:
         scenario=SESSIONS,
         participation="all",
         algorithm={"name": "fedgrab"},
-        evaluation={"neurons": 8, "clients_every": 2},
+        evaluation={"clients_every": 2},
         checkpoint={"keep_finished": True},
     )
     return chosen
@@ -119,7 +119,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["history.csv", "per_class.csv", "neurons.csv", "events.jsonl"])
+@pytest.mark.parametrize("name", ["history.csv", "per_class.csv", "events.jsonl"])
 def test_lost_records_of_a_stopped_run_are_refused_by_name(
     stopped: Path, settings: RunSettings, name: str, damage: str
 ) -> None:

@@ -32,12 +32,12 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
         raw = {
             "data": {"name": "digits", "root": root},
             "scenario": SESSIONS,
-            "model": "logistic",
+            "model": "softmax_regression",
             "algorithm": "scaffold",
             "initializer": initializer,
-            "local": {"amount": 1, "unit": "steps", "batch_size": 16, "lr": 0.1},
-            "federation": {"at_session": "keep"},
-            "evaluation": {"models": ["cloud", "all"], "neurons": 8, "clients_every": 2},
+            "local": {"steps": 1, "batch_size": 16, "lr": 0.1},
+            "client_state": {"on_session_start": "keep"},
+            "evaluation": {"models": ["global", "all"], "clients_every": 2},
             "engine": {"workers": 1, "accelerator": "cpu"},
             "checkpoint": {"every": 1},
         }
@@ -97,7 +97,7 @@ def test_a_run_that_adopts_its_pilot_equals_one_that_trained_it(
 
 def test_only_the_initializer_may_differ(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
     execute(chosen("previous"), tmp_path)
-    for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"amount": 1, "lr": 0.2}}):
+    for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"epochs": 1, "lr": 0.2}}):
         rounds_run.clear()
         execute(chosen("average", **other), tmp_path)
         assert rounds_run[0] == 1

@@ -79,7 +79,7 @@ def without_scores(run: Path) -> Records:
 
 def test_a_relation_that_turns_around(calendar: Make, tmp_path: Path) -> None:
     """Without noise, the matrix is known: all or nothing. The estimate does not see that anything has been lost."""
-    settings = calendar(flipped(), local={"amount": 30, "lr": 1.0})
+    settings = calendar(flipped(), local={"epochs": 30, "lr": 1.0})
     execute(settings, tmp_path, name="run")
     records = load([tmp_path / "run"])
     no = np.nan
@@ -98,7 +98,10 @@ def test_the_estimate_reverses_a_comparison_under_drift(calendar: Make, tmp_path
     measured, estimated = {}, {}
     for name, chosen in {"fedavg": {}, "cfl_core_set": {"size": 20}}.items():
         settings = calendar(
-            drifting(), algorithm={"name": name, **chosen}, federation={"at_session": "keep"}, local={"amount": 20}
+            drifting(),
+            algorithm={"name": name, **chosen},
+            client_state={"on_session_start": "keep"},
+            local={"epochs": 20},
         )
         execute(settings, tmp_path, name=name)
         measured[name] = load([tmp_path / name]).forgetting[name]
@@ -197,7 +200,7 @@ def test_an_interrupted_run_records_the_same(
 def test_sessions_of_a_diverged_run_count_up_to_there(calendar: Make, tmp_path: Path) -> None:
     rows = drifting(400)
     rows.loc[rows["month"] == 3, "a"] *= 1e6
-    settings = calendar(rows, federation={"divergence_threshold": 100.0})
+    settings = calendar(rows, divergence_threshold=100.0)
     assert execute(settings, tmp_path, name="run")["state"] == "diverged"
     assert np.isfinite(scores_of(load([tmp_path / "run"]))).tolist() == [[True, False], [True, True]]
 

@@ -16,8 +16,8 @@ HANDED_OUT = {"engine/executors/executor.py", "engine/workers.py"}
 
 PARAMS = {
     "scenario": {"name": "static", "num_clients": 3, "rounds": 2},
-    "model": "logistic",
-    "local": {"amount": 1, "unit": "steps", "batch_size": 8},
+    "model": "softmax_regression",
+    "local": {"steps": 1, "batch_size": 8},
     "engine": {"executor": "threads", "workers": 1, "accelerator": "cpu"},
 }
 

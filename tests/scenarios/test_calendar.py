@@ -77,7 +77,7 @@ def test_every_sample_has_one_use():
 
 def test_all_of_the_next_period_is_tested_but_for_its_validation_samples():
     data = people()
-    made, alone, period = world(data), world(data, ahead_on="held_out"), data.origins.train_time // MONTH
+    made, alone, period = world(data), world(data, next_period_on="held_out"), data.origins.train_time // MONTH
     for round_ in range(8):
         ahead, session = made.evaluated_ahead_at(round_), made.session_of_round[round_]
         held = np.sort(np.concatenate([ahead.train, ahead.validation]))
@@ -102,7 +102,7 @@ def test_samples_of_the_next_period_do_not_depend_on_memory():
 
 def test_what_is_tested_is_saved(tmp_path):
     for ahead_on in ("all", "held_out"):
-        made = world(people(), ahead_on=ahead_on)
+        made = world(people(), next_period_on=ahead_on)
         made.save(tmp_path / "world.npz", "x")
         again = Timeline.load(tmp_path / "world.npz", "x")
         assert again.digest == made.digest
@@ -119,7 +119,7 @@ def test_held_out_samples_are_of_the_period_and_of_the_next():
         assert (period[held.validation] == session).all()
         assert (ahead is None) == (session == 4)
         assert ahead is None or (of_test[ahead.test] == session + 1).all()
-    assert not world(data, ahead=0).looks_ahead
+    assert not world(data, next_period=0).looks_ahead
 
 
 def test_memory_keeps_earlier_periods():
@@ -197,7 +197,7 @@ def test_hours_are_in_the_settings_where_they_are_others():
         ({"test_client": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
         ({}, {"last": 9}, r"scenario\.last = 9: the data has 5 periods"),
         ({}, {"period": 3600}, r"period from \d+ has no test samples; choose longer periods"),
-        ({"unit": "steps"}, {"period": "month"}, "needs times in seconds"),
+        ({"steps": 5}, {"period": "month"}, "needs times in seconds"),
     ],
 )
 def test_what_cannot_be(origins, scenario, message):

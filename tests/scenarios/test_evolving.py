@@ -106,8 +106,8 @@ def test_one_run_with_evolving_data_changing_clients_and_a_long_tail(tmp_path):
         partition={"name": "dirichlet_prior", "alpha": 2.0},
         long_tail={"imbalance": 0.1},
         algorithm={"name": "cfl_core_set", "size": 3},
-        federation={"at_session": "keep"},
-        local={"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.1},
+        client_state={"on_session_start": "keep"},
+        local={"steps": 2, "batch_size": 4, "lr": 0.1},
     )
     made = build_timeline(chosen, data)
     labels = data.train_labels.numpy()

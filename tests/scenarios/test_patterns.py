@@ -35,7 +35,7 @@ def test_a_session_per_change():
 
 
 def test_labels_of_those_who_never_come_are_not_evaluated():
-    made = timeline("incremental_arrival", world(partition="half"), rounds=3, num_clients=2, initial=1, start=5)
+    made = timeline("incremental_arrival", world(partition="label_halves"), rounds=3, num_clients=2, initial=1, start=5)
     assert made.labels_at(0).tolist() == [True] * 5 + [False] * 5
 
 

@@ -84,7 +84,8 @@ def test_a_shared_label_is_held_once_in_each_group():
 
 
 @pytest.mark.parametrize(
-    ("partition", "first", "second"), [("half", range(5), range(5, 10)), ("partial_overlap", range(6), range(4, 10))]
+    ("partition", "first", "second"),
+    [("label_halves", range(5), range(5, 10)), ("partial_overlap", range(6), range(4, 10))],
 )
 def test_population_rules_deal_to_all_groups_at_once(partition, first, second):
     made = timeline("sessions", world(partition=partition), num_devices=3, num_sessions=2)

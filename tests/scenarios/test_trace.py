@@ -39,7 +39,7 @@ def test_clients_are_present_from_join_to_before_leave(tmp_path):
 
 def test_a_session_per_change(tmp_path):
     file = write(tmp_path, ["0,0,6", "1,2,4", "1,4,5"])
-    given_ = world(partition="half")
+    given_ = world(partition="label_halves")
     made = timeline("trace", given_, file=str(file), session_at_change=True)
     assert made.session_of_round.tolist() == [0, 0, 1, 1, 1, 2]
     assert made.labels_at(0).tolist() == [True] * 5 + [False] * 5
@@ -49,7 +49,7 @@ def test_a_session_per_change(tmp_path):
 
 def test_the_labels_of_a_session_are_those_of_everybody_who_comes(tmp_path):
     file = write(tmp_path, ["0,0,6", "1,2,4"])
-    made = timeline("trace", world(partition="half"), file=str(file))
+    made = timeline("trace", world(partition="label_halves"), file=str(file))
     assert made.sessions == 1
     assert all(made.labels_at(round_).all() for round_ in range(6))
 
@@ -79,9 +79,9 @@ def test_seconds_with_a_clock_of_events_are_visits(tmp_path):
     visits = made.visits
     assert list(zip(visits.client, visits.begin, visits.end, strict=True)) == [(0, 0, 21), (1, 5, 31), (1, 40, 41)]
     assert timeline("trace", given_, file=file, rounds=9).visits is None  # then join and leave are rounds
-    with pytest.raises(SettingsError, match=r"^scenario\.rounds = null: with clock: events and a trace in seconds"):
+    with pytest.raises(SettingsError, match=r"^scenario\.rounds = null: with mode: async and a trace in seconds"):
         timeline("trace", given_, file=file, seconds_per_round=10)
-    with pytest.raises(SettingsError, match=r"^scenario\.session_at_change = true: with clock: events clients come"):
+    with pytest.raises(SettingsError, match=r"^scenario\.session_at_change = true: with mode: async clients come"):
         timeline("trace", given_, file=file, seconds_per_round=10, rounds=3, session_at_change=True)
 
 

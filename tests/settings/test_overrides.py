@@ -14,12 +14,12 @@ FILE = {
     "participation": {"name": "fixed", "count": 2},
     "model": {"name": "mlp", "widths": [4]},
     "objective": {"name": "focal", "gamma": 1.0},
-    "exchange": {
+    "communication": {
         "name": "intervals",
         "selection": {"name": "dynacomm", "orders": 3},
         "budget": {"name": "fix", "beta": 0.4},
     },
-    "clock": {"name": "events", "concurrency": 2},
+    "mode": {"name": "async", "concurrency": 2},
     "local": {"optimizer": {"name": "adam", "beta1": 0.5}},
     "algorithm": {"name": "fedprox", "mu": 0.2, "weighting": "uniform"},
     "initializer": {"name": "dynamic", "similarity_scale": 3.0},
@@ -29,12 +29,12 @@ OTHERS = {
     "scenario": ("static", "num_devices = 3"),
     "partition": ("natural", "alpha = 0.3"),
     "participation": ("all", "count = 2"),
-    "model": ("logistic", "widths = [4]"),
+    "model": ("softmax_regression", "widths = [4]"),
     "objective": ("cross_entropy", "gamma = 1.0"),
-    "exchange": ("end", "selection = {name: dynacomm, orders: 3}, budget = {beta: 0.4, name: fix}"),
-    "exchange.selection": ("genetic", "orders = 3"),
-    "exchange.budget": ("dynamic", "beta = 0.4"),
-    "clock": ("rounds", "concurrency = 2"),
+    "communication": ("per_round", "selection = {name: dynacomm, orders: 3}, budget = {beta: 0.4, name: fix}"),
+    "communication.selection": ("genetic", "orders = 3"),
+    "communication.budget": ("dynamic", "beta = 0.4"),
+    "mode": ("sync", "concurrency = 2"),
     "local.optimizer": ("sgd", "beta1 = 0.5"),
     "algorithm": ("scaffold", "mu = 0.2"),
     "initializer": ("average", "similarity_scale = 3.0"),
@@ -101,11 +101,11 @@ def test_the_mapping_given_is_not_changed():
 
 def test_labels_and_their_with_can_choose_others_too():
     file = {**FILE, "algorithms": {"mine": {"name": "fedprox", "mu": 0.2, "with": {"partition": {"name": "natural"}}}}}
-    params = Params.read(file, ["algorithms.mine.name=fedavg", "clock=rounds"])
+    params = Params.read(file, ["algorithms.mine.name=fedavg", "mode=sync"])
     assert params.remarks == ["algorithms.mine.name = fedavg drops the settings of fedprox from settings: mu = 0.2"]
     run = params.run("mine")
     assert (run.algorithm.name, run.partition.name, run.partition.model_fields_set) == ("fedavg", "natural", {"name"})
-    again = Params.read(file, ["algorithms.mine.with.partition.name=iid", "clock=rounds"]).run("mine")
+    again = Params.read(file, ["algorithms.mine.with.partition.name=iid", "mode=sync"]).run("mine")
     assert again.partition.name == "iid"
 
 

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from initialization.session_worlds import populations
 
 from commands import fedtide, folder, shared_data
 from fedtide.core.errors import SettingsError
@@ -15,13 +14,14 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.references import REFERENCES
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
+from initializers.session_worlds import populations
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
 LABELS = [*REFERENCES, "frozen"]
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 4, "rounds_per_session": 2}
-FILE = {"model": "logistic", "scenario": SESSIONS, "partition": {"name": "dirichlet_session", "alpha": 0.3}}
+FILE = {"model": "softmax_regression", "scenario": SESSIONS, "partition": {"name": "dirichlet_session", "alpha": 0.3}}
 
 
 def read(**more):
@@ -55,16 +55,18 @@ def test_a_calendar_keeps_the_data_of_all_its_periods():
     assert read(**calendar).run("pooled_period").scenario.memory == 0
 
 
-STEPS = {"amount": 3, "unit": "steps", "lr": 0.3, "momentum": 0.9}
+STEPS = {"steps": 3, "lr": 0.3, "momentum": 0.9}
 
 
 @pytest.mark.parametrize("label", ["pooled", "pooled_period"])
 def test_clients_that_are_pooled_are_one_client_with_all_their_data(label):
     """With full batches of equal clients."""
     run = read().run(label)
-    local, exchange = {**STEPS, "batch_size": 6}, run.exchange.model_dump()
+    local, communication = {**STEPS, "batch_size": 6}, run.communication.model_dump()
     many = federation(
-        settings(local=local, exchange=exchange, algorithm=run.algorithm.name), steady((6, 6, 6), 3), vectors()
+        settings(local=local, communication=communication, algorithm=run.algorithm.name),
+        steady((6, 6, 6), 3),
+        vectors(),
     )
     one = federation(settings(local={**STEPS, "batch_size": 18}), steady((18,), 3), vectors())
     apart = federation(settings(local=local), steady((6, 6, 6), 3), vectors())
@@ -91,18 +93,20 @@ def test_a_frozen_model_is_that_of_the_first_session():
 def test_a_client_that_trains_alone_is_a_federation_of_one():
     run = read().run("local")
     fed = federation(
-        settings(algorithm="local", local=STEPS, federation={"at_session": "keep"}), steady((5, 7), 3), vectors()
+        settings(algorithm="local", local=STEPS, client_state={"on_session_start": "keep"}),
+        steady((5, 7), 3),
+        vectors(),
     )
     state, _ = run_rounds(fed)
     assert torch.equal(state.w, fed.parts.w0)
-    assert run.federation.at_session == "keep"
+    assert run.client_state.on_session_start == "keep"
     only = timeline(deal((5, 7)), [{1: 1}] * 3, clients=2)
     alone = federation(settings(local=STEPS), only, vectors())
     assert closest(state.memory["own"][1], run_rounds(alone)[0].w) < 1e-6
 
 
 def test_clients_keep_their_own_models_over_sessions_and_newcomers_have_the_initial_one():
-    fed = two_sessions("local", federation={"at_session": "keep"}, evaluation={"clients_every": 1})
+    fed = two_sessions("local", client_state={"on_session_start": "keep"}, evaluation={"clients_every": 1})
     rounds = watch(fed)
     state, records = run_rounds(fed)
     starts = [fed.parts.algorithm.start(r) for r, _ in rounds]
@@ -120,7 +124,7 @@ def test_clients_keep_their_own_models_over_sessions_and_newcomers_have_the_init
 
 def test_an_entry_without_a_name_adds_to_the_reference():
     run = read(algorithms={"pooled_period": {"server_lr": 0.5, "with": {"local": {"lr": 0.7}}}}).run("pooled_period")
-    assert (run.algorithm.server_lr, run.local.lr, run.exchange.intervals) == (0.5, 0.7, "a")
+    assert (run.algorithm.server_lr, run.local.lr, run.communication.intervals) == (0.5, 0.7, "a")
 
 
 def test_an_entry_with_a_name_takes_its_place_in_a_line():
@@ -128,13 +132,13 @@ def test_an_entry_with_a_name_takes_its_place_in_a_line():
     assert params.remarks == [
         "params.yaml: its own algorithms.pooled is used, not the reference that `fedtide show algorithm pooled` shows"
     ]
-    assert (params.run("pooled").algorithm.name, params.run("pooled").exchange.name) == ("fedprox", "end")
+    assert (params.run("pooled").algorithm.name, params.run("pooled").communication.name) == ("fedprox", "per_round")
     assert Params({"algorithms": {"pooled": {"name": "fedprox"}}}).remarks == []  # it is not compared
 
 
 def test_one_is_run_by_its_name():
     run = Params.read(FILE, ["algorithm.name=pooled_period"]).run()
-    assert (run.label, run.exchange.name) == ("pooled_period", "intervals")
+    assert (run.label, run.communication.name) == ("pooled_period", "intervals")
 
 
 def test_they_are_listed_and_shown(fedtide):
@@ -144,16 +148,23 @@ def test_they_are_listed_and_shown(fedtide):
     assert rows["pooled"] in shown
     assert "intervals: a" in shown
     assert json.loads(fedtide("show", "algorithm", "pooled", "--json").out[-1])["entry"]["name"] == "fedavg"
-    assert "at_session: keep" in "\n".join(fedtide("show", "algorithm", "local").out)
+    assert "on_session_start: keep" in "\n".join(fedtide("show", "algorithm", "local").out)
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", [label for label in LABELS if label != "fedbn"])  # whose model needs normalization
 def test_each_runs(fedtide, label):
-    called = fedtide("run", "--json", "--set", f"algorithm={label}")
+    model = "mlp" if label == "lg_fedavg" else "softmax_regression"
+    called = fedtide("run", "--json", "--set", f"algorithm={label}", "--set", f"model={model}")
     assert called.status == 0, called.err
     assert json.loads(called.out[-1])["state"] == "complete"
 
 
 def test_a_scenario_that_shares_all_data_needs_rounds():
-    with pytest.raises(SettingsError, match="so_far needs clock rounds"):
-        build_timeline(run := read(clock="events", scenario={"name": "so_far", "of": SESSIONS}).run(), load_data(run))
+    with pytest.raises(SettingsError, match="scenario cumulative requires mode: sync"):
+        build_timeline(run := read(mode="async", scenario={"name": "cumulative", "of": SESSIONS}).run(), load_data(run))
+
+
+@pytest.mark.parametrize(("label", "part"), [("lg_fedavg", "body"), ("fedbn", "norms")])
+def test_methods_that_are_settings_of_fedper_are_found_by_name(label, part):
+    algorithm = read().run(label).algorithm
+    assert (algorithm.name, algorithm.personal) == ("fedper", part)

@@ -14,9 +14,9 @@ WORLD = """
 data: {{name: digits, root: {data}}}
 validation: 0.2
 scenario: {{name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2}}
-model: {{name: logistic}}
-local: {{amount: 2, unit: steps, lr: 0.1}}
-evaluation: {{boundary_losses: false}}
+model: {{name: softmax_regression}}
+local: {{steps: 2, lr: 0.1}}
+evaluation: {{session_start_losses: false}}
 compare: {{seeds: [0, 1]}}
 tune: {{trials: 3, sampler: {{name: grid}}, prune: false, metric: validation_accuracy, over: {over}}}
 tracking: {{mlflow: false}}

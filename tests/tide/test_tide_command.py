@@ -142,7 +142,7 @@ def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path,
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        (["local.amount=3"], "its settings are not those of the world"),
+        (["local.epochs=3"], "its settings are not those of the world"),
         (["local.lr=another"], "its settings are not those of the best trial"),
         (["scenario.rounds_per_session=1"], "its settings are not those of the world"),
     ],
@@ -173,7 +173,7 @@ def test_a_run_with_other_settings_is_named(
             "algorithm: {name: fedavg, with: {scenario: {num_devices: 4}}}",
             "sets scenario.num_devices, which belongs to the world",
         ),
-        ("algorithm: {name: fedavg, with: {local: {amount: 9}}}", "sets local.amount, which belongs to the world"),
+        ("algorithm: {name: fedavg, with: {local: {epochs: 9}}}", "sets local.epochs, which belongs to the world"),
         (
             "algorithm: {name: fedavg, with: {evaluation: {every: 2}}}",
             "sets evaluation.every, which belongs to the world",

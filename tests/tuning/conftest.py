@@ -14,8 +14,8 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {
         "data": {"name": "digits", "root": str(tmp_path_factory.mktemp("data"))},
         "scenario": {"name": "static", "rounds": 4, "num_clients": 2},
-        "model": "logistic",
-        "local": {"amount": 2, "batch_size": 128, "unit": "steps"},
+        "model": "softmax_regression",
+        "local": {"steps": 2, "batch_size": 128},
         "algorithm": "fedprox",
         "engine": {"workers": 1},
         "checkpoint": {"every": 2},

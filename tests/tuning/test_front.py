@@ -19,10 +19,10 @@ from small_runs import execute
 
 Make = Callable[..., Params]
 SPACE = {
-    "exchange.intervals": {"choices": ["1-4", "1-2", "2-4", "2"]},
-    "exchange.budget.beta": {"low": 0.2, "high": 0.8},
+    "communication.intervals": {"choices": ["1-4", "1-2", "2-4", "2"]},
+    "communication.budget.beta": {"low": 0.2, "high": 0.8},
 }
-LOCAL = {"amount": 4, "batch_size": 64, "unit": "steps", "lr": 1.0}
+LOCAL = {"steps": 4, "batch_size": 64, "lr": 1.0}
 KEYS = list(SPACE)
 
 
@@ -31,7 +31,7 @@ def front(params: Make) -> Make:
     """The settings file of a search over intervals, budget and learning rate."""
 
     def make(tune: dict[str, Any] | None = None, **values: Any) -> Params:
-        values = {"exchange": "intervals", "local": LOCAL, "algorithm": "fedavg", "partition": "shards"} | values
+        values = {"communication": "intervals", "local": LOCAL, "algorithm": "fedavg", "partition": "shards"} | values
         values["scenario"] = {"name": "static", "rounds": 3, "num_clients": 5}
         return params({"cost": "kappa", "trials": 12, "space": SPACE, **(tune or {})}, **values)
 
@@ -69,7 +69,9 @@ def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -
         assert float(row["kappa"]) == pytest.approx(
             statistics.fmean(float(item["kappa"]) for item in history), abs=1e-9
         )
-    everybody = {row["exchange.intervals"]: float(row["kappa"]) for row in rows if "-" not in row["exchange.intervals"]}
+    everybody = {
+        row["communication.intervals"]: float(row["kappa"]) for row in rows if "-" not in row["communication.intervals"]
+    }
     assert everybody == {name: pytest.approx(1 / int(name)) for name in everybody}
     assert files(home) == {"front.csv", "front.png", "best.yaml"}
 
@@ -98,8 +100,12 @@ def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_pat
     assert found.value == float(best["validation_accuracy"])
     assert {key: str(value) for key, value in found.best.items()} == {key: best[key] for key in KEYS}
     run = Params.read(home / "tuning" / "best.yaml").run()
-    exchange: Any = run.exchange
-    assert (exchange.name, exchange.intervals, str(exchange.budget.beta)) == ("intervals", best[KEYS[0]], best[KEYS[1]])
+    communication: Any = run.communication
+    assert (communication.name, communication.intervals, str(communication.budget.beta)) == (
+        "intervals",
+        best[KEYS[0]],
+        best[KEYS[1]],
+    )
     assert execute(run, tmp_path)["state"] == "complete"
 
 

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
 MIXED = {
     "local.lr": {"low": 0.01, "high": 1.0, "log": True},
-    "local.amount": {"low": 1, "high": 3},
+    "local.epochs": {"low": 1, "high": 3},
     "local.nesterov": {"choices": [True, False]},
 }
-WARM = {"local": {"amount": 2, "batch_size": 128, "unit": "steps", "momentum": 0.9}}
+WARM = {"local": {"steps": 2, "batch_size": 128, "momentum": 0.9}}
 CMAES = pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="needs cmaes")
 
 
@@ -123,14 +123,14 @@ def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(par
     grid = {
         "sampler": {"name": "grid", "points": 3},
         "prune": False,
-        "space": {**MIXED, "local.amount": {"low": 1, "high": 2}},
+        "space": {**MIXED, "local.epochs": {"low": 1, "high": 2}},
     }
     lines: list[str] = []
     search(params({**grid, "trials": 5}, **WARM), tmp_path)
     result = search(params({**grid, "trials": 40}, **WARM), tmp_path, lines.append)
     assert lines[0] == "tune.trials = 40: the grid has 12 points, so 12 trials are run"
     assert result.trials == 12
-    seen = [(float(row["local.lr"]), int(row["local.amount"]), row["local.nesterov"]) for row in table(tmp_path)]
+    seen = [(float(row["local.lr"]), int(row["local.epochs"]), row["local.nesterov"]) for row in table(tmp_path)]
     rates = (0.01, 0.1, 1.0)
     assert sorted((round(rate, 12), *rest) for rate, *rest in seen) == list(product(rates, (1, 2), ("False", "True")))
     assert seen != sorted(seen)

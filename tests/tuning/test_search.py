@@ -221,7 +221,7 @@ def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: P
         params({"trials": 1, "seed": 1001}),
         params({"trials": 1, "metric": "validation_loss"}),
         params({"trials": 1, "space": {"local.lr": {"low": 0.1, "high": 0.2}}}),
-        params({"trials": 1}, local={"amount": 1, "batch_size": 128, "unit": "steps"}),
+        params({"trials": 1}, local={"steps": 1, "batch_size": 128}),
     ]
     assert len({first, *(search(file, tmp_path).study for file in changed)}) == 5
 

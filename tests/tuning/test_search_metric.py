@@ -48,11 +48,13 @@ def test_clients_are_evaluated_with_the_models_they_are_served(
 
 
 def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_path: Path) -> None:
-    wanted = {"trials": 1, "metric": "personal_accuracy_mean", "prune": False}
-    result = search(params(wanted, evaluation={"clients_every": 1, "personalize": 2}), tmp_path)
+    wanted = {"trials": 1, "metric": "finetuned_accuracy_mean", "prune": False}
+    result = search(params(wanted, evaluation={"clients_every": 1, "finetune_steps": 2}), tmp_path)
     (run,) = (tmp_path / "runs").iterdir()
-    assert result.value == float(RunDirectory(run).history()[-1]["personal_accuracy_mean"])
-    with pytest.raises(SettingsError, match=r"tune\.metric = personal_accuracy_mean needs evaluation\.personalize > 0"):
+    assert result.value == float(RunDirectory(run).history()[-1]["finetuned_accuracy_mean"])
+    with pytest.raises(
+        SettingsError, match=r"tune\.metric = finetuned_accuracy_mean needs evaluation\.personalize > 0"
+    ):
         Space(params(wanted))
 
 
@@ -93,7 +95,7 @@ def test_other_metrics_of_the_runs_stay_and_the_default_adds_none(params: Make) 
 
 
 def test_a_metric_of_the_next_period_needs_one(params: Make, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"^tune\.metric: there is no next period .+ calendar with ahead: 1$"):
+    with pytest.raises(SettingsError, match=r"^tune\.metric: there is no next period .+ calendar with next_period: 1$"):
         search(params({"metric": "validation_accuracy_next"}), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -144,8 +144,8 @@ def test_a_seed_cannot_be_listed_twice(params: Make) -> None:
 
 
 def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -> None:
-    space = {"exchange.budget.beta": {"low": 0.2, "high": 0.8}}
-    search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, exchange="intervals"), tmp_path)
+    space = {"communication.budget.beta": {"low": 0.2, "high": 0.8}}
+    search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, communication="intervals"), tmp_path)
     with (tmp_path / "tuning" / "front.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     for row in rows:

@@ -51,9 +51,9 @@ def test_the_file_that_comes_with_the_project_searches_what_it_is_known_for(algo
 
 
 def test_a_given_space_replaces_the_default(params: Make) -> None:
-    space = searched(params, "local.amount", 1, 4)
-    assert space.dimensions == (Dimension("local.amount", 1, 4, log=False, integer=True),)
-    amount = space.settings({"local.amount": 3}).local.amount
+    space = searched(params, "local.epochs", 1, 4)
+    assert space.dimensions == (Dimension("local.epochs", 1, 4, log=False, integer=True),)
+    amount = space.settings({"local.epochs": 3}).local.amount
     assert (amount, type(amount)) == (3, int)
 
 
@@ -72,7 +72,7 @@ def test_a_setting_that_may_be_absent_can_be_searched(params: Make) -> None:
         ("local", 0.1, 1, "tune.space: local is not a number"),
         ("local.nesterov", 0, 1, "tune.space: local.nesterov is not a number"),
         ("model.name", 0, 1, "tune.space: model.name is not a number"),
-        ("local.amount", 0.5, 2, "tune.space: local.amount is an integer, but its range is 0.5 to 2"),
+        ("local.epochs", 0.5, 2, "tune.space: local.epochs is an integer, but its range is 0.5 to 2"),
         ("local.lr", -1, 1, "local.lr = -1.0: should be greater than 0"),
         ("local.momentum", 0, 2, "local.momentum = 2.0: should be less than 1"),
         ("seed", 0, 5, "tune.space: seed cannot be searched: it is a source of randomness"),
@@ -87,12 +87,12 @@ def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, 
 @pytest.mark.parametrize(
     ("key", "choices", "message"),
     [
-        ("exchange.interval", ["a", "b"], r"unknown setting 'exchange.interval'; did you mean 'intervals'\?"),
-        ("exchange.intervals", ["a", "h-a"], r"exchange.intervals: 'h-a' should be like a, a-g or a\*"),
-        ("exchange.intervals", [1, 4], "exchange.intervals = 1: should be a valid string"),
-        ("exchange.budget.beta", [0.5, 2], "beta = 2: should be less than or equal to 1"),
-        ("exchange.budget.name", ["fix", "fixed"], "exchange.budget"),
-        ("exchange.budget", ["fix", "dynamic"], "exchange.budget is neither a word nor a number"),
+        ("communication.interval", ["a", "b"], r"unknown setting 'communication.interval'; did you mean 'intervals'\?"),
+        ("communication.intervals", ["a", "h-a"], r"communication.intervals: 'h-a' should be like a, a-g or a\*"),
+        ("communication.intervals", [1, 4], "communication.intervals = 1: should be a valid string"),
+        ("communication.budget.beta", [0.5, 2], "beta = 2: should be less than or equal to 1"),
+        ("communication.budget.name", ["fix", "fixed"], "communication.budget"),
+        ("communication.budget", ["fix", "dynamic"], "communication.budget is neither a word nor a number"),
         ("evaluation.splits", ["test", "validation"], "evaluation.splits is neither a word nor a number"),
         ("local.nesterov", [0, 1], "local.nesterov = 0: should be a valid boolean"),
         ("local.schedule", ["cosine", "linear"], "local.schedule = 'linear': should be 'constant'"),
@@ -106,7 +106,7 @@ def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, 
 )
 def test_choices_that_cannot_be_searched_are_refused(params: Make, key: str, choices: Any, message: str) -> None:
     with pytest.raises(SettingsError, match=message) as refusal:
-        Space(params({"space": {key: {"choices": choices}}}, exchange="intervals"))
+        Space(params({"space": {key: {"choices": choices}}}, communication="intervals"))
     assert "\n" not in str(refusal.value)
 
 
@@ -129,20 +129,20 @@ def test_neither_range_nor_choices_is_refused(params: Make) -> None:
 @pytest.mark.parametrize(
     ("key", "choices"),
     [
-        ("exchange.intervals", ("a", "a-g", "4*")),
-        ("exchange.budget.name", ("fix", "dynamic")),
-        ("exchange.budget.beta", (0.25, 1)),
-        ("exchange.selection.name", ("dynacomm", "random")),
+        ("communication.intervals", ("a", "a-g", "4*")),
+        ("communication.budget.name", ("fix", "dynamic")),
+        ("communication.budget.beta", (0.25, 1)),
+        ("communication.selection.name", ("dynacomm", "random")),
         ("local.nesterov", (False, True)),
         ("local.clip", (None, 10.0)),
-        ("local.amount", (1, 8)),
+        ("local.epochs", (1, 8)),
         ("algorithm.mu", (0.0, 0.1)),
-        ("model.name", ("logistic", "mlp")),
+        ("model.name", ("softmax_regression", "mlp")),
     ],
 )
 def test_choices_are_put_where_the_run_finds_them(params: Make, key: str, choices: tuple[Any, ...]) -> None:
     local = {"momentum": 0.9}
-    space = Space(params({"space": {key: {"choices": list(choices)}}}, exchange="intervals", local=local))
+    space = Space(params({"space": {key: {"choices": list(choices)}}}, communication="intervals", local=local))
     assert space.dimensions == (Choice(key, choices),)
     for choice in choices:
         found: Any = space.settings({key: choice})
@@ -153,18 +153,19 @@ def test_choices_are_put_where_the_run_finds_them(params: Make, key: str, choice
 
 
 def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make) -> None:
-    mine = {"name": "fedprox", "with": {"exchange": {"portion": 0.5}}}
+    mine = {"name": "fedprox", "with": {"communication": {"portion": 0.5}}}
     budget = {"name": "dynamic", "beta": 0.75}
     file = params(
-        {"space": {"exchange.intervals": {"choices": ["a", "b-d"]}, "exchange.budget.beta": {"low": 0.1, "high": 0.9}}},
-        exchange={"name": "intervals", "budget": budget}, algorithm="mine", algorithms={"mine": mine},
+        {"space": {"communication.intervals": {"choices": ["a", "b-d"]},
+                   "communication.budget.beta": {"low": 0.1, "high": 0.9}}},
+        communication={"name": "intervals", "budget": budget}, algorithm="mine", algorithms={"mine": mine},
     )  # fmt: skip
-    values = {"exchange.intervals": "b-d", "exchange.budget.beta": 0.5}
+    values = {"communication.intervals": "b-d", "communication.budget.beta": 0.5}
     tried: Any = Space(file).settings(values).exchange
     assert (tried.intervals, tried.portion, tried.budget.name, tried.budget.beta) == ("b-d", 0.5, "dynamic", 0.5)
     written = Params(yaml.safe_load(yaml.safe_dump(Space(file).raw(values))))
-    assert written.run().exchange == tried
-    assert written.run(algorithm="fedavg").exchange == file.run(algorithm="fedavg").exchange
+    assert written.run().communication == tried
+    assert written.run(algorithm="fedavg").communication == file.run(algorithm="fedavg").communication
 
 
 def test_a_setting_that_the_initializer_overrides_cannot_be_searched(params: Make) -> None:
@@ -216,7 +217,7 @@ def test_a_group_given_by_its_name_keeps_its_name(params: Make) -> None:
 @hypothesis(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_written_settings_are_those_that_were_tried(params: Make, mu: float, lr: float, steps: int) -> None:
     space = _three(params)
-    values = {"algorithm.mu": mu, "local.lr": lr, "local.amount": steps}
+    values = {"algorithm.mu": mu, "local.lr": lr, "local.epochs": steps}
     tried = space.settings(values)
     assert (tried.algorithm.mu, tried.local.lr, tried.local.amount) == (mu, lr, steps)
     written = Params(yaml.safe_load(yaml.safe_dump(space.raw(values)))).run()
@@ -226,7 +227,7 @@ def test_the_written_settings_are_those_that_were_tried(params: Make, mu: float,
 
 @functools.cache
 def _three(params: Make) -> Space:
-    ranges = {"algorithm.mu": (1e-4, 1), "local.lr": (1e-3, 1), "local.amount": (1, 50)}
+    ranges = {"algorithm.mu": (1e-4, 1), "local.lr": (1e-3, 1), "local.epochs": (1, 50)}
     return Space(params({"space": {key: {"low": low, "high": high} for key, (low, high) in ranges.items()}}))
 
 
@@ -237,6 +238,6 @@ def test_code_of_every_choice_counts(params: Make, tmp_path: Path) -> None:
         found: str = json.loads((tmp_path / "search.json").read_text())["code"]
         return found
 
-    space = Space(params({"space": {"model.name": {"choices": ["logistic", "mlp"]}}}))
-    assert [settings.model.name for settings in space.extremes] == ["logistic", "mlp"]
-    assert tuned("logistic", "mlp") != tuned("logistic", "cnn_5x5")
+    space = Space(params({"space": {"model.name": {"choices": ["softmax_regression", "mlp"]}}}))
+    assert [settings.model.name for settings in space.extremes] == ["softmax_regression", "mlp"]
+    assert tuned("softmax_regression", "mlp") != tuned("softmax_regression", "cnn_5x5")

@@ -38,9 +38,9 @@ def params(root: Path, **tune: object) -> Params:
             },
             "scenario": {"name": "calendar", "rounds_per_period": 1},
             "partition": "natural",
-            "model": "logistic",
+            "model": "softmax_regression",
             "validation": 0.3,
-            "local": {"amount": 2},
+            "local": {"epochs": 2},
             "tune": {
                 "sampler": "grid",
                 "trials": 2,
@@ -109,5 +109,5 @@ def test_the_default_metric_of_a_calendar_is_that_of_the_next_period(tmp_path: P
     assert params(tmp_path).experiment.tune.metric == "validation_accuracy_next"
     assert params(tmp_path).experiment.report.metric == "accuracy_next"
     assert params(tmp_path, metric="validation_accuracy").experiment.tune.metric == "validation_accuracy"
-    own = Params({**params(tmp_path).raw, "scenario": {"name": "calendar", "ahead": 0}}).experiment
+    own = Params({**params(tmp_path).raw, "scenario": {"name": "calendar", "next_period": 0}}).experiment
     assert (own.tune.metric, own.report.metric) == ("validation_accuracy", "accuracy")

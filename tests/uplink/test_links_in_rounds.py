@@ -36,7 +36,7 @@ from support import (
 )
 from uplink.passing import length
 
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0}
 TOP_K = {"name": "top_k", "fraction": 0.25}
 CHAINS: dict[str, list[Any]] = {
@@ -103,13 +103,13 @@ def test_what_a_link_returns_is_checked(hook: str, found: Any) -> None:
 
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
 def test_any_number_of_processes_gives_the_same_run(links: list[Any]) -> None:
-    compare("fedavg", "threads", 3, PLAIN, exchange=False, uplink=links)
+    compare("fedavg", "threads", 3, PLAIN, communication=False, uplink=links)
 
 
 def test_a_bound_that_follows_a_quantile_needs_no_rows_of_others() -> None:
     """Processes exchange a column in each round, but no updates."""
     with_links, without = (
-        compare("fedavg", "threads", 2, PLAIN, exchange=False, uplink=links).sent for links in ([ADAPTIVE], [])
+        compare("fedavg", "threads", 2, PLAIN, communication=False, uplink=links).sent for links in ([ADAPTIVE], [])
     )
     assert with_links - without == 3 * len(SIZES)
 
@@ -117,7 +117,7 @@ def test_a_bound_that_follows_a_quantile_needs_no_rows_of_others() -> None:
 @pytest.mark.parametrize("memory", ["device", "disk"])
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
 def test_a_resumed_run_is_the_same(links: list[Any], memory: str) -> None:
-    values: dict[str, Any] = {"uplink": links, "federation": {"memory": memory}}
+    values: dict[str, Any] = {"uplink": links, "client_state": {"storage": memory}}
     whole, records = run_rounds(made(**values))
     half, _ = run_rounds(made(**values), 1)
     resumed, later = after(made(**values), half, 2)
@@ -169,11 +169,11 @@ def test_a_client_that_leaves_takes_its_error_along() -> None:
     assert last[0].clients["error_age"] == [1.0, 0.0, 1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("at_session", ["reset", "keep"])
-def test_the_bound_continues_over_sessions_and_errors_as_other_memories(at_session: str) -> None:
+@pytest.mark.parametrize("on_session_start", ["reset", "keep"])
+def test_the_bound_continues_over_sessions_and_errors_as_other_memories(on_session_start: str) -> None:
     here = {client: client for client in range(5)}
     world = timeline(deal(SIZES), [here] * 4, session_of_round=[0, 0, 1, 1])
-    values: dict[str, Any] = {"uplink": [ADAPTIVE, TOP_K], "federation": {"at_session": at_session}}
+    values: dict[str, Any] = {"uplink": [ADAPTIVE, TOP_K], "client_state": {"on_session_start": on_session_start}}
     state, _ = run_rounds(made(world, **values), 2)
     bound, kept = (
         float(state.features["uplink"]["clip"]["bound"]),
@@ -181,7 +181,7 @@ def test_the_bound_continues_over_sessions_and_errors_as_other_memories(at_sessi
     )
     _, records = after(made(world, **values), state)
     assert records[0].row["clip_bound"] == bound != 0.1
-    reset = at_session == "reset"
+    reset = on_session_start == "reset"
     assert records[0].clients["error_age"] == [0.0 if reset else 1.0] * 5
     assert records[0].row["error_lost"] == pytest.approx(kept if reset else 0.0)
 

@@ -39,7 +39,7 @@ from uplink.passing import length
 
 __all__ = ["fedtide", "folder", "shared_data", "small", "stop_after"]
 
-PLAIN = {"amount": 2, "batch_size": 3, "lr": 0.2}
+PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0, "bit_noise": 2.0}
 CLIP = {"name": "clip", "bound": 0.3}
 BLT = {"mechanism": "blt", "decay": [0.9, 0.4], "scale": [0.2, 0.25]}
@@ -157,7 +157,7 @@ CHAINS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
 def test_any_number_of_processes_adds_the_same_noise_once(links: list[Any]) -> None:
     algorithm = {"name": "fedavg", "weighting": "uniform"}
-    compare(algorithm, "threads", 3, PLAIN, exchange=False, uplink=links, participation=ALL)
+    compare(algorithm, "threads", 3, PLAIN, communication=False, uplink=links, participation=ALL)
 
 
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
@@ -222,8 +222,8 @@ def test_every_client_has_an_epsilon_of_its_own() -> None:
     assert kept["sensitivity"] == pytest.approx(np.sqrt([8, 3, 4, 1, 0]))
     expected = [float(gaussian.epsilon(math.sqrt(n) / 2, 1e-3)) for n in (8, 3, 4, 1, 0)]
     assert kept["epsilon"] == pytest.approx(expected)
-    so_far = [float(gaussian.epsilon(math.sqrt(n) / 2, 1e-3)) for n in range(1, 9)]
-    assert [record.row["epsilon"] for record in records] == pytest.approx(so_far)
+    cumulative = [float(gaussian.epsilon(math.sqrt(n) / 2, 1e-3)) for n in range(1, 9)]
+    assert [record.row["epsilon"] for record in records] == pytest.approx(cumulative)
 
 
 @pytest.mark.parametrize("values", [{}, BANDED], ids=["independent", "banded"])
@@ -324,8 +324,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "second vector": ({"algorithm": {"name": "scaffold"}}, "algorithm scaffold has the server read more"),
     "memories": ({"algorithm": {"name": "moon"}}, "algorithm moon has the server read more"),
     "steps": (
-        {"algorithm": {"name": "fedcm"}, "local": {"unit": "epochs"}},
-        "algorithm fedcm divides updates .* set local.unit = steps",
+        {"algorithm": {"name": "fedcm"}, "local": {"epochs": 5}},
+        "algorithm fedcm divides updates .* set local.steps instead of local.epochs",
     ),
     "buffers": ({"model": {"name": "resnet18", "norm": "batch"}}, "running statistics .* model.norm: group"),
     "rule": ({"aggregation": "median"}, "aggregation median is no sum, .* use aggregation: mean"),
@@ -335,12 +335,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "participation heterogeneous .* use participation: bernoulli or fixed",
     ),
     "jobs": (
-        {"clock": "events", "algorithm": {"name": "fedbuff"}, "participation": "all"},
-        "clock = events uses results one by one, .* use clock: rounds",
+        {"mode": "async", "algorithm": {"name": "fedbuff"}, "participation": "all"},
+        "mode = async uses results one by one, .* use mode: sync",
     ),
-    "exchange": ({"exchange": "intervals"}, "exchange intervals averages inside rounds, .* use exchange: end"),
-    "ensemble": ({"evaluation": {"models": ["ensemble"]}}, "evaluation of the model ensemble .* evaluate cloud"),
-    "all": ({"evaluation": {"models": ["cloud", "all"]}}, "evaluation of the model all .* evaluate cloud"),
+    "communication": (
+        {"communication": "intervals"},
+        "communication intervals averages inside rounds, .* use communication: per_round",
+    ),
+    "ensemble": ({"evaluation": {"models": ["ensemble"]}}, "evaluation of the model ensemble .* evaluate global"),
+    "all": ({"evaluation": {"models": ["global", "all"]}}, "evaluation of the model all .* evaluate global"),
     "attack": ({"attack": {"name": "ipm", "share": 0.3}}, "attack ipm sends what depends on others' updates"),
     "coupled and adaptive": (
         {"uplink": [{"name": "clip", "quantile": 0.5}, noise(**TREE)]},

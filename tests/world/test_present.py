@@ -46,7 +46,7 @@ def world(tmp_path):
 )
 def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
     plain, data = world(scenario)
-    timeline, _ = world(scenario, tested_on="present")
+    timeline, _ = world(scenario, test_on="present")
     assert len({len(timeline.at(t).clients) for t in range(timeline.rounds)}) > 1 or scenario["name"] == "calendar"
     for t in range(timeline.rounds):
         present = set(timeline.origin_of_client[timeline.at(t).clients])
@@ -62,13 +62,13 @@ def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
 
 def test_nothing_else_changes(world):
     scenario = {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "start": 1, "interval": 2, "rounds": 6}
-    plain, present = world(scenario)[0], world(scenario, tested_on="present")[0]
+    plain, present = world(scenario)[0], world(scenario, test_on="present")[0]
     assert [shard.tolist() for shard in plain.shards] == [shard.tolist() for shard in present.shards]
     assert plain.assignment_of_round.tolist() == present.assignment_of_round.tolist()
 
 
 def test_data_that_do_not_know_whose_test_samples_they_are(tmp_path):
-    raw = {"data": {"name": "digits", "root": str(tmp_path)}, "partition": {"name": "natural", "tested_on": "present"}}
+    raw = {"data": {"name": "digits", "root": str(tmp_path)}, "partition": {"name": "natural", "test_on": "present"}}
     settings = Params({**raw, "scenario": {"name": "static", "num_clients": None}}).run()
     with pytest.raises(SettingsError, match="natural needs data that knows its clients"):
         build_timeline(settings, load_data(settings))

@@ -114,7 +114,7 @@ def test_the_clock_matters_to_worlds_in_seconds_alone(tmp_path, data):
     trace.write_text("client,join,leave\n0,0,9\n")
     for seconds, differ in ((None, False), (3, True)):
         scenario = {"name": "trace", "file": str(trace), "rounds": 3, "seconds_per_round": seconds}
-        clocks = ({}, {"clock": "events"})
+        clocks = ({}, {"mode": "async"})
         worlds = {
             world_identity(Params({"scenario": scenario, "validation": 0, **clock}).run(), data) for clock in clocks
         }

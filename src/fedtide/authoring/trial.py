@@ -23,7 +23,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load
 from fedtide.world.timeline import Timeline
 
-_NESTED = {"selection": "exchange.selection", "weighting": "algorithm.weighting"}
+_NESTED = {"selection": "communication.selection", "weighting": "algorithm.weighting"}
 _FIELDS = {kind: key for key, field in reversed(RunSettings.model_fields.items()) if (kind := kind_of(field))}
 _KEYS = {**_FIELDS, **_NESTED}
 """The settings that choose a plug-in of each kind."""
@@ -72,29 +72,29 @@ class Trial:
     def settings(self, data: Dataset | None = None, **values: Any) -> RunSettings:
         """Settings of the run; ``values`` are settings of the plug-in."""
         raw: dict[str, Any] = {
-            "model": "logistic",
+            "model": "softmax_regression",
             "validation": 0.0,
             "scenario": {"name": "sessions", "num_sessions": 4, "rounds_per_session": 2, "num_devices": 5},
             "partition": "iid",
             "participation": {"name": "fixed", "fraction": 0.6},
-            "local": {"amount": 2, "unit": "steps", "batch_size": 4, "lr": 0.05},
+            "local": {"steps": 2, "batch_size": 4, "lr": 0.05},
             "engine": {"workers": 1},
         }
         own = {**self.given, **values}
         if self.kind == "algorithms":
-            if "rounds" not in self.plugin.clocks:
-                raw |= {"clock": "events", "participation": "all"}
+            if "sync" not in self.plugin.modes:
+                raw |= {"mode": "async", "participation": "all"}
             if "body" in self.plugin.needs:
                 raw["model"] = {"name": "mlp", "widths": [4]}
         if self.kind == "weighting":
             raw["algorithm"] = {"name": "fedavg", "weighting": own}
         elif self.kind == "selection":
-            raw["exchange"] = {"name": "intervals", "intervals": "1-4", "selection": own}
+            raw["communication"] = {"name": "intervals", "intervals": "1-4", "selection": own}
         else:
             key = _KEYS[self.kind]
             raw[key] = [own] if RunSettings.model_fields[key].default == () else own
         if data is not None and self.kind == "data":
-            raw["model"] = "embedding_bag" if data.kind == "text" else "logistic"
+            raw["model"] = "embedding_bag" if data.kind == "text" else "softmax_regression"
             raw |= {"objective": _OBJECTIVES[data.task]} if data.task in _OBJECTIVES else {}
         return Params.read(raw, self._own[1]).run()
 

@@ -42,6 +42,7 @@ from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
 
 app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="Runs in MLflow.")
 
 
 @app.callback(invoke_without_command=True)
@@ -198,16 +199,16 @@ def download(
 
 
 @app.command()
-def partition(
+def timeline(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
 ) -> None:
     """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
-    require("report", "fedtide partition")
+    require("report", "fedtide timeline")
     from fedtide.cli import stages
 
-    stages.partition(read_params(params, overrides), out, log)
+    stages.timeline(read_params(params, overrides), out, log)
 
 
 app.command()(plot)
@@ -221,6 +222,7 @@ app.command()(reproduce)
 app.command()(ui)
 app.command()(watch)
 app.add_typer(tide)
+app.add_typer(mlflow)
 
 
 @app.command("list")
@@ -257,12 +259,12 @@ def schema() -> None:
     print(json.dumps(Experiment.model_json_schema(), indent=2))
 
 
-@app.command()
-def mirror(
+@mlflow.command()
+def sync(
     params: ParamsFile = PARAMS, overrides: Override = None, runs: Runs = Path("runs"), mlruns: Mlruns = None
 ) -> None:
     """Bring MLflow up to date with the run directories: missing runs, rounds and models. Exit status 1 if it left some out."""
-    require("mlflow", "fedtide mirror")
+    require("mlflow", "fedtide mlflow sync")
     from fedtide.cli.stages import update_mlflow
     from fedtide.core.errors import SettingsError
     from fedtide.settings.params import Params

@@ -27,7 +27,7 @@ ParamsFile = Annotated[
 ]
 Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
-Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide partition` writes.")]
+Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide timeline` writes.")]
 Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

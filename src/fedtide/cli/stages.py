@@ -69,7 +69,7 @@ def download(params: Params, out: Path) -> dict[str, Any]:
     return facts
 
 
-def partition(params: Params, out: Path, log: Log) -> list[Path]:
+def timeline(params: Params, out: Path, log: Log) -> list[Path]:
     """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
     from fedtide.report.picture import class_names, draw, summary
 

@@ -77,7 +77,7 @@ class FederatedModule(L.LightningModule):
             group=process_group(),
             scratch=self._scratch,
         )
-        memory = MemoryStore(self.settings.federation.memory, self.device, self._scratch)
+        memory = MemoryStore(self.settings.client_state.storage, self.device, self._scratch)
         data = under(self.data, self.timeline.concepts)
         chosen = choose(self.settings, self.timeline, data)
         wanted = footprint(chosen, self.timeline, data, self.device, hardware.dtype)

@@ -12,7 +12,7 @@ from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.federation.sessions.memories import fresh_server
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 
 
 def initial_state(parts: Parts) -> RunState:
@@ -43,7 +43,7 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     first, memory = _without_memory(parts), saved.get("memory", {})
     forms = memory.forms if isinstance(memory, StoredRows) else memory
     expected = _expected(first, parts.client_rows(parts.layout))
-    if isinstance(parts.settings.clock, Events):
+    if isinstance(parts.settings.mode, Async):
         expected |= _of_events(first, saved.get("events", {}))
     kept = saved.get("features", {})
     for feature in parts.features:

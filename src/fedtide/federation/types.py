@@ -23,7 +23,7 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.traffic.payload import Payload, payload
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.methods.communication.base import Exchange
+from fedtide.methods.communication.base import Communication
 from fedtide.methods.costs.wireless import Segment, Wireless
 from fedtide.methods.initializers.base import Initializer
 from fedtide.methods.uplink.base import Link
@@ -181,7 +181,7 @@ class Chosen:
     algorithm: Algorithm
     initializer: Initializer
     participation: Participation
-    exchange: Exchange
+    communication: Communication
     weighting: Weighting
     objective: Objective
     model: Model
@@ -205,10 +205,10 @@ class Chosen:
         return rows
 
     def evaluates(self, model: str) -> bool:
-        """Whether ``cloud``, ``participants``, ``all`` or ``ensemble`` is evaluated in the run."""
+        """Whether ``global``, ``participants``, ``all`` or ``ensemble`` is evaluated in the run."""
         evaluation = self.settings.evaluation
         chosen = self.algorithm.models if evaluation.models is None else evaluation.models
-        return model == evaluation.reported or model in chosen
+        return model == evaluation.model or model in chosen
 
 
 @dataclass
@@ -282,7 +282,7 @@ class RunState:
         seen: bool [N], clients that have a memory. counts: int64 [N], rounds each client took part in.
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         features: what features keep at the server, by their names.
-        extra: the algorithm's further tensors. initializer: the initializer's. events: with ``clock: events``, jobs under way.
+        extra: the algorithm's further tensors. initializer: the initializer's. events: with ``mode: async``, jobs under way.
         totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
             sum of the rounds' normalized communication costs kappa.
     """
@@ -393,7 +393,7 @@ class RoundContext:
     def failed(self) -> bool:
         """Whether the run has diverged; asked once the model has moved."""
         finite = math.isfinite(self.train_loss) and bool(torch.isfinite(self.state.w).all())
-        return not finite or self.train_loss > self.parts.settings.federation.divergence_threshold
+        return not finite or self.train_loss > self.parts.settings.divergence_threshold
 
     def column(self, values: Tensor) -> Tensor:
         """A column [C, 1] of all participants, from one that is right in the rows of this process."""

@@ -58,7 +58,7 @@ def load_model(run: str | Path) -> FinalModel:
     >>> frame.to_csv("sizes.csv", index=False)
     >>> data = {"name": "table", "file": "sizes.csv"}
     >>> static = {"name": "static", "num_clients": 2, "rounds": 20}
-    >>> params = fedtide.Params({"data": data, "model": "logistic", "scenario": static, "partition": "iid"})
+    >>> params = fedtide.Params({"data": data, "model": "softmax_regression", "scenario": static, "partition": "iid"})
     >>> records = fedtide.run(params, name="sizes")
     >>> fedtide.load_model("runs/sizes").predict(pd.DataFrame({"size": [0.5, 4.5]})).prediction.tolist()
     ['no', 'yes']

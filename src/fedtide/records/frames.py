@@ -23,7 +23,6 @@ from fedtide.records.measures.arrivals import since_arrival
 from fedtide.records.measures.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.scores import ACCURACY, Score
-from fedtide.training.engine.passes.neurons import MEASURES
 from fedtide.world.presence.calendar import RECURRING
 from fedtide.world.scenarios.base import Scenario
 
@@ -42,14 +41,13 @@ _OPTIONAL = [
     *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN),
     *("attack_success", "epsilon"),
 ]
-_SCORES = r"test_|client_(accuracy|r2|mae)_|personal_|served_"
+_SCORES = r"test_|client_(accuracy|r2|mae)_|finetuned_|finetuning_|personalization_|fraction_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _KEPT, _ARRIVAL = ["kept", "clip_factor", "attacker"], ["age", "stay"]
-_NEURONS = ["round", "layer", *MEASURES]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
 _READ = (
-    "settings.json", "history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv", "events.jsonl",
+    "settings.json", "history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "events.jsonl",
     PRIVACY,
 )  # fmt: skip
 _NOT_A_METHOD = ("label", "initializer_label", "seed", "world_seed", "engine.chunk")
@@ -70,7 +68,7 @@ class Records:
             round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none), ``concepts_changed`` (clients whose
             concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one),
             ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
-            without noise); and the other ``test_*``, ``client_*`` scores, ``personal_*`` and ``served_*`` of the runs that
+            without noise); and the other ``test_*``, ``client_*`` scores, ``finetuned_*`` and ``served_*`` of the runs that
             have them.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
@@ -102,7 +100,6 @@ class Records:
     session_scores: pd.DataFrame
     forgetting: dict[str, Forgetting]
     estimated: dict[str, Forgetting]
-    neurons: pd.DataFrame
     privacy: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
@@ -124,7 +121,7 @@ class Records:
     @property
     def asynchronous(self) -> bool:
         """Whether a run has a clock of events, so that rounds of different runs are hard to compare."""
-        return any(settings.get("clock.name") == "events" for settings in self.settings.values())
+        return any(settings.get("mode.name") == "async" for settings in self.settings.values())
 
     @property
     def has_periods(self) -> bool:
@@ -200,7 +197,6 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
             path.name: _estimated(path, history, settings[path.name]) if known is NOTHING else NOTHING
             for path, history, known in zip(found, histories, measured, strict=True)
         },
-        neurons=joined(_read_csv(path / "neurons.csv", _NEURONS) for path in found),
         privacy=joined(_read_csv(path / PRIVACY, COLUMNS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),

@@ -1,7 +1,7 @@
 """The run directory: the primary record of a run, from which MLflow, tables and figures are derived.
 
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
-round and participant, if the algorithm records any) · ``neurons.csv`` (a row per round and layer, if enabled) ·
+round and participant, if the algorithm records any) ·
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
@@ -53,7 +53,7 @@ PILOTS = "pilots"
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""
 
-TABLES = ("history.csv", "per_class.csv", "clients.csv", "neurons.csv", "session_scores.csv")
+TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv")
 """Tables with rows per round."""
 
 ENCODING, MODEL = "encoding.json", "model.pt"
@@ -270,14 +270,13 @@ class RunDirectory:
         row: dict[str, Any],
         per_class: dict[str, Sequence[float | None]],
         clients: dict[str, Sequence[float]] | None = None,
-        neurons: dict[str, dict[str, float]] | None = None,
         scores: dict[str, Sequence[Any]] | None = None,
         sessions: Sequence[dict[str, Any]] = (),
     ) -> None:
         """Append a round to ``history.csv`` and its details to the other tables.
 
         Args:
-            row: of the history. per_class: accuracies by split, and samples held. neurons: measures by layer.
+            row: of the history. per_class: accuracies by split, and samples held.
             clients: columns (``client``, ...) with a value per participant. scores: columns of the table of client scores.
             sessions: rows of scores on the samples of earlier sessions.
         """
@@ -290,9 +289,6 @@ class RunDirectory:
         if clients:
             each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
             self._append("clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
-        if neurons:
-            layers = [{"round": row["round"], "layer": layer, **values} for layer, values in neurons.items()]
-            self._append("neurons.csv", list(layers[0]), *layers)
         if sessions:
             each = [{"round": row["round"], **one} for one in sessions]
             self._append("session_scores.csv", list(each[0]), *each)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.tables.method_table import MethodTable
+from fedtide.settings.groups.local import WORK
 
 _NOT_SHOWN = ("label", "initializer_label", "seed", "world_seed")
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "drift", "model", "objective", "evaluation")
@@ -35,7 +36,7 @@ def facts(records: Records) -> list[tuple[str, str]]:
         ("Clients", f"{_span(history['present'])} present in a round"),
         (
             "Local training",
-            f"{_values(records, 'local.amount')} {_values(records, 'local.unit')} a round, batches of "
+            f"{_work(records)} a round, batches of "
             f"{_values(records, 'local.batch_size')}, learning rate {_values(records, 'local.lr')}",
         ),
         ("Seeds", ", ".join(str(seed) for seed in sorted(set(runs["seed"])))),
@@ -136,6 +137,12 @@ def _part(records: Records, group: str) -> str:
         name = str(mine.get("name", "none, the scenario makes the clients' data" if group == "partition" else ""))
         parts[f"{name} ({', '.join(details)})" if details else name] = None
     return "; ".join(parts)
+
+
+def _work(records: Records) -> str:
+    """How much work a client does in a round: ``5 epochs``."""
+    given = [(settings, unit) for settings in records.settings.values() for unit in WORK if f"local.{unit}" in settings]
+    return " or ".join(dict.fromkeys(f"{settings[f'local.{unit}']} {unit}" for settings, unit in given))
 
 
 def _values(records: Records, name: str) -> str:

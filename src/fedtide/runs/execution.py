@@ -73,7 +73,7 @@ def run(
     """Execute a run and return its records; a finished run is returned at once, an interrupted one continues.
 
     >>> import fedtide
-    >>> params = fedtide.Params({"model": "logistic", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
+    >>> params = fedtide.Params({"model": "softmax_regression", "scenario": {"name": "static", "num_clients": 4, "rounds": 2}})
     >>> records = fedtide.run(params)
     >>> records.history[["label", "round", "present"]].to_numpy().tolist()
     [['fedavg', 1, 4], ['fedavg', 2, 4]]

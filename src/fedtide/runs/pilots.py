@@ -20,7 +20,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
-from fedtide.settings.kinds import InitialiserSettings
+from fedtide.settings.kinds import InitializerSettings
 from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -34,7 +34,7 @@ def pilot_rounds(timeline: Timeline) -> int:
 
 def pilot_key(settings: RunSettings, data: Dataset) -> str:
     """The run key without the initializer."""
-    anyone = {"initializer": InitialiserSettings(name="previous"), "initializer_label": "pilot"}
+    anyone = {"initializer": InitializerSettings(name="previous"), "initializer_label": "pilot"}
     return run_key(settings.model_copy(update=anyone), data)
 
 

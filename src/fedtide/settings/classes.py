@@ -30,10 +30,10 @@ def _plugins(run: Any) -> list[tuple[str, str]]:
         **({"partition": _made("partitions", run.partition)} if deals else {}),
         "participation": _made("participation", run.participation),
         "algorithm": _made("algorithms", run.algorithm),
-        "attack": _made("attack", run.attack),
+        "attack": _made("attacks", run.attack),
         "algorithm.weighting": _made("weighting", run.algorithm.weighting),
         "initializer": _made("initializers", run.initializer),
-        "exchange": _made("exchange", run.exchange),
+        "communication": _made("communication", run.communication),
     }
     return [(kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin.needs_classes]
 
@@ -49,10 +49,9 @@ def _settings(run: Any) -> list[tuple[str, Any]]:
         "long_tail.imbalance": run.long_tail.imbalance,
         "local.order": local.order if local.order == "class_balanced" else None,
         "evaluation.metrics": ", ".join(evaluation.metrics) or None,
-        "evaluation.neurons": evaluation.neurons or None,
-        "evaluation.personalize": evaluation.personalize or None,
+        "evaluation.finetune_steps": evaluation.finetune_steps or None,
         "evaluation.client_samples": evaluation.client_samples,
-        "evaluation.departed": evaluation.departed if evaluation.departed != "global" else None,
+        "evaluation.departed_clients": None if (last := evaluation.departed_clients) == "global_model" else last,
         "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
     }
     return [(key, value) for key, value in found.items() if value is not None]

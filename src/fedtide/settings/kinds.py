@@ -25,7 +25,7 @@ class DatasetSettings(PluginSettings):
     )
 
 
-class InitialiserSettings(PluginSettings):
+class InitializerSettings(PluginSettings):
     """Settings every initializer has."""
 
     post_pilot_start: Literal["carry", "reset"] = Field(

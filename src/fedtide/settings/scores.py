@@ -114,7 +114,7 @@ class Score:
     @property
     def remedy(self) -> str:
         """What makes a run record it."""
-        needed = ["use scenario calendar with ahead: 1"] if self.ahead else []
+        needed = ["use scenario calendar with next_period: 1"] if self.ahead else []
         if self.metric is not None:
             needed.insert(0, f"add {self.metric} to evaluation.metrics")
         return " and ".join(needed) or "evaluate on this split"

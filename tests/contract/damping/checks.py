@@ -22,7 +22,7 @@ from fedtide.runs.identity import modules
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 SIZES = (5, 4, 8, 3)
-LOCAL: dict[str, Any] = {"amount": 2, "batch_size": 3, "lr": 0.2}
+LOCAL: dict[str, Any] = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 HALF = {"name": "scale", "factor": 0.5}
 
 
@@ -65,12 +65,12 @@ def test_a_resumed_run_goes_on_and_a_state_without_its_rows_is_refused() -> None
 
 
 def test_three_processes_compute_and_record_what_one_does() -> None:
-    compare("fedavg", "threads", 3, LOCAL, exchange=False, damping=HALF)
+    compare("fedavg", "threads", 3, LOCAL, communication=False, damping=HALF)
 
 
 def test_it_is_refused_where_it_cannot_work_and_settings_name_what_there_is() -> None:
-    with pytest.raises(SettingsError, match="clock: events may use two results"):
-        made(damping=HALF, algorithm="fedbuff", clock="events")
+    with pytest.raises(SettingsError, match="mode: async may use two results"):
+        made(damping=HALF, algorithm="fedbuff", mode="async")
     with pytest.raises(SettingsError, match="did you mean 'scale'"):
         settings(damping="scael")
     with pytest.raises(SettingsError, match=r"unknown key 'damping\.facter'"):
@@ -100,7 +100,7 @@ class Kill(L.Callback):
 def test_a_killed_run_continues_to_the_same_records(tmp_path: Path) -> None:
     raw = {
         "damping": HALF,
-        "model": "logistic",
+        "model": "softmax_regression",
         "scenario": {"name": "static", "num_clients": 4, "rounds": 5},
         "checkpoint": {"every": 1},
         "engine": {"workers": 1, "precision": "64-true", "callbacks": [{"path": "kill:Kill"}]},

@@ -130,8 +130,8 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     fields.pass_over("name")
     data, sizes = samples(problems[fields["problem"]])
     local = local_settings(fields)
-    clock = {
-        "name": "events",
+    mode = {
+        "name": "async",
         "concurrency": fields["concurrency"],
         "max_staleness": fields.either("max_staleness", None),
     }
@@ -140,7 +140,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     conventions = {"staleness": rule, **{name: fields[key] for name, key in named.items() if key in fields}}
     conventions |= {"mu": fields.either("mu", 0.0)}
     algorithm = chosen(fields, "algorithms", fields["algorithm"], conventions)
-    settings = {"clock": clock, "local": local, "algorithm": algorithm, "costs": {"slot": TICK}}
+    settings = {"mode": mode, "local": local, "algorithm": algorithm, "costs": {"slot": TICK}}
     world, script = steady(sizes, fields["updates"], data.num_classes), Script(fields)
 
     def check(_: Fields, outcome: Outcome) -> Iterator[Check]:

@@ -22,6 +22,7 @@ AS_SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedadagrad": ("fedopt", {"optimizer": "adagrad"}),
     "fedadam": ("fedopt", {"optimizer": "adam"}),
     "fedyogi": ("fedopt", {"optimizer": "yogi"}),
+    "drift_reset": ("oracle_reset", {}),
     "feddisco": ("feddyn", {"weighting": "feddisco"}),
     "fedlesam_s": ("fedlesam", {"base": "scaffold"}),
     "fedlesam_d": ("fedlesam", {"base": "feddyn"}),
@@ -45,6 +46,8 @@ RENAMED = {
     "pfedme.lambda": "lambda_",
     "pfedme.K": "steps",
     "pfedme.beta": "server_lr",
+    "normalise": "normalize",
+    "renormalise": "renormalize",
 }
 """Hyper-parameters that have another name here; ``<algorithm>.<field>`` goes before ``<field>``."""
 
@@ -135,9 +138,9 @@ def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
     return dataset(inputs, labels, problem["n_classes"]), [len(client) for client in problem["y"]]
 
 
-def local_settings(fields: Fields, **conventions: str) -> dict[str, Any]:
+def local_settings(fields: Fields, unit: str = "epochs", **conventions: str) -> dict[str, Any]:
     """Settings of local training: the fields of the run that nearly all families share, and the family's conventions."""
-    named = {"amount": "E", "batch_size": "B", "lr": "lr", "decay": "decay", "weight_decay": "wd", "clip": "clip"}
+    named = {unit: "E", "batch_size": "B", "lr": "lr", "decay": "decay", "weight_decay": "wd", "clip": "clip"}
     return {name: fields[key] for name, key in named.items()} | {
         "order": "stored",
         "schedule": "exponential",

@@ -22,8 +22,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     present = _held(fields["selected"], fields["visited"], len(sizes), len(problem["subsets"][0]))
     assert fields["rounds"] == len(present)
     local = {
-        "amount": fields["local_steps"],
-        "unit": "steps",
+        "steps": fields["local_steps"],
         "batch_size": fields["batch_size"],
         "order": "stored",
         "lr": fields["lr"],

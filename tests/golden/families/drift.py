@@ -38,7 +38,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     if "models0" in fields and run.get("assign") != "concept":
         conventions["clusters"] = len(fields["models0"])
     algorithm = chosen(fields, "algorithms", fields["algorithm"], conventions)
-    model = {"name": "mlp", "widths": [problem["hidden"]]} if "hidden" in problem else {"name": "logistic"}
+    model = {"name": "mlp", "widths": [problem["hidden"]]} if "hidden" in problem else {"name": "softmax_regression"}
     return Case(
         fields,
         data,

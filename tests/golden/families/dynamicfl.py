@@ -14,7 +14,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
     case = without_exchange(run, problems)
     fields, star = case.fields, case.fields["star_mode"]
-    case.settings["exchange"] = {
+    case.settings["communication"] = {
         "name": "intervals",
         "intervals": f"{fields['interval_high']}*" if star else f"{fields['interval_high']}-{fields['interval_low']}",
         "schedule": fields["schedule"],
@@ -31,7 +31,7 @@ def _averaging_often(clients: Sequence[Sequence[int]]) -> Callable[[Federation],
     """The group of each round as listed."""
 
     def script(federation: Federation) -> None:
-        federation.parts.exchange.selection = Listed(clients)  # type: ignore[attr-defined]
+        federation.parts.communication.selection = Listed(clients)  # type: ignore[attr-defined]
 
     return script
 
@@ -42,14 +42,13 @@ def without_exchange(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     assert fields["kind"] == fields["algorithm"] == "dynamicfl"
     data, sizes = samples(problems[fields["problem"]])
     local = {
-        "amount": fields["local_steps"],
-        "unit": "steps",
+        "steps": fields["local_steps"],
         "batch_size": fields["batch_size"],
         "order": "stored",
-        "straddle": True,
+        "batches_span_epochs": True,
         "lr": fields["lr0"],
         "schedule": "cosine",
-        "floor": fields["lr_min"] / fields["lr0"],
+        "min_lr_ratio": fields["lr_min"] / fields["lr0"],
         "momentum": fields["momentum"],
         "nesterov": fields["nesterov"],
         "momentum_scope": fields["momentum_scope"],

@@ -32,7 +32,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     name = fields["algorithm"]
     data, sizes = samples(problems[fields["problem"]])
     fields.pass_over("p")
-    local = local_settings(fields, unit="mean_epochs" if name == "scaffold" else "epochs")
+    local = local_settings(fields, "mean_epochs" if name == "scaffold" else "epochs")
     off = [setting for switch, setting in SWITCHES.items() if not fields.either(switch, True)]
     conventions = {"weighting": "uniform", **CONVENTIONS.get(name, {})}
     algorithm = chosen(fields, "algorithms", name, {key: v for part in (conventions, *off) for key, v in part.items()})
@@ -41,7 +41,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         data,
         steady(sizes, fields["R"], data.num_classes),
         fields["selected"],
-        {"local": local, "algorithm": algorithm, "evaluation": {"models": ["cloud", "participants", "all"]}},
+        {"local": local, "algorithm": algorithm, "evaluation": {"models": ["global", "participants", "all"]}},
         check,
         share=run["p"],
     )

@@ -56,11 +56,15 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     present = [{client: client for client in ids} for ids in fields.either("present", everybody)]
     world = timeline(deal(sizes), present, clients=len(sizes), classes=data.num_classes)
     fine_tune = fields.either("fine_tune", None)
-    kept = {"federation": {"returners": fields["returners"]}} if "returners" in fields else {}
+    kept = (
+        {"client_state": {"on_leave": {"forget": "discard"}.get(fields["returners"], fields["returners"])}}
+        if "returners" in fields
+        else {}
+    )
     settings = {
         "local": local,
         "algorithm": chosen(fields, "algorithms", fields["algorithm"], {"weighting": fields["weighting"]}),
-        "model": {"name": "mlp", "widths": [problem["hidden"]]} if problem["hidden"] else "logistic",
+        "model": {"name": "mlp", "widths": [problem["hidden"]]} if problem["hidden"] else "softmax_regression",
         "evaluation": {"clients_every": 1},
         **kept,
     }
@@ -117,8 +121,8 @@ def _fine_tuned(
     """Models [K, d] after local steps on their clients' training samples."""
     parts = federation.parts
     shards, ids = parts.timeline.shards_at(t), parts.timeline.at(t).clients.tolist()
-    amount = {"amount": epochs} if steps is None else {"amount": steps, "unit": "steps"}
-    local = parts.settings.local.model_copy(update=amount)
+    local = parts.settings.local
+    local = local.with_work(epochs or local.amount) if steps is None else local.with_work(steps, "steps")
     plan = plan_batches(shards, ids, local, 1.0, 0, "fine_tune", (t,), models.device, parts.data.classes)
     W = models.clone()
     cohort = Cohort(
@@ -151,7 +155,7 @@ def _checks(
     yield from _end(fields["final"], outcome, seen)
     if overrides(parts.algorithm, "served") and fine_tune is None:
         names = {"served_accuracy_samples": "samples_mean", "served_accuracy_worst_decile": "worst_decile"}
-        for ours, theirs in {**names, "served_gain": "gain", "served_hurt": "hurt"}.items():
+        for ours, theirs in {**names, "personalization_gain": "gain", "fraction_worse_than_global": "hurt"}.items():
             yield f"recorded {ours}", outcome.rows[-1][ours], fields["final"][theirs]
 
 

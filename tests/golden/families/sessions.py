@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedtide.methods.initialization import _store as store
-
+from fedtide.methods.initializers import _store as store
 from golden.families.case import Case, Check, Fields, Outcome, chosen, samples, vectors_at_end
 from support import deal, timeline
 
@@ -18,20 +17,19 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     fields = Fields(run)
     data, sizes = samples(problems[fields["problem"]])
     local = {
-        "amount": fields["local_steps"],
-        "unit": UNITS[fields["steps_mode"]],
+        UNITS[fields["steps_mode"]]: fields["local_steps"],
         "batch_size": fields["batch_size"],
         "order": "stored",
         "lr": fields["lr0"],
         "schedule": "polynomial",
-        "floor": fields["lr_ratio"],
+        "min_lr_ratio": fields["lr_ratio"],
         "momentum": fields["momentum"],
     }
     settings = {"local": local, "algorithm": chosen(fields, "algorithms", fields["algorithm"], {})}
     devices, cohorts, notes, probed = [list(range(len(sizes)))], [run["selected"]], {}, []
     if fields["kind"] == "session":
         probes, probed = gradient_rounds(fields)
-        settings["initializer"] = chosen(fields, "initializers", fields["initializer"], probes)
+        settings["initializer"] = chosen(fields, "initializers", fields["initialiser"], probes)
         devices, cohorts = fields["devices"], fields["selected"]
         notes = {"pilot_sessions": fields["pilot_sessions"]}
         fields.pass_over("pattern")

@@ -85,8 +85,10 @@ def _links(links: dict[str, Any], d: int) -> list[dict[str, Any]]:
 
 
 def _rule(aggregator: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the rule."""
-    return dict(aggregator)
+    """Settings of the rule, with the spelling used here."""
+    spelled = {"centred_clipping": "centered_clipping", "centre": "center"}
+    name = spelled.get(aggregator["name"], aggregator["name"])
+    return {spelled.get(key, key): value for key, value in aggregator.items()} | {"name": name}
 
 
 class Given:

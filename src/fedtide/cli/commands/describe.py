@@ -14,7 +14,13 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings, SettingsModel
 from fedtide.settings.reading.references import REFERENCES, Reference
 
-_ALIASES = {"datasets": "data", "drifts": "drift", "links": "uplink", "selections": "selection", "weightings": "weighting"}
+_ALIASES = {
+    "datasets": "data",
+    "drifts": "drift",
+    "links": "uplink",
+    "selections": "selection",
+    "weightings": "weighting",
+}
 
 
 def kind_of(word: str) -> str:

@@ -17,7 +17,7 @@ from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.types import Channel, Chosen, Feature
 from fedtide.methods.aggregation.base import Rule
 from fedtide.methods.algorithms.base import Algorithm
-from fedtide.methods.communication.base import Exchange
+from fedtide.methods.communication.base import Communication
 from fedtide.methods.detectors.base import Detector
 from fedtide.methods.initializers.base import Initializer
 from fedtide.methods.uplink.base import Compression, Link
@@ -39,7 +39,7 @@ def choose(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
         algorithm=plugins.create(Algorithm, settings.algorithm),
         initializer=plugins.create(Initializer, settings.initializer),
         participation=participation,
-        exchange=plugins.create(Exchange, settings.exchange),
+        communication=plugins.create(Communication, settings.communication),
         weighting=plugins.create(Weighting, settings.algorithm.weighting),
         objective=plugins.create(Objective, settings.objective),
         model=plugins.create(Model, settings.model),
@@ -61,7 +61,7 @@ def features_of(chosen: Chosen) -> tuple[Feature, ...]:
         None if s.downlink is None else Downlink(_compression(s.downlink)),
         Consistency() if s.evaluation.consistency else None,
         Latest() if chosen.evaluates("all") else None,
-        LastServed() if s.evaluation.departed == "last" else None,
+        LastServed() if s.evaluation.departed_clients == "last_model" else None,
         Uplink(chosen.links) if chosen.links else None,
         None if chosen.attackers is None else Attacking(chosen.attackers),
     ]

@@ -1,4 +1,4 @@
-"""Which algorithms go with which clock and which local optimizer."""
+"""Which algorithms go with which mode and which local optimizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
 from fedtide.federation.types import Chosen
 from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.settings.groups.optimizer import Sgd
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.plan import EPOCHS
@@ -41,63 +41,72 @@ def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
         raise SettingsError(
             f"local.momentum_scope = client: algorithm {name} trains in phases, each of which starts at rest; use round"
         )
-    if overrides(algorithm, "phases") and settings.exchange.name != "end":
+    if overrides(algorithm, "phases") and settings.communication.name != "per_round":
         raise SettingsError(
-            f"exchange {settings.exchange.name} averages inside rounds, but algorithm {name} trains in phases; "
-            "use exchange: end"
+            f"communication {settings.communication.name} averages inside rounds, but algorithm {name} trains in phases; "
+            "use communication: per_round"
         )
 
 
 def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
     """Refuse an early stop by loss where it has nothing to stop, or where something is planned by the steps to come."""
-    local, name, exchange = settings.local, settings.algorithm.name, settings.exchange.name
+    local, name, communication = settings.local, settings.algorithm.name, settings.communication.name
     if algorithm.early_stop is None:
         return
     what = f"algorithm {name} stops clients early"
     refused = [
-        (local.unit not in EPOCHS, f"local.unit = {local.unit}: {what} after a local epoch; use epochs or mean_epochs"),
+        (
+            local.unit not in EPOCHS,
+            f"local.{local.unit} = {local.amount}: {what} after a local epoch; use local.epochs or local.mean_epochs",
+        ),
         (
             local.amount < 2,
-            f"local.amount = {local.amount}: {what} after the second local epoch at first; use 2 or more",
+            f"local.{local.unit} = {local.amount}: {what} after the second local epoch at first; use 2 or more",
         ),
-        (exchange != "end", f"exchange {exchange} averages after planned steps, but {what}; use exchange: end"),
-        (settings.clock.name == "events", f"clock: events plans when a client is done, but {what}; use clock: rounds"),
+        (
+            communication != "per_round",
+            f"communication {communication} averages after planned steps, but {what}; use communication: per_round",
+        ),
+        (settings.mode.name == "async", f"mode: async plans when a client is done, but {what}; use mode: sync"),
     ]
     if problems := [problem for found, problem in refused if found]:
         raise SettingsError(problems[0])
 
 
-def refuse_other_clock(chosen: Chosen) -> None:
-    """Refuse what needs rounds with ``clock: events``, and what needs events with ``clock: rounds``."""
+def refuse_other_mode(chosen: Chosen) -> None:
+    """Refuse what needs rounds with ``mode: async``, and what needs events with ``mode: sync``."""
     settings, algorithm = chosen.settings, chosen.algorithm
-    name, rule, exchange = settings.algorithm.name, settings.participation.name, settings.exchange.name
-    if not isinstance(settings.clock, Events):
-        if "rounds" not in algorithm.clocks:
-            raise SettingsError(f"algorithm {name} updates its model as results arrive; it needs clock: events")
+    name, rule, communication = settings.algorithm.name, settings.participation.name, settings.communication.name
+    if not isinstance(settings.mode, Async):
+        if "sync" not in algorithm.modes:
+            raise SettingsError(f"algorithm {name} updates its model as results arrive; it needs mode: async")
         return
     refused = [
         (
-            "events" not in algorithm.clocks,
-            f"algorithm {name} works in rounds; clock: events needs one like fedbuff, fedasync, mifa or fedvarp",
+            "async" not in algorithm.modes,
+            f"algorithm {name} works in rounds; mode: async needs one like fedbuff, fedasync, mifa or fedvarp",
         ),
-        (rule != "all", f"participation {rule} draws the cohorts of rounds; with clock: events use participation: all"),
-        (exchange != "end", f"exchange {exchange} averages inside rounds; with clock: events use exchange: end"),
-        (not settings.costs.wireless, "costs.wireless = false: clock: events takes its seconds from there"),
+        (rule != "all", f"participation {rule} draws the cohorts of rounds; with mode: async use participation: all"),
+        (
+            communication != "per_round",
+            f"communication {communication} averages inside rounds; with mode: async use communication: per_round",
+        ),
+        (not settings.costs.wireless, "costs.wireless = false: mode: async takes its seconds from there"),
         (
             settings.local.unit == "mean_epochs",
-            "local.unit = mean_epochs equalizes the steps of a round; with clock: events use epochs or steps",
+            "local.mean_epochs equalizes the steps of a round; with mode: async use local.epochs or local.steps",
         ),
         (
             settings.local.keeps_momentum,
-            "local.momentum_scope = client keeps momentum or moments from round to round; with clock: events use round",
+            "local.momentum_scope = client keeps momentum or moments from round to round; with mode: async use round",
         ),
         (
             settings.evaluation.consistency,
-            "evaluation.consistency = true compares the participants of a round; it needs clock: rounds",
+            "evaluation.consistency = true compares the participants of a round; it needs mode: sync",
         ),
         (
             chosen.evaluates("all"),
-            "evaluation of the model all, the mean of the clients' latest models, needs clock: rounds",
+            "evaluation of the model all, the mean of the clients' latest models, needs mode: sync",
         ),
     ]
     if problems := [problem for found, problem in refused if found]:

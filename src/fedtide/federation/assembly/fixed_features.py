@@ -35,7 +35,7 @@ def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task
 
     The ``synthetic`` samples that the algorithm adds have no features yet.
     """
-    if not task.network.has_fixed_features or task.augmentation is not None or synthetic or settings.evaluation.neurons:
+    if not task.network.has_fixed_features or task.augmentation is not None or synthetic:
         return task
     w, b = flatten(task.network, task.dtype, task.device)
     workers = Workers(task, settings.engine.workers)

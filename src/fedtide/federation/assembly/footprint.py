@@ -20,7 +20,7 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.types import Chosen, Part
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.initializers.base import Initializer
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.optimizers import optimizer
@@ -108,7 +108,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
-        "lower local.amount, or let fewer clients take part",
+        "lower local.epochs or local.steps, or let fewer clients take part",
     )
     device_parts = [
         Part(
@@ -146,13 +146,13 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
 
 def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
     """Vectors that a run keeps once: its first model, the current and the next one, and those of what it has chosen."""
-    clock = chosen.settings.clock
+    mode = chosen.settings.mode
     stores = type(chosen.initializer).keep is not Initializer.keep
     return (
         3
         + len(chosen.algorithm.server)
         + 2 * stores * timeline.sessions
-        + (min(clock.concurrency, present) if isinstance(clock, Events) else 0)  # where each job under way started
+        + (min(mode.concurrency, present) if isinstance(mode, Async) else 0)  # where each job under way started
     )
 
 
@@ -165,13 +165,13 @@ def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
         + sum(kept[name] for name in own) / size
         + 2 * overrides(algorithm, "phases")  # where a phase starts, and the models of the phase before
         + len(used.vectors)
-        + isinstance(chosen.settings.clock, Events)  # a start of its own
+        + isinstance(chosen.settings.mode, Async)  # a start of its own
     )
 
 
 def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int, number: int) -> Part:
     """The clients' memories, and those of an initializer that trains, which are kept apart."""
-    clients, on_disk = timeline.num_clients, chosen.settings.federation.memory == "disk"
+    clients, on_disk = timeline.num_clients, chosen.settings.client_state.storage == "disk"
     size = clients * number * sum(kept.values())
     if on_disk and LATEST not in kept:  # a row takes space once it is written
         seen = min(clients, cohort * timeline.rounds)
@@ -179,9 +179,9 @@ def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int,
     if chosen.initializer.trains:
         size += clients * number * sum(kept[name] for name in kept.keys() - {LATEST, LAST_SERVED})
     return Part(
-        f"federation.memory: {', '.join(kept)} of {clients} clients",
+        f"client_state.storage: {', '.join(kept)} of {clients} clients",
         size,
-        "free some of it" if on_disk else "set federation.memory: disk",
+        "free some of it" if on_disk else "set client_state.storage: disk",
     )
 
 
@@ -195,7 +195,7 @@ def _cohort(chosen: Chosen, timeline: Timeline) -> int:
     present = _present(timeline)
     if chosen.initializer.trains:
         return present
-    if isinstance(chosen.settings.clock, Events):
+    if isinstance(chosen.settings.mode, Async):
         return chosen.algorithm.buffer
     return max(1, round(present * chosen.participation.participation_fraction(present)))
 
@@ -207,13 +207,13 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     largest = int(held.max(initial=0))
     few = timeline.assignments[:1000]  # where there are more, their means are equal
     steps = max(step_count(largest, float(held[item.shards].mean()), local) for item in few)
-    width = local.step_samples if local.straddle else min(local.step_samples, largest)
-    return max(steps, settings.evaluation.personalize), width
+    width = local.step_samples if local.batches_span_epochs else min(local.step_samples, largest)
+    return max(steps, settings.evaluation.finetune_steps), width
 
 
 def _gathered(chosen: Chosen, timeline: Timeline) -> int:
     """Most samples that are gathered to be evaluated on, besides the test samples."""
     evaluation = chosen.settings.evaluation
     validation = len(timeline.validation) if "validation" in evaluation.splits else 0
-    everybody = evaluation.consistency or (evaluation.boundary_losses and timeline.sessions > 1)
+    everybody = evaluation.consistency or (evaluation.session_start_losses and timeline.sessions > 1)
     return max(validation, sum(map(len, timeline.shards_at(0))) if everybody else 0)

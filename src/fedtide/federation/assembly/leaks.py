@@ -14,8 +14,8 @@ def what_leaks(chosen: Chosen) -> str | None:
     rule, weighting, name = settings.participation, settings.algorithm.weighting.name, settings.algorithm.name
     leaks = [
         (
-            settings.clock.name == "events",
-            "clock = events uses results one by one, not in sums of cohorts; use clock: rounds",
+            settings.mode.name == "async",
+            "mode = async uses results one by one, not in sums of cohorts; use mode: sync",
         ),
         (
             not {"noise", "noise_at_equal_steps"} & {*algorithm.admits},
@@ -25,7 +25,7 @@ def what_leaks(chosen: Chosen) -> str | None:
         (
             "noise_at_equal_steps" in algorithm.admits and settings.local.unit != "steps",
             f"algorithm {name} divides updates by each client's local steps, so that few steps count more than a clip allows; "
-            "set local.unit = steps",
+            "set local.steps instead of local.epochs",
         ),
         (
             weighting != "uniform",
@@ -57,7 +57,7 @@ def what_leaks(chosen: Chosen) -> str | None:
         *(
             (
                 chosen.evaluates(model),
-                f"evaluation of the model {model} shows the clients' own models; evaluate cloud or participants",
+                f"evaluation of the model {model} shows the clients' own models; evaluate global or participants",
             )
             for model in ("all", "ensemble")
         ),

@@ -13,7 +13,7 @@ from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.randomness import Randomness, key64
 from fedtide.federation.assembly.compatibility import (
     refuse_early_stop,
-    refuse_other_clock,
+    refuse_other_mode,
     refuse_other_optimizer,
     refuse_other_phases,
     refuse_unknown_words,
@@ -78,7 +78,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         workers=workers,
         executor=factory.make(task, workers, settings.engine, chosen.model.family),
         evaluator=Evaluator(settings.evaluation, timeline, data, workers, randomness),
-        memory=MemoryStore(settings.federation.memory, hardware.device, hardware.scratch),
+        memory=MemoryStore(settings.client_state.storage, hardware.device, hardware.scratch),
         wireless=wireless,
         randomness=randomness,
     )
@@ -92,14 +92,14 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     name = settings.algorithm.name
     refuse_unknown_words(algorithm)
     refuse_other_task(data, settings)
-    refuse_other_clock(chosen)
+    refuse_other_mode(chosen)
     refuse_other_optimizer(settings, algorithm)
     refuse_other_phases(settings, algorithm)
     refuse_early_stop(settings, algorithm)
     for feature in chosen.features:
         if problem := feature.refuses(chosen, timeline, data):
             raise SettingsError(problem)
-    chosen.exchange.require(algorithm, settings.local)
+    chosen.communication.require(algorithm, settings.local)
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
         raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
     memories = [

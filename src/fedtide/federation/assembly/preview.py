@@ -12,7 +12,7 @@ from fedtide.federation.rounds.schedules import learning_rate
 from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.types import Parts
 from fedtide.methods.algorithms.base import RunPreview
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.plan import step_count
 from fedtide.world.adapters.encoding import Encoding, Hashed
@@ -23,8 +23,8 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     """The memory that a run needs, in one line."""
     settings, timeline = parts.settings, parts.timeline
     present = max(len(item.clients) for item in timeline.assignments)
-    if isinstance(settings.clock, Events):
-        at_once = min(settings.clock.concurrency, present)
+    if isinstance(settings.mode, Async):
+        at_once = min(settings.mode.concurrency, present)
         who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
     else:
         cohort = max(1, round(present * parts.participation.participation_fraction(present)))
@@ -101,8 +101,8 @@ def advice(parts: Parts) -> list[str]:
         rounds=timeline.rounds,
         participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
         smallest=float(sizes[sizes > 0].min()) / mean,
-        fresh_starts=parts.settings.federation.at_session == "keep" and _starts_afresh(parts),
-        personalize=parts.settings.evaluation.personalize,
+        fresh_starts=parts.settings.client_state.on_session_start == "keep" and _starts_afresh(parts),
+        personalize=parts.settings.evaluation.finetune_steps,
         size=parts.layout.size,
     )
     return [

@@ -10,7 +10,7 @@ from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 
 
 class Clock(Protocol):
@@ -46,5 +46,5 @@ class RoundClock:
 
 def make_clock(parts: Parts) -> Clock:
     """The clock of a run."""
-    chosen = parts.settings.clock
-    return EventClock(parts, chosen) if isinstance(chosen, Events) else RoundClock(parts)
+    chosen = parts.settings.mode
+    return EventClock(parts, chosen) if isinstance(chosen, Async) else RoundClock(parts)

@@ -23,7 +23,7 @@ from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, parti
 from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
 
@@ -73,11 +73,11 @@ class Since:
 class EventClock:
     """The server updates its model as results arrive; see :class:`fedtide.federation.clocks.clock.Clock`."""
 
-    def __init__(self, parts: Parts, chosen: Events) -> None:
+    def __init__(self, parts: Parts, chosen: Async) -> None:
         self.parts, self.chosen = parts, chosen
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
-            raise SettingsError("costs.wireless = false: clock: events takes its seconds from there")
+            raise SettingsError("costs.wireless = false: mode: async takes its seconds from there")
         self.durations = Durations(parts.wireless)
         self._since = Since()
 
@@ -164,12 +164,12 @@ class EventClock:
         waited, patience = queue.now - self._since.heard, self.presence.patience
         if patience is not None and waited > patience:
             raise SettingsError(
-                f"clock: events: no client has stayed until the end of a job for {waited * self.slot:g} simulated seconds; "
-                "give them less work, a higher costs.clock, or clock.leave = finish"
+                f"mode: async: no client has stayed until the end of a job for {waited * self.slot:g} simulated seconds; "
+                "give them less work, a higher costs.clock, or mode.leave = finish"
             )
         if not queue.advance(self.presence.following(queue.now)):
             raise SettingsError(
-                f"clock: events: nobody is left to train after {queue.now * self.slot:g} simulated seconds, so update {t + 1} "
+                f"mode: async: nobody is left to train after {queue.now * self.slot:g} simulated seconds, so update {t + 1} "
                 "never comes; keep clients with data present"
             )
 

@@ -1,4 +1,4 @@
-"""Who is present when, with ``clock: events``."""
+"""Who is present when, with ``mode: async``."""
 
 from __future__ import annotations
 

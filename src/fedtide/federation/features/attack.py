@@ -22,11 +22,11 @@ class Attacking(Feature):
         self.attackers, self.rowwise = attackers, not attackers.attack.colludes
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
-        attack, exchange = self.attackers.attack, chosen.settings.exchange.name
-        if attack.forges and exchange != "end":
+        attack, communication = self.attackers.attack, chosen.settings.communication.name
+        if attack.forges and communication != "per_round":
             return (
-                f"attack {attack.settings.name}: exchange {exchange} averages inside rounds, so that a client has no update of "
-                "its own; use exchange: end"
+                f"attack {attack.settings.name}: communication {communication} averages inside rounds, so clients have "
+                "no update of their own; use communication: per_round"
             )
         return None
 

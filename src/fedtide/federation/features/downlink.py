@@ -59,10 +59,10 @@ class Downlink(Feature, Channel):
             return "memory_decay has no effect, since what was lost is part of the next update; leave it out"
         if feedback is not None and feedback.default is True and not getattr(link, "error_feedback", True):
             return "error_feedback = false has no effect, since what was lost is part of the next update; leave it out"
-        if settings.exchange.name != "end":
+        if settings.communication.name != "per_round":
             return (
-                f"exchange {settings.exchange.name} averages inside rounds, and averages are no updates of the server's model; "
-                "use exchange: end"
+                f"communication {settings.communication.name} averages inside rounds, and averages are no updates of "
+                "the server's model; use communication: per_round"
             )
         if overrides(algorithm, "served") or "w" not in algorithm.down:
             return f"algorithm {name} sends clients other models than one for all; {others}"

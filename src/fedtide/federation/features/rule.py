@@ -26,17 +26,17 @@ class AggregationRule(Feature):
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         settings, algorithm = chosen.settings, chosen.algorithm
         what = f"aggregation {settings.aggregation.name}"
-        if settings.exchange.name != "end":
+        if settings.communication.name != "per_round":
             return (
-                f"{what}: exchange {settings.exchange.name} averages inside rounds, so that a client has no update of its own; "
-                "use exchange: end"
+                f"{what}: communication {settings.communication.name} averages inside rounds, so clients have no update of "
+                "their own; use communication: per_round"
             )
         if "rules" not in algorithm.admits:
             return (
                 f"{what}: algorithm {settings.algorithm.name} adds up the participants' updates itself, or needs each of them; "
                 "use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm"
             )
-        if settings.clock.name == "events" and algorithm.buffer < 3:
+        if settings.mode.name == "async" and algorithm.buffer < 3:
             return f"{what} needs three results per update or more; set algorithm.buffer"
         return None
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.rounds.schedules import learning_rate
-from fedtide.settings.run import LocalSettings, RunSettings
+from fedtide.settings.groups.local import LocalSettings
+from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.plan import step_count
 from fedtide.world.participation.base import Participation
@@ -22,7 +23,7 @@ from fedtide.world.timeline import Assignment, Timeline
 
 @dataclass(frozen=True)
 class JobStarts:
-    """What the jobs of an update started from, with ``clock: events``; one row or entry per job.
+    """What the jobs of an update started from, with ``mode: async``; one row or entry per job.
 
     Attributes:
         numbers: of the jobs, the last keys of their batches. w: [C, d]. b: [C, q]. lr: learning rates.
@@ -43,14 +44,14 @@ class RoundPlan:
     """A round before it is run.
 
     Attributes:
-        ids: participants, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
+        ids: participants, ascending; with ``mode: async`` one may occur twice. shard_ids: number of the shard each holds.
         shards: positions in the training set.
         present: clients present and the shards they hold. mean_size: their mean number of samples.
         departed: clients that have left since the last round, whose memories are lost; None if the same clients are present.
         participation_fraction: expected share of the population that is drawn. t: round, for what changes over rounds.
         local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         seed, purpose, keys: of the draws of batches.
-        starts: with ``clock: events``, what each participant started from.
+        starts: with ``mode: async``, what each participant started from.
     """
 
     ids: list[int]

@@ -19,7 +19,6 @@ class RoundRecord:
         clients: columns of ``clients.csv``, one value per participant.
         client_scores: columns of the table of client scores, one value per client that is evaluated.
         session_scores: rows of ``session_scores.csv``, after the last round of a session.
-        neurons: concentration of activity, by layer.
         session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
         initial: initial model [d] of the session that begins with this round, else ``None``.
     """
@@ -29,6 +28,5 @@ class RoundRecord:
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
     client_scores: dict[str, Sequence[Any]] = field(default_factory=dict)
     session_scores: list[dict[str, Any]] = field(default_factory=list)
-    neurons: dict[str, dict[str, float]] = field(default_factory=dict)
     session: dict[str, Any] | None = None
     initial: Tensor | None = None

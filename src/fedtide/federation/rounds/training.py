@@ -29,7 +29,7 @@ from fedtide.methods.algorithms.base import (
 )
 from fedtide.methods.communication.base import Schedule
 from fedtide.methods.costs.wireless import Segment
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.local import Cohort, Gradient, GradientAt, NoStep
@@ -53,7 +53,7 @@ def train_clients(r: RoundContext) -> None:
         name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items() if name not in resting
     }
     r.round, services = _algorithms_view(r, plan, batches)
-    schedule = parts.exchange.schedule(r.round)
+    schedule = parts.communication.schedule(r.round)
     whole = bool(r.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
     r.share = share_of(parts.hardware.group, len(ids), whole)
     r.round.means.sums = r.share.total
@@ -178,7 +178,7 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
         buffers = contract.tensor(algorithm, "phases", phase.buffers, state.b, (form,), (clients, form))
     if trains is not None:
         trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
-    local = t.plan.local if phase.amount is None else t.plan.local.model_copy(update={"amount": phase.amount})
+    local = t.plan.local if phase.amount is None else t.plan.local.with_work(phase.amount)
     if number or phase.amount is not None:
         batches = phase_batches(t.plan, local, t.parts.data.classes, W.device, number)
     cohort = Cohort(
@@ -222,7 +222,7 @@ def _early_stop(t: Training, local: LocalSettings, steps: list[int]) -> EarlySto
     rule, parts, shards = t.parts.algorithm.early_stop, t.parts, t.plan.shards
     if rule is None or local.unit not in EPOCHS:
         return None
-    first = [local.model_copy(update={"amount": epochs}) for epochs in range(1, local.amount + 1)]
+    first = [local.with_work(epochs) for epochs in range(1, local.amount + 1)]
 
     def loss(row: int, w: Tensor, b: Tensor) -> float:
         return own_loss(parts.workers, w, b, shards[row], parts.settings.evaluation.batch_size)

@@ -20,6 +20,7 @@ from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
+from fedtide.records.files.client_scores import GAINS
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
@@ -41,13 +42,13 @@ class ClientScores:
     where no global model is trained. A client is ``known`` once it has taken part.
 
     Args:
-        evaluator: of the run. personal: local steps, None without ``evaluation.personalize``.
+        evaluator: of the run. personal: local steps, None without ``evaluation.finetune_steps``.
         served: the clients' own models, None where all are served the reported one.
     """
 
     def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
         self._evaluator, self._personal, self._served = evaluator, personal, served
-        self._gains = served is None or "cloud" in served.algorithm.models
+        self._gains = served is None or "global" in served.algorithm.models
 
     @property
     def columns(self) -> list[str]:
@@ -62,10 +63,10 @@ class ClientScores:
             ]
             names.append("served_known")
         if self._personal is not None:
-            names += [f"personal_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
+            names += [f"finetuned_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
         if self._gains:
-            own = {"served": self._served, "personal": self._personal}
-            names += [f"{kind}_{score}" for kind, given in own.items() if given for score in ("gain", "hurt")]
+            own = {"served": self._served, "finetuned": self._personal}
+            names += [name for kind, given in own.items() if given for name in GAINS[kind]]
         return names
 
     def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
@@ -88,8 +89,9 @@ class ClientScores:
             table.update({f"{prefix}_accuracy": cells(own), f"{prefix}_loss": cells(own_loss)})
             if self._gains:
                 gain = (own - accuracy)[: len(present)]
-                record.row |= {f"{prefix}_gain": _mean(gain), f"{prefix}_hurt": _mean(gain < 0, ~np.isnan(gain))}
-                table[f"{prefix}_gain"] = cells(own - accuracy)
+                mean, worse = GAINS[prefix]
+                record.row |= {mean: _mean(gain), worse: _mean(gain < 0, ~np.isnan(gain))}
+                table[mean] = cells(own - accuracy)
             return own
 
         if self._served is not None:
@@ -108,7 +110,7 @@ class ClientScores:
             rate = float(record.row["lr"] or 0)
             start = None if self._served is None else partial(self._served.rows, state, result, t)
             members = {name: groups[name] for name in PRESENT}
-            write("personal", self._personal.scores(result, t, rate, here, start), members)
+            write("finetuned", self._personal.scores(result, t, rate, here, start), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import Randomness
-from fedtide.settings.run import EvaluationSettings
+from fedtide.settings.groups.evaluation import EvaluationSettings
 from fedtide.training.engine.passes.evaluation import Scores, evaluate, evaluate_each, evaluate_seen, predict
 from fedtide.training.engine.passes.fit import Fit, fit
 from fedtide.training.engine.passes.metrics import measure
@@ -123,8 +123,8 @@ class Evaluator:
                 found = measure(names, logits, labels)
                 share = float(mixture[number])
                 for name, value in found.items():
-                    so_far = total[name]
-                    total[name] = None if value is None or so_far is None else so_far + share * value
+                    cumulative = total[name]
+                    total[name] = None if value is None or cumulative is None else cumulative + share * value
         return total
 
     def samples(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:

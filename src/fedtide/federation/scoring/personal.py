@@ -24,11 +24,11 @@ Start = Callable[[slice], ModelValues]
 
 @dataclass(frozen=True)
 class Personal:
-    """Plain local steps of every client present, ``evaluation.personalize`` of them.
+    """Plain local steps of every client present, ``evaluation.finetune_steps`` of them.
 
     Each client trains a copy of the model that it is served on its training samples with the run's local settings and
     objective, without the algorithm's terms, corrections and memories; all of it or the part
-    ``evaluation.personalize_part``. The copies are thrown away, nothing
+    ``evaluation.finetune_part``. The copies are thrown away, nothing
     is charged, and the draws have their own keys, so that training is the same with and without. Cohorts are as large as that
     of the round, which bounds the memory. A client without training samples keeps its model.
 
@@ -51,7 +51,7 @@ class Personal:
         """
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
-        local = self.settings.local.model_copy(update={"amount": self.settings.evaluation.personalize, "unit": "steps"})
+        local = self.settings.local.with_work(self.settings.evaluation.finetune_steps, "steps")
         size = len(result.members[0])
         scores: list[Scores] = []
         for first in range(0, len(clients), size):

@@ -26,9 +26,8 @@ from fedtide.settings.scores import RECORDED
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.fit import Fit
-from fedtide.training.engine.passes.neurons import activities, concentration, probe
 
-MODELS = ("cloud", "participants", "all", "ensemble")
+MODELS = ("global", "participants", "all", "ensemble")
 
 Value = Callable[["Moment"], float | None]
 
@@ -49,7 +48,7 @@ class Moment:
         def model(name: str) -> ModelValues:
             if name == "all":
                 return latest_mean(evaluator, weighting, state, t), result.b
-            found = {"cloud": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
+            found = {"global": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
             return found[name]
 
         @cache
@@ -83,17 +82,17 @@ class Scoring:
 
     def __init__(self, parts: Parts) -> None:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
-        self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.reported
+        self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.model
         self._masked = evaluator.has_views
         served = ServedModels(parts.algorithm, parts.layout, evaluator)
         own = served if overrides(parts.algorithm, "served") or served.keeps_last else None
         self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
-        part = None if evaluation.personalize_part == "all" else parts.layout.mask(evaluation.personalize_part)
+        part = None if evaluation.finetune_part == "all" else parts.layout.mask(evaluation.finetune_part)
         self._clients = ClientScores(
             evaluator,
             Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
-            if evaluation.personalize
+            if evaluation.finetune_steps
             else None,
             own,
         )
@@ -122,11 +121,6 @@ class Scoring:
 
     def _score_round(self, record: RoundRecord, state: RunState, result: RoundResult, moment: Moment, t: int) -> None:
         evaluator, settings, reported = self._evaluator, self._evaluator.settings, self._reported
-        if settings.neurons:
-            inputs, labels = evaluator.samples("test", moment.held_out)
-            chosen = inputs[probe(labels, settings.neurons)]
-            layers = activities(evaluator.workers, result.w, result.b, chosen, settings.batch_size)
-            record.neurons = {name: concentration(activity) for name, activity in layers.items()}
         record.row |= {name: value(moment) for name, value in self._values.items()}
         for split in settings.splits:
             scores = moment.scores(reported, split, False, self._masked)

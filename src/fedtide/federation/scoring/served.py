@@ -32,7 +32,7 @@ class ServedModels:
     @property
     def keeps_last(self) -> bool:
         """Whether the model that a client was served last is kept when it leaves."""
-        return self.evaluator.settings.departed == "last"
+        return self.evaluator.settings.departed_clients == "last_model"
 
     def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
         """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; a cohort at a time."""

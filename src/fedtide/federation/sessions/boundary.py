@@ -26,7 +26,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
     state.w, state.b = w.clone(), b.clone()
     if t == 0:
         return None
-    if parts.settings.federation.at_session == "keep":
+    if parts.settings.client_state.on_session_start == "keep":
         keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:
         forget_all(parts, state)
@@ -60,18 +60,18 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
 def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """Within a session: clients that have left before a round are forgotten, and declared means follow who is present.
 
-    With ``federation.returners: keep`` clients keep their own models until they return.
+    With ``client_state.on_leave: keep`` clients keep their own models until they return.
 
     A device that leaves takes its memories along, so a mean that kept its part would pull the model toward data that is gone,
     and count it twice when the device returns as a new client; one that arrives counts with its zero. What
-    ``federation.at_session`` says of a session's start does not matter here.
+    ``client_state.on_session_start`` says of a session's start does not matter here.
     """
     if plan.departed is None:
         return
     departed = torch.from_numpy(plan.departed)
     for feature in parts.features if plan.starts is None else ():  # else they were told when they left, and may be back
         feature.forget(parts, state, departed, left=True)
-    if not ("personal" in parts.algorithm.models and parts.settings.federation.returners == "keep"):
+    if not ("personal" in parts.algorithm.models and parts.settings.client_state.on_leave == "keep"):
         clear(parts, state, departed[state.written[departed] > 0])
         state.seen[departed] = False
         parts.algorithm.forget(state.extra, departed)
@@ -100,7 +100,7 @@ def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: S
         where = timeline.evaluated_at(t), timeline.mixture_at(t)
         scores = evaluator.scores(start, split, None, *where)
         facts[f"{split}_{main}"] = scores.row(timeline.labels_at(t))[main]
-    if settings.boundary_losses:
+    if settings.session_start_losses:
         models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
         samples = evaluator.training_samples(timeline.shards_at(t))  # once for every client that holds it
         facts["losses"] = {

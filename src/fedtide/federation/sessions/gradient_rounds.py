@@ -38,10 +38,10 @@ class GradientRounds:
         Each round is charged to the run and counted in ``gradient_rounds``. ``steps`` of every client and ``batch_size`` are
         those of training if ``None``.
         """
-        parts, amount = self.parts, {} if steps is None else {"amount": steps, "unit": "steps"}
+        parts, local = self.parts, self.parts.settings.local
+        local = local if steps is None else local.with_work(steps, "steps")
         batches = {} if batch_size is None else {"batch_size": batch_size}
-        changed = {**amount, **batches, "lr": lr, "schedule": "constant"}
-        local = parts.settings.local.model_copy(update=changed)
+        local = local.model_copy(update={**batches, "lr": lr, "schedule": "constant"})
         scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)

@@ -70,11 +70,11 @@ def multiplier(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, epsilon: fl
     return float(sens.max()) / gaussian.mu(epsilon, delta)
 
 
-def _last_and_largest(clients: Bools, so_far: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-    """The last column [N] and the largest of each column [T] of ``so_far``, which is given a few rows [n, T] at a time."""
+def _last_and_largest(clients: Bools, cumulative: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+    """The last column [N] and the largest of each column [T] of ``cumulative``, which is given a few rows [n, T] at a time."""
     last, largest = [], np.zeros(clients.shape[1])
     for first in range(0, len(clients), few := max(1, _NUMBERS // clients.shape[1])):
-        found = so_far(clients[first : first + few].astype(np.float64))
+        found = cumulative(clients[first : first + few].astype(np.float64))
         last.append(found[:, -1].copy())
         np.maximum(largest, found.max(axis=0), out=largest)
     return np.concatenate(last), largest

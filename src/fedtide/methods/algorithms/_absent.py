@@ -23,7 +23,7 @@ class UpdateSettings(AbsentSettings):
     units: Literal["gradient", "displacement"] = Field(
         "gradient", description="what is stored: the update divided by the round's learning rate, or as it is"
     )
-    buffer: int = Field(10, ge=1, description="results that an update is made of, with `clock: events` alone")
+    buffer: int = Field(10, ge=1, description="results that an update is made of, with `mode: async` alone")
 
 
 def by_size(settings: AlgorithmSettings) -> bool:
@@ -48,11 +48,11 @@ class LastUpdates(Algorithm):
     ``u`` is one, or with ``units: gradient`` the learning rate of the round: an update over it is the sum of the directions
     that the local optimizer took, for SGD the gradients. ``h_mean = sum_j q_j h_j`` over the clients present.
 
-    With ``clock: events`` a client's update is ``h_i = (base - y_i) / u``, with the model and the rate that its job started
+    With ``mode: async`` a client's update is ``h_i = (base - y_i) / u``, with the model and the rate that its job started
     from. The last one of a client in the buffer is stored, unless the client has left by then.
     """
 
-    clocks = ("rounds", "events")
+    modes = ("sync", "async")
 
     settings: UpdateSettings
 

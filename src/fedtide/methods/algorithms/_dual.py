@@ -46,7 +46,7 @@ class Dual(Algorithm):
 
     server: Sequence[str | ServerVector] = (ServerVector("h_mean", mean_of="h"),)
     client: Sequence[str] = ("h",)
-    models = ("cloud", "participants")
+    models = ("global", "participants")
 
     def local(self, r: Round) -> Local:
         """a (h_k - x) inside the clip and a y outside: (1)."""

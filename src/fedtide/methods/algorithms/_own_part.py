@@ -51,7 +51,7 @@ class OwnPart(Algorithm):
     settings: OwnPartSettings
 
     needs: Sequence[str] = ("body",)
-    models = ("cloud", "personal")
+    models = ("global", "personal")
     client = ("own",)
     own_buffers = False
 
@@ -102,5 +102,5 @@ class OwnPart(Algorithm):
             return []
         return [
             f"algorithm {self.settings.name} keeps parts of models over sessions that start from an untrained model, whose "
-            "other layers they do not fit; use federation.at_session: reset, or an initializer like previous or average"
+            "other layers they do not fit; use client_state.on_session_start: reset, or an initializer like previous or average"
         ]

@@ -21,7 +21,7 @@ class Phase:
         local: what is added to the gradients.
         trains: bool [d], the parameters that are trained (``self.problem.layout.mask``); None for all. The others stay as they
             are and do not count in the norm that a gradient is clipped by.
-        amount: of local work, in ``local.unit``; None for ``local.amount``.
+        amount: of local work, in epochs or steps as ``local``; None for that of ``local``.
         main: whether the round is about these local models; else it is about those of the last phase.
         buffers: floating buffers that it starts from, [q] or [C, q]; None for those of the global model.
         lr: learning rate; None for that of the round.

@@ -18,7 +18,7 @@ class Replay(Continual):
 
     They train on the union of the subset they hold and the samples stored of all others, so a stored subset of m samples has
     the weight ``m / (N_t + sum m)``. A sample of several overlapping subsets is trained on once. The more a client has stored,
-    the more batches an epoch has: fix ``local.unit: steps`` when comparing.
+    the more batches an epoch has: fix ``local.steps`` when comparing.
     """
 
     def extra(self) -> dict[str, Tensor]:

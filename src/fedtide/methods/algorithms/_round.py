@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Bools, Ints
 from fedtide.methods.algorithms._problem import Problem, ServerVector
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.flat import add_weighted, add_weighted_updates
 from fedtide.training.engine.local import momentum_steps
 from fedtide.training.engine.plan import step_count
@@ -186,7 +186,7 @@ class Session(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What differs between the results of a round with ``clock: events``.
+    """What differs between the results of a round with ``mode: async``.
 
     Attributes:
         rate: learning rate, a column [C, 1] where they differ.
@@ -234,13 +234,13 @@ class Round:
         lr: learning rate of the round; ``local.lr`` is that of the first round after the warm-up.
         w: [d] global model before the round. W: [C, d] local models: before training where they start, after it what arrives at
             the server.
-        base: [C, d] the global models that the local ones started from, ``w`` unless ``clock: events``.
+        base: [C, d] the global models that the local ones started from, ``w`` unless ``mode: async``.
         trained: models ``trained.W`` [C, d] and floating buffers ``trained.b`` [C, q] as the clients have them; before training
             those that they start from.
-        job: what differs between results with ``clock: events``: ``job.rate``, ``job.staleness`` and ``job.keeps``.
+        job: what differs between results with ``mode: async``: ``job.rate``, ``job.staleness`` and ``job.keeps``.
         server, client: memories: ``r.server.c`` [d], ``r.client.h`` [C, d]; assignments are kept.
         extra: named tensors of any shape kept by the algorithm.
-        ids: client ids, ascending; with ``clock: events`` one may occur twice. shard_ids: number of the shard each holds.
+        ids: client ids, ascending; with ``mode: async`` one may occur twice. shard_ids: number of the shard each holds.
         n: [C, 1] samples. mean_size: samples of a client present, on average.
         steps: [C, 1] local steps.
         weights: [C, 1] of the average: the weighting's, in ``finish`` what :meth:`Algorithm.weights` returned.

@@ -31,7 +31,7 @@ class Asynchronous(Algorithm):
 
     settings: StalenessSettings
 
-    clocks = ("events",)
+    modes = ("async",)
 
     def freshness(self, r: Round) -> Tensor:
         """s(tau) [C, 1], 1 for a result that is not behind."""

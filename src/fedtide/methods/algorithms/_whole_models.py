@@ -12,7 +12,7 @@ from fedtide.training.engine.local import clip
 class WholeModels(Algorithm):
     """Clients that keep a model [d] of their own; running statistics of networks are those of the global model."""
 
-    models = ("cloud", "personal")
+    models = ("global", "personal")
 
     def bind(self, problem: Problem) -> None:
         """Refuse networks with running statistics: those of the global model are of another one than a client's."""

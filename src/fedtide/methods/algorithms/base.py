@@ -102,26 +102,26 @@ class Algorithm(Plugin):
     Attributes:
         server: vectors [d] kept by the server: names (zero at the start), or :class:`ServerVector`.
         client: names of vectors kept by every client, [d] unless :meth:`width` says otherwise, zero for a client never seen. A
-            client that leaves inside a session loses them; see ``federation.at_session`` for the start of one.
+            client that leaves inside a session loses them; see ``client_state.on_session_start`` for the start of one.
         down, up: what is sent to and by each participant, for the ledger: ``w``/``W`` (the model with its buffers), names
             of declared vectors, or names that :meth:`width` knows.
         apart: names in ``up`` that clients compute from their data, not from their models; links do not touch them.
-        models: the models to evaluate by default: ``cloud`` (the global one, without which none is trained), ``participants``,
+        models: the models to evaluate by default: ``global`` (the global one, without which none is trained), ``participants``,
             ``all``, ``ensemble``. With ``personal`` what clients remember is a model of their own, which a device that leaves
-            can keep; see ``federation.returners``.
+            can keep; see ``client_state.on_leave``.
         admits: what else a run may do with the participants' models; :data:`ADMITS` says what each word means.
-        clocks: with which ``clock`` it works. With ``events``, every result has a base, a staleness and a learning rate of its
+        modes: with which ``mode`` it works. With ``async``, every result has a base, a staleness and a learning rate of its
             own (``r.base``, ``r.job``), a client may occur twice, not all client vectors are kept, and ``local`` and ``terms``
             see ``r.w`` and ``r.server`` as they are when the results are used.
-        buffer: results that an update of the server waits for with ``clock: events``.
+        buffer: results that an update of the server waits for with ``mode: async``.
         optimizer: which ``local.optimizer`` goes with it: any; sgd, where its formulas take a client's displacement, over
             learning rate and steps, for its mean gradient, or choose the local optimizer themselves; or sgd without momentum,
             where it takes local steps itself.
         needs: what the network must have; :data:`NEEDS` says what each word asks for.
         early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
             samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
-        personal_lr: learning rate of the steps of ``evaluation.personalize``, where the algorithm has one for them; None: the
-            round's.
+        personal_lr: learning rate of the steps of ``evaluation.finetune_steps``, where the algorithm has one for them; None:
+            the round's.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
         problem: the learning problem, set before all other calls.
     """
@@ -133,9 +133,9 @@ class Algorithm(Plugin):
     down: Sequence[str] = ("w",)
     up: Sequence[str] = ("W",)
     apart: Sequence[str] = ()
-    models: Sequence[str] = ("cloud",)
+    models: Sequence[str] = ("global",)
     admits: Sequence[str] = ()
-    clocks: ClassVar[Sequence[str]] = ("rounds",)
+    modes: ClassVar[Sequence[str]] = ("sync",)
     buffer: int = 1
     optimizer: Optimizer = "any"
     needs: Sequence[str] = ()

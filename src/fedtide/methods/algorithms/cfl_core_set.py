@@ -26,7 +26,7 @@ class CflCoreSet(Replay):
     and classes have equal shares as far as their samples go.
 
     References:
-        Guo, Lin and Tang 2021. Toward Federated Learning on Time-Evolving Heterogeneous Data.
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

@@ -36,7 +36,7 @@ class CflGenerative(Replay):
     and TV is only for images.
 
     References:
-        Guo, Lin and Tang 2021. Toward Federated Learning on Time-Evolving Heterogeneous Data.
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

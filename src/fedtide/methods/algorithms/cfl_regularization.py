@@ -47,7 +47,7 @@ class CflRegularization(Continual):
     squares "the gradient"; ``fisher_group`` > 1 squares those of batches). BatchNorm's statistics are the broadcast ones.
 
     References:
-        Guo, Lin and Tang 2021. Toward Federated Learning on Time-Evolving Heterogeneous Data.
+        Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
     """
 
     class Settings(ContinualSettings):

@@ -45,7 +45,9 @@ class Ditto(WholeModels):
             description="pull of own models toward the global one; 0: local training",
         )
         personal_epochs: int | None = Field(
-            None, ge=1, description="local work E_p on an own model, in `local.unit`; null: `local.amount`"
+            None,
+            ge=1,
+            description="local work E_p on an own model, in epochs or steps as `local`; null: that of `local`",
         )
         personal_lr: float | None = Field(
             None,

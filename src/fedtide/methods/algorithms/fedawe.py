@@ -33,8 +33,8 @@ class FedAwe(Algorithm):
     w is evaluated. The recorded ``drift`` is measured from w, not from x_i. A long-absent client's x_i counts undiscounted, so
     w can jump backwards when it returns.
 
-    With ``federation.at_session: keep`` clients that stay go on from their own x_i and ignore the initializer's model, so
-    prefer ``reset``. A device that leaves within a session returns as a newcomer.
+    With ``client_state.on_session_start: keep`` clients that stay go on from their own x_i and ignore the initializer's model,
+    so prefer ``reset``. A device that leaves within a session returns as a newcomer.
     """
 
     class Settings(AbsentSettings):

@@ -19,8 +19,9 @@ class FedBabu(Algorithm):
         y = E epochs from w, of the body alone;  body of w = sum_k p_k y_k;  the head never changes
 
     The head has no gradient, no weight decay and no share in the norm that is clipped. Clients remember nothing: newcomers and
-    returners are like everybody. What a client uses is w after some local steps on its own samples, ``evaluation.personalize``
-    (5 to 50), of the whole model or a part, ``evaluation.personalize_part``; before them, the scores of w mean little.
+    returners are like everybody. What a client uses is w after some local steps on its own samples,
+    ``evaluation.finetune_steps`` (5 to 50), of the whole model or a part, ``evaluation.finetune_part``;
+    before them, the scores of w mean little.
 
     Released code: fine-tunes for 5 epochs with momentum 0.9, once, from the model that was best on the test samples; rate / 10
     after a half and three quarters of the rounds; uniform weights.
@@ -50,7 +51,7 @@ class FedBabu(Algorithm):
     def advice(self, run: RunPreview) -> list[str]:
         """What clients are served takes steps at evaluation."""
         return [
-            "algorithm fedbabu: the head is random until clients adapt the model, so set evaluation.personalize (and "
+            "algorithm fedbabu: the head is random until clients adapt the model, so set evaluation.finetune_steps (and "
             "evaluation.clients_every)"
         ] * (run.personalize == 0)
 

@@ -20,7 +20,7 @@ class FedBuff(Asynchronous):
     With ``normalize: weights`` the sum is divided by ``sum_k p_k s_k``, as FLSim's default reducer does. The formulas are from
     memory of the paper. FLSim's s is a constant factor larger, which eta_g absorbs, and it empties a partly filled buffer at
     the end of an epoch, which is left out. It starts jobs at a constant or random rate; here, as in the paper's text, the
-    number of jobs at once is fixed (``clock.concurrency``).
+    number of jobs at once is fixed (``mode.concurrency``).
     """
 
     class Settings(StalenessSettings):

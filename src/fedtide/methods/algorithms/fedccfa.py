@@ -111,7 +111,7 @@ class FedCcfa(Algorithm):
 
     needs_classes = True
     needs = ("linear_head", "body")
-    models = ("cloud", "personal")
+    models = ("global", "personal")
 
     down = ("w", "anchors")
     up = ("W", "balanced", "anchors")

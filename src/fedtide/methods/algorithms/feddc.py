@@ -56,7 +56,7 @@ class FedDc(Algorithm):
     client = ("h", "c_k")
     down: Sequence[str] = ("w", "c")
     up: Sequence[str] = ("W", "c_k")
-    models = ("cloud", "participants", "all")
+    models = ("global", "participants", "all")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

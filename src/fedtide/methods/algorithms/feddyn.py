@@ -50,7 +50,7 @@ class FedDyn(Algorithm):
 
     server = (ServerVector("h_mean", mean_of="h"),)
     client = ("h",)
-    models = ("cloud", "participants", "all")
+    models = ("global", "participants", "all")
 
     def local(self, r: Round) -> Local:
         """alpha_k (h_k - w) inside the clip, alpha_k theta outside: the gradient of eq. 1's added terms."""

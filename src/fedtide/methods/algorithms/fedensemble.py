@@ -9,7 +9,7 @@ class FedEnsemble(Averaging):
     """FedAvg whose participants predict together: their logits are summed (DynamicFL's baseline).
 
     Training is FedAvg. Beside the global model, the participants' models after local training are evaluated as an ensemble
-    (column ``test_accuracy_ensemble``, or ``evaluation.reported: ensemble``). FedGen's released code sums over all clients,
+    (column ``test_accuracy_ensemble``, or ``evaluation.model: ensemble``). FedGen's released code sums over all clients,
     where those that were not drawn hold the global model.
     """
 
@@ -20,4 +20,4 @@ class FedEnsemble(Averaging):
 
     admits = ("rules", "exchanges")
 
-    models = ("cloud", "ensemble")
+    models = ("global", "ensemble")

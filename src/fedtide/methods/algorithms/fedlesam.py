@@ -55,7 +55,7 @@ class FedLesam(Algorithm):
 
     settings: Settings
 
-    models = ("cloud", "participants")
+    models = ("global", "participants")
     admits = ("downlink",)
 
     def __init__(self, settings: Settings) -> None:

@@ -48,7 +48,7 @@ class FedNova(Algorithm):
     up = ("W", "a", "tau")
     admits = ("sums", "rules")
     optimizer = "sgd"
-    models = ("cloud", "participants")
+    models = ("global", "participants")
 
     def local(self, r: Round) -> Local:
         """Gradient mu (theta - w)."""

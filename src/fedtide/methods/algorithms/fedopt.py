@@ -45,7 +45,7 @@ class FedOpt(Algorithm):
 
     settings: Settings
 
-    models = ("cloud", "participants")
+    models = ("global", "participants")
     admits = ("sums", "rules", "noise", "exchanges")
 
     def __init__(self, settings: Settings) -> None:

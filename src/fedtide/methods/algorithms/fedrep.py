@@ -36,7 +36,7 @@ class FedRep(OwnPart):
             low=1,
             high=15,
             ge=0,
-            description="local work E_h on the head, in `local.unit`; `local.amount` is that on the body",
+            description="local work E_h on the head, in epochs or steps as `local`, whose amount is that on the body",
         )
         personal_lr: float | None = Field(
             None,

@@ -32,7 +32,7 @@ class FedVarp(LastUpdates):
     memory zero and the renewal of z_c are from memory of the paper, and the assignment of clusters is ours (in the paper they
     are given). Updates are not divided by the number of steps, so that full participation is FedAvg also with unequal ones.
 
-    With ``clock: events`` S are the ``buffer`` results that an update is made of, and ``h_i' = (base - y_i) / eta`` with the
+    With ``mode: async`` S are the ``buffer`` results that an update is made of, and ``h_i' = (base - y_i) / eta`` with the
     model and the rate that the job started from: however stale, a result counts as in rounds. Two results of one client are
     two terms of the sum with the same old h_i; the later one is stored. ``beta: 0`` is ``fedbuff`` with ``staleness:
     constant``, but for a learning rate that has changed since the job started (``units: displacement``: in any case).

@@ -45,7 +45,7 @@ class FedVra(Algorithm):
 
     server = (ServerVector("h_mean", mean_of="h"),)
     client = ("h",)
-    models = ("cloud", "participants", "all")
+    models = ("global", "participants", "all")
 
     def local(self, r: Round) -> Local:
         """gamma (h_k - w) inside the clip, gamma theta outside: the gradient of what (1) adds."""

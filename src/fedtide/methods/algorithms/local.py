@@ -14,8 +14,8 @@ class LocalTraining(Algorithm):
 
     A client starts with the initial model and goes on from its own whenever it takes part. The global model stays the initial
     one, so only the clients' own scores mean anything (``served_accuracy_*``, with ``evaluation.clients_every``), and no gains
-    over it are recorded. With
-    ``federation.at_session: reset`` all clients start again in every session. BatchNorm's running statistics are those of all.
+    over it are recorded. With ``client_state.on_session_start: reset`` all clients start again in every session. BatchNorm's
+    running statistics are those of all.
     """
 
     class Settings(AlgorithmSettings):

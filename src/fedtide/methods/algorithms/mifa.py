@@ -33,10 +33,10 @@ class Mifa(LastUpdates):
     The paper's text was not available: formulas are those of the authors' code, without its schedule eta_0 / (t + 1).
     ``units: displacement`` stores ``w - y_i`` instead, as FedAWE's authors do in their comparison: the same at a constant
     rate, but old updates do not shrink with a decaying one. FedLaAvg (Yan et al. 2020, arXiv:2002.07399) is MIFA with
-    ``begin: zero`` on the cohorts of participation ``oldest_first``; its scaling of the local gradient by relative size is not
-    reproduced.
+    ``begin: zero`` on the cohorts of participation ``least_recently_selected``; its scaling of the local gradient by relative
+    size is not reproduced.
 
-    With ``clock: events`` every ``buffer`` results make an update, and h_i is the latest that has arrived from client i,
+    With ``mode: async`` every ``buffer`` results make an update, and h_i is the latest that has arrived from client i,
     ``(base - y_i) / eta`` with the model and the rate that its job started from: however stale, it counts as in rounds, and
     one of a client that has left does not count. With jobs of equal length, this is MIFA in rounds on the cohorts of the
     waiting line.

@@ -24,7 +24,7 @@ class PerFedAvg(Averaging):
     ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out (its inner
     gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a
     third batch. The model that clients are served is w after inner steps on their own training samples:
-    ``evaluation.personalize`` of them, here with the rate alpha. w itself is not meant to be good.
+    ``evaluation.finetune_steps`` of them, here with the rate alpha. w itself is not meant to be good.
 
     Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labeled test* batches
     before it evaluates; FedBABU's shares momentum between inner and outer steps; PFLlib trains twice per round. None of this
@@ -91,6 +91,6 @@ class PerFedAvg(Averaging):
     def advice(self, run: RunPreview) -> list[str]:
         """What clients are served takes steps at evaluation."""
         return [
-            "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.personalize (and "
+            "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.finetune_steps (and "
             "evaluation.clients_every)"
         ] * (run.personalize == 0)

@@ -55,7 +55,7 @@ class Scaffold(Algorithm):
     client = ("c_k",)
     down = ("w", "c")
     up = ("W", "c_k")
-    models = ("cloud", "participants")
+    models = ("global", "participants")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

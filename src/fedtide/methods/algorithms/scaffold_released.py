@@ -28,7 +28,7 @@ class ScaffoldReleased(Algorithm):
     up = ("W", "c")
     admits = ("sums", "rules")
     optimizer = "sgd"
-    models = ("cloud", "participants")
+    models = ("global", "participants")
 
     def finish(self, r: Round) -> Tensor:
         """The damped step, and the control variate that nothing reads."""

@@ -27,7 +27,7 @@ class SlowMo(Algorithm):
     settings: Settings
 
     server = ("b",)
-    models = ("cloud", "participants")
+    models = ("global", "participants")
     admits = ("sums", "rules", "noise")
 
     def finish(self, r: Round) -> Tensor:

@@ -73,7 +73,7 @@ class GivenBudget(SettingsModel):
         network = user if self.network is None else np.array(self.network)
         if not len(user) == len(network) == clients:
             raise SettingsError(
-                f"exchange.budget: {len(user)} clients and {len(network)} networks listed; the run has {clients} clients"
+                f"communication.budget: {len(user)} clients and {len(network)} networks listed; the run has {clients} clients"
             )
         tau: Floats = self.weight * user + (1 - self.weight) * network
         return tau

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fedtide.core.plugins import Plugin
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Schedule:
     idle_count: bool = False
 
 
-class Exchange(Plugin):
+class Communication(Plugin):
     """Decides which clients average after which local step; the average at the end of the round is the algorithm's."""
 
     kind: ClassVar[str] = "communication"

@@ -13,10 +13,10 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication import _notation
 from fedtide.methods.communication._budgets import Budget, FixBudget, affordable
-from fedtide.methods.communication.base import Exchange, Schedule
+from fedtide.methods.communication.base import Communication, Schedule
 from fedtide.methods.selection.base import Candidates, Selection
 from fedtide.settings.choices import SelectionChoice, choice_field
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 
 Counting = Literal["paper", "legacy"]
 
@@ -32,7 +32,7 @@ def uploads(length: int, interval: int, counting: Counting = "paper") -> list[in
     return [interval * block for block in range(1, blocks)] + [length]
 
 
-class Intervals(Exchange):
+class Intervals(Communication):
     """DynamicFL: clients average every few steps, a selected group more often (Le et al. 2024).
 
     After each local step, *one* average over the clients that are due (with the weights of the average at the end of the
@@ -106,15 +106,16 @@ class Intervals(Exchange):
     def require(self, algorithm: Algorithm, local: LocalSettings) -> None:
         if "exchanges" not in algorithm.admits:
             raise SettingsError(
-                f"exchange.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its updates "
+                f"communication.name = 'intervals' cannot be combined with algorithm {algorithm.settings.name!r}: its updates "
                 "assume that clients average only at the end of the round; fedavg and fedprox, for example, can be combined"
             )
         if (weighting := algorithm.settings.weighting.name) not in ("samples", "uniform"):
             raise SettingsError(
-                f"exchange.name = 'intervals' cannot be combined with algorithm.weighting {weighting!r}, which depends on "
+                f"communication.name = 'intervals' cannot be combined with algorithm.weighting {weighting!r}, which depends on "
                 "the whole cohort; use samples or uniform"
             )
         if local.unit not in ("steps", "mean_epochs"):
             raise SettingsError(
-                f"local.unit = {local.unit!r}: exchange.name = 'intervals' needs equal numbers of steps: steps or mean_epochs"
+                f"local.{local.unit} = {local.amount}: communication intervals needs equal numbers of steps; use local.steps "
+                "or local.mean_epochs"
             )

@@ -3,7 +3,7 @@
 In a round the server broadcasts on the whole band W, and K participants upload at once on W/K each; jobs that overlap
 arbitrarily have a fixed share of the band and of the server's power each. Path loss and shadowing are those of a street
 canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-order Gauss-Markov process with the correlation
-of Jakes' spectrum. Training depends on it with ``clock: events`` alone.
+of Jakes' spectrum. Training depends on it with ``mode: async`` alone.
 """
 
 from __future__ import annotations

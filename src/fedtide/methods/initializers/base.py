@@ -11,11 +11,11 @@ from torch import Tensor
 
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.methods.initializers._store import Store, forget, recall, remember, sessions
-from fedtide.settings.kinds import InitialiserSettings
+from fedtide.settings.kinds import InitializerSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Term
 
-__all__ = ["Boundary", "InitialiserSettings", "Initializer", "Services", "Start", "average", "pilot_models"]
+__all__ = ["Boundary", "Initializer", "InitializerSettings", "Services", "Start", "average", "pilot_models"]
 
 Start = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q]."""
@@ -77,8 +77,8 @@ class Initializer(Plugin):
 
     kind: ClassVar[str] = "initializers"
 
-    Settings: ClassVar[type[PluginSettings]] = InitialiserSettings
-    settings: InitialiserSettings
+    Settings: ClassVar[type[PluginSettings]] = InitializerSettings
+    settings: InitializerSettings
     trains: ClassVar[bool] = False
     fresh: ClassVar[bool] = False
     private: ClassVar[bool] = False

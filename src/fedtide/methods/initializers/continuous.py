@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedtide.core.plugins import Tunable
 from fedtide.methods.initializers._store import Store
-from fedtide.methods.initializers.base import Boundary, InitialiserSettings, Initializer, Start
+from fedtide.methods.initializers.base import Boundary, Initializer, InitializerSettings, Start
 from fedtide.training.engine.local import Term, TermBatch
 
 TEACHER = "session_teacher"
@@ -40,7 +40,7 @@ class Continuous(Initializer):
             Analysis and Algorithm Design.
     """
 
-    class Settings(InitialiserSettings):
+    class Settings(InitializerSettings):
         name: str = "continuous"
         strength: float = Tunable(1.0, low=0.1, high=10.0, log=True, ge=0, description="factor kappa of the term")
         loss: Literal["distillation", "glfc"] = Field("distillation", description="form of the term")

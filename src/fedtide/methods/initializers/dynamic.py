@@ -14,7 +14,7 @@ from fedtide.methods.initializers._distances import DISTANCES
 from fedtide.methods.initializers._mixing import mix, pilot_weights, similarity_weights
 from fedtide.methods.initializers._retention import kept
 from fedtide.methods.initializers._store import forget, recall, remember, sessions
-from fedtide.methods.initializers.base import Boundary, InitialiserSettings, Initializer, Start, pilot_models
+from fedtide.methods.initializers.base import Boundary, Initializer, InitializerSettings, Start, pilot_models
 
 
 def _from_text(value: Any) -> Any:
@@ -50,7 +50,7 @@ class Dynamic(Initializer):
             Analysis and Algorithm Design.
     """
 
-    class Settings(InitialiserSettings):
+    class Settings(InitializerSettings):
         name: str = "dynamic"
         pilot_mode: Literal["average", "ema"] = Field(
             "average", description="how the models of several pilot sessions are combined"

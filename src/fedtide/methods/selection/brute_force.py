@@ -38,7 +38,7 @@ class BruteForce(Selection):
         groups = sum(math.comb(len(c.eligible), size) for size in sizes)
         if groups > self.settings.limit:
             raise SettingsError(
-                f"exchange.selection.limit = {self.settings.limit}: {groups} groups of {len(c.eligible)} clients are more"
+                f"communication.selection.limit = {self.settings.limit}: {groups} groups of {len(c.eligible)} clients are more"
             )
         chosen, _ = optimum(c.counts[c.eligible], c.population, sizes)
         return c.eligible[chosen].tolist()  # type: ignore[no-any-return]

@@ -44,7 +44,7 @@ class LabelPrivate(Selection):
         """u_m [C, s]."""
         slots = [slot for slot in c.r.problem.layout.parameters if slot.name == "head.weight"]
         if not slots:
-            raise SettingsError("exchange.selection.name = 'label_private': the model's head has no weight matrix")
+            raise SettingsError("communication.selection.name = 'label_private': the model's head has no weight matrix")
         gradient = c.r.services.full_gradient(c.r.w)[:, slots[0].start : slots[0].stop].to(torch.float64).cpu().numpy()
         rng = c.r.problem.randomness.generator("selection.sketch")
         projection = rng.standard_normal((gradient.shape[1], self.settings.sketch)) / np.sqrt(self.settings.sketch)

@@ -23,7 +23,7 @@ class Sending:
 
     Attributes:
         t: round, for what changes over rounds. participants: how many there are, also in other processes.
-        ids: of the clients. numbers: their last keys in the run's draws: the ids, with ``clock: events`` the jobs' numbers.
+        ids: of the clients. numbers: their last keys in the run's draws: the ids, with ``mode: async`` the jobs' numbers.
         memory: the vectors [c, width] that the link declares, zero for a client never seen; assignments are kept.
         extra: the tensors that the link keeps at the server. extras: those of all links, by their names.
         seed, purpose, keys: of the draws of this link in this round.

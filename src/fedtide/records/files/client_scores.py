@@ -9,6 +9,12 @@ from typing import Any
 
 FOLDER = "client_scores"
 
+GAINS = {
+    "served": ("personalization_gain", "fraction_worse_than_global"),
+    "finetuned": ("finetuning_gain", "finetuning_fraction_worse"),
+}
+"""Columns of what clients gain over the global model by the model that each is served, and by fine-tuning it."""
+
 
 def file_name(round_: int) -> str:
     """Name of the file of a round, inside the run directory."""

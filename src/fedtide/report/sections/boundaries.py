@@ -108,7 +108,7 @@ figures.add(
 figures.add(
     140,
     lambda source: drawings(
-        "boundary_losses",
+        "session_start_losses",
         "Training loss of the candidate initial models of a session",
         "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range over "
         "the seeds.",

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from fedtide.records.files.client_scores import GAINS
 from fedtide.records.frames import Records
 from fedtide.records.measures import metrics
 from fedtide.report import formats
@@ -17,7 +18,7 @@ from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
 from fedtide.report.tables.sheets import Sheet
 
 _FIT = "client_r2_"
-_GROUPS = {"client": PREFIX, "served": "served_accuracy_", "personal": "personal_accuracy_"}
+_GROUPS = {"client": PREFIX, "served": "served_accuracy_", "finetuned": "finetuned_accuracy_"}
 _FIT_GROUPS = {"client": _FIT, "error": "client_mae_", "served": "served_r2_", "served_error": "served_mae_"}
 _FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
@@ -33,7 +34,7 @@ def fairness(records: Records, last: int) -> MethodTable | None:
 
     ``client_mean``, ``client_std``, ``client_worst_decile`` and ``client_below`` are means over the evaluations in the last
     ``last`` rounds. ``client_newcomers``, and ``client_gap`` to the stayers, are means over the sessions that have such
-    clients. ``served_*`` are the same of the models that clients are served, ``personal_*`` after local steps, with their
+    clients. ``served_*`` are the same of the models that clients are served, ``finetuned_*`` after fine-tuning, with their
     ``gain`` over the reported model and the share of clients whom they ``hurt``; ``error_*`` those of a regression's mean
     absolute error.
     """
@@ -74,7 +75,7 @@ def sheet(table: MethodTable, last: int) -> Sheet:
         notes.append("Newcomers: clients in their first session; mean over the later sessions that have some.")
     if "client_gap" in keys:
         notes.append("Stayers: present in the session before as well.")
-    if {"served_gain", "personal_gain"} & keys:
+    if {"personalization_gain", "finetuning_gain"} & keys:
         notes.append("Gain: over the reported model, on the same samples; hurt: clients for whom it is negative.")
     cells = [
         (method, [column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns])
@@ -89,7 +90,7 @@ def _of_run(history: pd.DataFrame, last: int, prefixes: dict[str, str]) -> dict[
         values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
         values.columns = [*_SPREAD, "newcomers", "stayers"]
         found |= {f"{name}_{ending}": metrics.mean_of_last(values[ending], last) for ending in _SPREAD}
-        worth = history.reindex(columns=[f"{name}_gain", f"{name}_hurt"])
+        worth = history.reindex(columns=list(GAINS.get(name, ())))
         found |= {str(column): metrics.mean_of_last(each, last) for column, each in worth.items()}
         found[f"{name}_newcomers"] = _over_sessions(values["newcomers"], history["session"])
         found[f"{name}_gap"] = _over_sessions(values["newcomers"] - values["stayers"], history["session"])
@@ -102,7 +103,7 @@ def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
 
 
 def _columns(records: Records, last: int) -> list[Column]:
-    rounds, steps = f"in the last {last} rounds", _setting(records, "personalize")
+    rounds, steps = f"in the last {last} rounds", _setting(records, "finetune_steps")
     worst = "worst decile of clients"
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
@@ -126,14 +127,14 @@ def _columns(records: Records, last: int) -> list[Column]:
             PERCENT.value,
             headline=f"accuracy of the models served {rounds}",
         ),
-        Column("served_gain", "Gain, points", lambda mean, _: formats.points(mean)),
-        Column("served_hurt", "Hurt, % of clients", PERCENT.value, good="low"),
+        Column("personalization_gain", "Gain, points", lambda mean, _: formats.points(mean)),
+        Column("fraction_worse_than_global", "Hurt, % of clients", PERCENT.value, good="low"),
         Column("served_worst_decile", "Worst decile with the model served, %", PERCENT.value),
         Column("served_newcomers", "Newcomers with the model served, %", PERCENT.value),
-        Column("personal_mean", f"Mean {after}, %", PERCENT.value),
-        Column("personal_gain", f"Gain {after}, points", lambda mean, _: formats.points(mean)),
-        Column("personal_worst_decile", f"Worst decile {after}, %", PERCENT.value),
-        Column("personal_newcomers", f"Newcomers {after}, %", PERCENT.value),
+        Column("finetuned_mean", f"Mean {after}, %", PERCENT.value),
+        Column("finetuning_gain", f"Gain {after}, points", lambda mean, _: formats.points(mean)),
+        Column("finetuned_worst_decile", f"Worst decile {after}, %", PERCENT.value),
+        Column("finetuned_newcomers", f"Newcomers {after}, %", PERCENT.value),
     ]
 
 

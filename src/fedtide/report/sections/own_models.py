@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from fedtide.records.files.client_scores import GAINS
 from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart, Series, floats
 from fedtide.report.charts.methods import lines_of_methods
@@ -26,7 +27,7 @@ _ABSENCE = (
     "Mean over the returns of clients, at their first evaluation; rounds of absence are counted between evaluations. Points: "
     "mean of the complete runs of a method; bars: range over its seeds."
 )
-_MODELS = {"served": "Model served", "personal": "After local steps"}
+_MODELS = {"served": "Model served", "finetuned": "After fine-tuning"}
 _BINS = 8
 """Most lengths of absence shown one by one."""
 
@@ -37,9 +38,9 @@ def gains(records: Records, clients: pd.DataFrame) -> Chart | None:
     last = clients[clients["round"] == clients.groupby("key")["round"].transform("max")]
     found: dict[str, pd.DataFrame] = {}
     for model, title in _MODELS.items():
-        rows = last.dropna(subset=[f"{model}_gain"])
+        rows = last.dropna(subset=[GAINS[model][0]])
         if len(rows):
-            per_run = rows.groupby(["key", *METHOD], sort=False)[f"{model}_gain"]
+            per_run = rows.groupby(["key", *METHOD], sort=False)[GAINS[model][0]]
             wide = per_run.apply(lambda values: pd.Series(np.percentile(values, places), index=places))
             found[title] = wide.rename_axis(["key", *METHOD, "x"]).rename("y").reset_index()
     if not found:
@@ -83,7 +84,7 @@ def _stays(clients: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(stay=rows.groupby(["key", "client"])["new"].cumsum())
     began = rows.groupby(["key", "client", "stay"])["round"].transform("min")
     served = rows["served_accuracy"].fillna(rows["accuracy"])
-    return rows.assign(began=began, served=served, personal=rows["personal_accuracy"])
+    return rows.assign(began=began, served=served, personal=rows["finetuned_accuracy"])
 
 
 def _accuracies(records: Records, rows: pd.DataFrame, x: Axis, points: bool = False) -> Chart | None:

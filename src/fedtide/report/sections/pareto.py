@@ -25,7 +25,7 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
 
     None unless clients of some run average inside a round, and two methods have a complete run.
     """
-    inside = [settings.get("exchange.name", "end") != "end" for settings in records.settings.values()]
+    inside = [settings.get("communication.name", "per_round") != "per_round" for settings in records.settings.values()]
     if not any(inside):
         return None
     costs = records.history.groupby("key", sort=False)["kappa"].mean()

@@ -15,7 +15,15 @@ from fedtide.records.run_directory import RunDirectory
 PREFIX = "client_accuracy_"
 """Of the columns of a history about the clients' accuracies."""
 
-_READ = ("client", "group", "accuracy", "served_accuracy", "served_gain", "personal_accuracy", "personal_gain")
+_READ = (
+    "client",
+    "group",
+    "accuracy",
+    "served_accuracy",
+    "personalization_gain",
+    "finetuned_accuracy",
+    "finetuning_gain",
+)
 
 
 def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:

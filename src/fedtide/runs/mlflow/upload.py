@@ -1,4 +1,4 @@
-"""Run directories in MLflow: uploaded at the end of a run, and by ``fedtide mirror`` at any time."""
+"""Run directories in MLflow: uploaded at the end of a run, and by ``fedtide mlflow sync`` at any time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def upload(
         found = open_run(workspace, directory) if run is None else run
         found.upload(workspace.comparison, workspace.options, data)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
-        log(f"MLflow: {workspace.mlruns}: {reason(error)}; `fedtide mirror` uploads the run later")
+        log(f"MLflow: {workspace.mlruns}: {reason(error)}; `fedtide mlflow sync` uploads the run later")
 
 
 def upload_elsewhere(workspace: Workspace, settings: RunSettings, name: str, log: Callable[[str], None]) -> None:

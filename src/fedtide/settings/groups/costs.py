@@ -14,7 +14,7 @@ class CostSettings(SettingsModel):
     """What a round costs: the cell, its radios and the devices' processors; the defaults are the published constants."""
 
     wireless: bool = Field(
-        True, description="simulate seconds and joules of every round; only `clock: events` trains differently by them"
+        True, description="simulate seconds and joules of every round; only `mode: async` trains differently by them"
     )
     payload: Literal["algorithm", "paper"] = Field(
         "algorithm",

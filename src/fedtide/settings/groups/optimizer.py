@@ -42,4 +42,4 @@ class Adagrad(SettingsModel):
 
 
 Optimizer = Sgd | Adam | AdamW | Adagrad
-OptimiserChoice = Annotated[Optimizer, Choice(Optimizer)]
+OptimizerChoice = Annotated[Optimizer, Choice(Optimizer)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,6 +11,7 @@ from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.choices import Choice, choice_of, group_at
 from fedtide.settings.experiment import TABLES, Experiment
+from fedtide.settings.groups.local import WORK
 from fedtide.settings.reading.references import REFERENCES
 from fedtide.settings.reading.yaml_files import read_value
 from fedtide.settings.run import RunSettings
@@ -53,7 +54,7 @@ def override(raw: dict[str, Any], item: str) -> None:
             group = {"name": group}
         if not isinstance(group, dict | None):
             raise SettingsError(f"--set {item!r}: {'.'.join(path)} is a value, not a group")
-        _put(raw, path, dict(group or {}))
+        _put(raw, path, dict((_other_work(group, keys[depth:]) if keys[depth - 1] == "local" else group) or {}))
     _put(raw, tuple(keys), value)
 
 
@@ -84,10 +85,19 @@ def _merged(
     merged = dict(base)
     for key, value in extra.items():
         here = (*path, key)
+        if key == "local" and isinstance(value, Mapping):
+            merged[key] = _other_work(merged.get(key), value)
         if isinstance(value, Mapping) and isinstance(old := kept(merged.get(key), value, here), Mapping):
             value = _merged(old, value, kept, here)
         merged[key] = value
     return merged
+
+
+def _other_work(group: Any, given: Iterable[str]) -> Any:
+    """The group ``local`` without its amount of work, where another one is given."""
+    if not isinstance(group, Mapping) or not set(WORK) & set(given):
+        return group
+    return {key: value for key, value in group.items() if key not in WORK}
 
 
 def _parts(item: str) -> tuple[list[str], Any]:

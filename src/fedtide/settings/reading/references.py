@@ -1,4 +1,4 @@
-"""Bounds that any comparison can have beside its methods: labels that every settings file knows."""
+"""Labels that every settings file knows: bounds beside a comparison's methods, and methods that are settings of another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from fedtide.core import plugins
 
 Raw = Mapping[str, Any]
-_EVERY_STEP = {"exchange": {"name": "intervals", "intervals": "a"}, "clock": "rounds"}
+_EVERY_STEP = {"communication": {"name": "intervals", "intervals": "a"}, "mode": "sync"}
 _FOREVER = 1_000_000  # periods
 
 
@@ -47,11 +47,11 @@ def _all_so_far(run: Raw) -> Raw:
     scenario = run.get("scenario", "static")
     scenario = {"name": scenario} if isinstance(scenario, str) else scenario
     name = scenario.get("name", "static") if isinstance(scenario, Mapping) else None
-    if name == "so_far" or name not in plugins.names("scenarios"):
+    if name == "cumulative" or name not in plugins.names("scenarios"):
         return {}
     if "memory" in plugins.load("scenarios", name).Settings.model_fields:
         return {"scenario": {"memory": _FOREVER}}
-    return {"scenario": {"name": "so_far", "of": dict(scenario)}}
+    return {"scenario": {"name": "cumulative", "of": dict(scenario)}}
 
 
 def _clients_evaluated(run: Raw) -> Raw:
@@ -72,7 +72,7 @@ REFERENCES: Mapping[str, Reference] = {
         The participants of a round average after every local step, so that they are one model trained on their pooled samples,
         with the steps of the run's own settings and batches as large as all theirs together; this is exact for SGD without
         clipping and BatchNorm. Clients hold the data of all sessions so far: with scenario `calendar` their own (its `memory`),
-        otherwise equal parts of everybody's (scenario `so_far`). `participation: all` trains on all of it in every round.""",
+        otherwise equal parts of everybody's (scenario `cumulative`). `participation: all` trains on all of it every round.""",
         {"name": "fedavg", "with": _EVERY_STEP},
         _all_so_far,
     ),
@@ -87,8 +87,19 @@ REFERENCES: Mapping[str, Reference] = {
 
         Models are kept over sessions, and clients are evaluated with their own: `served_accuracy_*` in the history. The global
         model stays the initial one, with which newcomers start; so `test_accuracy` is that of an untrained model.""",
-        {"name": "local", "with": {"federation": {"at_session": "keep"}, "exchange": "end", "clock": "rounds"}},
+        {
+            "name": "local",
+            "with": {"client_state": {"on_session_start": "keep"}, "communication": "per_round", "mode": "sync"},
+        },
         _clients_evaluated,
+    ),
+    "lg_fedavg": Reference(
+        """LG-FedAvg (Liang et al. 2020): clients share the last layer and keep all others, `fedper` with `personal: body`.""",
+        {"name": "fedper", "personal": "body"},
+    ),
+    "fedbn": Reference(
+        """FedBN (Li et al. 2021): clients keep their normalization layers, `fedper` with `personal: norms`.""",
+        {"name": "fedper", "personal": "norms"},
     ),
 }
 """By label. ``frozen`` needs no settings; it is an algorithm."""

@@ -20,7 +20,7 @@ HEADS = [
     "settings",
 ]
 
-CURRENT, OTHER, UNKNOWN = "current", "other", "not recorded"
+CURRENT, EARLIER, UNKNOWN = "current", "earlier settings", "not recorded"
 """Which settings produced the numbers: those of the experiment as it is now; other settings or seeds, perhaps the defaults of
 an earlier version; or unknown, in a file from before settings were recorded.
 """
@@ -36,7 +36,7 @@ class Status:
         quantity: that is compared, the first one of the experiment.
         differences: obtained minus published numbers, of the cells that have both.
         table: the file for reading, from the results folder; None if there are no results.
-        settings: :data:`CURRENT`, :data:`OTHER` or :data:`UNKNOWN`; empty without results.
+        settings: :data:`CURRENT`, :data:`EARLIER` or :data:`UNKNOWN`; empty without results.
     """
 
     recipe: Recipe
@@ -98,7 +98,7 @@ def page(found: list[Status]) -> str:
                 "for accuracy), over the cells that have both.\n"
                 "* **Rounds** such as `80 of 800` mark partial runs, which do not reproduce the table.\n"
                 f"* **Settings**: `{CURRENT}` numbers come from the settings and seeds in the experiment's file, "
-                f"`{OTHER}` ones from different settings or seeds or from an earlier version's defaults; `{UNKNOWN}` "
+                f"`{EARLIER}` ones from different settings or seeds or from an earlier version's defaults; `{UNKNOWN}` "
                 "ones are older than this record.",
                 markdown_table(HEADS, rows),
             ]
@@ -122,7 +122,7 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
             raise SettingsError(f"{file}: not written by `fedtide reproduce`; move it away") from None
     table, planned = Path(recipe.name) / f"{recipe.profile}.md", _planned(recipe)
     parts = []
-    for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, OTHER, UNKNOWN).index(item[0])):
+    for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, EARLIER, UNKNOWN).index(item[0])):
         seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
         differences = [gap for gap in gaps if math.isfinite(gap)]
         facts = (_ends(seeds), _ends(rounds), planned, quantity.title, differences, table, settings)
@@ -135,7 +135,7 @@ def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str
     if not row.get("settings"):
         return UNKNOWN
     cell = cells.get(tuple(row[name] for name in recipe.columns))
-    return CURRENT if cell is not None and recipe.identity(cell) == row["settings"] else OTHER
+    return CURRENT if cell is not None and recipe.identity(cell) == row["settings"] else EARLIER
 
 
 def _planned(recipe: Recipe) -> int:

@@ -29,15 +29,15 @@ REFERENCE = "fedavg"
 
 _CHOSEN = frozenset(
     {
-        *("algorithm", "initializer", "objective", "exchange", "aggregation", "uplink", "downlink", "detector"),
-        *("privacy", "federation"),
+        *("algorithm", "initializer", "objective", "communication", "aggregation", "uplink", "downlink", "detector"),
+        *("privacy", "client_state"),
     }
 )
 """Settings of a run that a method chooses."""
 
 _CHOSEN_LOCAL = frozenset(
     {
-        *("lr", "schedule", "decay", "floor", "power", "warmup", "restart"),
+        *("lr", "schedule", "decay", "min_lr_ratio", "power", "warmup", "restart"),
         *("optimizer", "momentum", "nesterov", "momentum_scope", "weight_decay", "clip", "clip_scope"),
     }
 )

@@ -76,8 +76,8 @@ class Space:
         changed: dict[str, Any] = {"splits": ("validation",), "metrics": metrics}
         if score.of_clients and not run.evaluation.clients_every:
             changed["clients_every"] = run.evaluation.every
-        if self._tune.metric.startswith("personal_") and not run.evaluation.personalize:
-            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.personalize > 0")
+        if self._tune.metric.startswith("finetuned_") and not run.evaluation.finetune_steps:
+            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.finetune_steps > 0")
         return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
 
     def raw(self, values: Values) -> dict[str, Any]:

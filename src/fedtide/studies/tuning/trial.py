@@ -219,7 +219,7 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
         SettingsError: there are no changes, drifts or periods to evaluate, no next period, or none of the rounds is evaluated.
     """
     if ahead and not timeline.looks_ahead:
-        why = " after tune.until" if timeline.has_periods else "; use scenario calendar with ahead: 1"
+        why = " after tune.until" if timeline.has_periods else "; use scenario calendar with next_period: 1"
         raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
     which = over
     if over == "auto":

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.optimizers import Coefficient, Moments, Sgd, add, optimizer
 from fedtide.training.engine.plan import BatchPlan
 from fedtide.training.engine.stop import EarlyStop

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedtide.settings.groups import optimizer as chosen
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 
 Coefficient = float | Tensor  # a number, or a column with one per client [C, 1]
 Moments = dict[str, Tensor]  # what an optimizer remembers, rows by name

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.core.randomness import generator, key64
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 
 Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
 EPOCHS = ("epochs", "mean_epochs")  # units of local work that are passes over a client's samples
@@ -61,7 +61,7 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
         return 0
     if local.unit == "steps":
         return local.amount
-    if local.straddle:
+    if local.batches_span_epochs:
         samples = mean_size if local.unit == "mean_epochs" else size
         return max(1, int(local.amount * samples / min(local.step_samples, samples)))
     batches = -(-size // local.step_samples)
@@ -75,7 +75,7 @@ def step_count(size: int, mean_size: float, local: LocalSettings) -> int:
 def sample_count(size: int, mean_size: float, local: LocalSettings) -> int:
     """Samples in the batches of all local steps of a client; arguments as in :func:`step_count`."""
     steps = step_count(size, mean_size, local)
-    if local.straddle or steps == 0:
+    if local.batches_span_epochs or steps == 0:
         return steps * local.step_samples
     passes, rest = divmod(steps, -(-size // local.step_samples))
     return passes * size + rest * local.step_samples
@@ -100,7 +100,7 @@ def _passes(
             order = shard[rng.permutation(len(shard))]
         elif local.order == "class_balanced":
             order = rng.choice(shard, len(shard), p=probabilities)
-        if local.straddle:
+        if local.batches_span_epochs:
             order = np.concatenate([rest, order])
             full = len(order) // batch * batch
             order, rest = order[:full], order[full:]
@@ -130,7 +130,9 @@ def plan_batches(
         classes: of samples, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = local.step_samples if local.straddle else min(local.step_samples, max(map(len, shards), default=0))
+    width = (
+        local.step_samples if local.batches_span_epochs else min(local.step_samples, max(map(len, shards), default=0))
+    )
     longest = max(steps, default=0)
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
     sizes = np.zeros((len(shards), longest), dtype=np.int64)

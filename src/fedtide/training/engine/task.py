@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.discovery.faults import PluginError, location
-from fedtide.settings.run import LocalSettings
+from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.augment import Augmentation
 from fedtide.training.engine.local import Term, TermBatch
 from fedtide.training.models.base import Network, Outputs

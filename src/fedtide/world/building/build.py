@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.dataset import Dataset
@@ -39,7 +39,7 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
         )
     world = WorldInput(
         *(samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit),
-        events=isinstance(settings.clock, Events),
+        events=isinstance(settings.mode, Async),
     )
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))

@@ -10,7 +10,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
-from fedtide.settings.groups.clock import Events
+from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
@@ -44,7 +44,7 @@ def world_origin(settings: RunSettings) -> list[str]:
     makers = [*chosen.items(), *(("scenarios", name) for name in scenarios(settings))]
     roots = ["fedtide.world.building.build", *(plugins.module_of(kind, name) for kind, name in makers)]
     sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
-    clock = ["events"] if scenario.in_seconds and isinstance(settings.clock, Events) else []
+    clock = ["events"] if scenario.in_seconds and isinstance(settings.mode, Async) else []
     return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files), *clock]
 
 

@@ -14,7 +14,7 @@ class Alternating(Available):
 
     With two ``blocks`` and a ``ratio``, the first is available for ``length`` rounds and the second for
     ``floor(ratio length)``; without one, every block for ``length / blocks`` rounds of each ``length``. In the experiments the
-    blocks hold different labels (partition ``shards`` or ``half``), length is 50 to 200 and ratio 0.1 to 0.5.
+    blocks hold different labels (partition ``shards`` or ``label_halves``), length is 50 to 200 and ratio 0.1 to 0.5.
     """
 
     class Settings(AvailableSettings):

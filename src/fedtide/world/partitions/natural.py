@@ -32,7 +32,7 @@ class Natural(Partition):
             "random",
             description="which clients, if there are more than max_clients: drawn by the world's seed, or the largest",
         )
-        tested_on: Literal["all", "present"] = Field(
+        test_on: Literal["all", "present"] = Field(
             "all", description="held-out samples to evaluate on: all of the round's, or those of the clients present"
         )
 
@@ -89,10 +89,10 @@ class Natural(Partition):
         Raises:
             SettingsError: the clients of test samples are unknown, or those present have none.
         """
-        if self.settings.tested_on == "all":
+        if self.settings.test_on == "all":
             return timeline
         if test.client is None:
             raise SettingsError(
-                "partition.tested_on = 'present' needs test samples whose clients are known; choose 'all'"
+                "partition.test_on = 'present' needs test samples whose clients are known; choose 'all'"
             )
         return evaluated_on_present(timeline, train, test)

@@ -22,7 +22,7 @@ class SecondsSettings(PluginSettings):
     num_clients: int = Field(100, ge=1, description="clients in all")
     rounds: int = Field(100, ge=1, description="communication rounds")
     seconds_per_round: int = Field(
-        60, ge=1, description="seconds from the start of a round to that of the next; not used with `clock: events`"
+        60, ge=1, description="seconds from the start of a round to that of the next; not used with `mode: async`"
     )
     start_second: int = Field(0, ge=0, description="second of the trace at which the first round starts")
     session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
@@ -63,7 +63,7 @@ class Replay:
 def write_replays(world: WorldInput, settings: SecondsSettings, devices: Sequence[Replay]) -> Timeline:
     """The timeline in which client k is present in the rounds at whose first second ``devices[k]`` is available.
 
-    With ``clock: events``, from the first second of each time that it is available up to the last one.
+    With ``mode: async``, from the first second of each time that it is available up to the last one.
     """
     if world.events:
         visits = Visits.of(

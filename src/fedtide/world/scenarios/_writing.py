@@ -130,7 +130,7 @@ def write_visits(
     """The same with clients that come and go in seconds; the rounds are updates of the server."""
     if session_at_change:
         raise SettingsError(
-            "scenario.session_at_change = true: with clock: events clients come and go between updates, and sessions begin "
+            "scenario.session_at_change = true: with mode: async clients come and go between updates, and sessions begin "
             "with one; set it to false"
         )
     timeline = write_spans(world, [Span(np.unique(visits.client), rounds, 0)], len(visits.start), notes)

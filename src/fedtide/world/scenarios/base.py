@@ -25,7 +25,7 @@ class WorldInput:
         validation: int64, positions held out for tuning.
         num_classes: L. unit: of the times of samples. partition: deals positions to clients.
         seed: the world's seed; draws use ``generator(seed, purpose, ...)``.
-        events: whether the run has ``clock: events``, in which clients come and go in seconds if the scenario knows these.
+        events: whether the run has ``mode: async``, in which clients come and go in seconds if the scenario knows these.
     """
 
     samples: Samples
@@ -55,7 +55,7 @@ class Scenario(Plugin):
 
     @property
     def in_seconds(self) -> bool:
-        """Whether it knows the seconds at which clients come and go, and writes them with ``clock: events``."""
+        """Whether it knows the seconds at which clients come and go, and writes them with ``mode: async``."""
         return False
 
     def period_of(self, times: Ints, unit: str) -> Ints | None:

@@ -24,12 +24,12 @@ class Calendar(Scenario):
     For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
-    are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with ``ahead``, on
-    the next period, which has not been trained on: on all its samples but those for validation (they score searches and are
-    never tested), or with ``ahead_on: held_out`` on its test samples alone. Periods without training samples are skipped; the
-    timeline's notes name them. A client without held-out samples trains as the others. A class is an output of the model from
-    the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days recur: a session returns
-    to earlier ones of its kind.
+    are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
+    ``next_period``, on the next period, which has not been trained on: on all its samples but those for validation (they score
+    searches and are never tested), or with ``next_period_on: held_out`` on its test samples alone. Periods without training
+    samples are skipped; the timeline's notes name them. A client without held-out samples trains as the others. A class is an
+    output of the model from the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days
+    recur: a session returns to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -52,8 +52,8 @@ class Calendar(Scenario):
         last: int | None = Field(None, ge=1, description="last period to train on; null: the last one")
         rounds_per_period: int = Field(10, ge=1, description="communication rounds per period")
         memory: int = Field(0, ge=0, description="earlier periods whose samples a client still holds")
-        ahead: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
-        ahead_on: Literal["all", "held_out"] = Field(
+        next_period: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
+        next_period_on: Literal["all", "held_out"] = Field(
             "all",
             description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
             "or the held-out test samples alone",
@@ -114,7 +114,7 @@ class Calendar(Scenario):
         session_of_round = np.repeat(np.arange(len(sessions)), chosen.rounds_per_period)
         own = [HeldOut(*parts) for parts in zip(*held_out, strict=True)]
         following, later = np.append(np.arange(1, len(sessions)), -1), list[HeldOut]()
-        if chosen.ahead and chosen.ahead_on == "all":
+        if chosen.next_period and chosen.next_period_on == "all":
             later = [replace(own[place], train=holdings.of(sessions[place])) for place in following[:-1]]
             following[:-1] += len(sessions) - 1
         return Timeline(
@@ -130,7 +130,7 @@ class Calendar(Scenario):
             notes={"scenario": "calendar", "partition": "natural", **_facts(calendar, sessions), **dealt.notes},
             held_out=[*own, *later],
             held_out_of_round=session_of_round,
-            next_of_round=following[session_of_round] if chosen.ahead else np.full_like(session_of_round, -1),
+            next_of_round=following[session_of_round] if chosen.next_period else np.full_like(session_of_round, -1),
             origin_of_client=dealt.origins,
             active=_active(dealt.shards, train.time, calendar, sessions, chosen.rounds_per_period),
         )

@@ -20,7 +20,7 @@ class FedscaleTrace(DeviceTrace):
     Client i follows the (i mod number of devices)-th device of the file. It is present in a round if it is active in the
     round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j, both ends included. FedScale's
     code keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
-    reading without state. A round without anybody is refused. With ``clock: events`` it is present from ``active[j]`` up to
+    reading without state. A round without anybody is refused. With ``mode: async`` it is present from ``active[j]`` up to
     ``inactive[j]``, whatever the round.
 
     The file is a pickle; it is read without constructing anything but plain containers, text and numbers. The reader follows

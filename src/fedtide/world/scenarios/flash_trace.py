@@ -35,7 +35,7 @@ class FlashTrace(DeviceTrace):
     first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
     Clients draw devices at random with replacement from those with a valid trace: every message is a time and a known state,
     there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where FLASH
-    uses local time. A round without anybody is refused. With ``clock: events`` a client is present while its device is ready,
+    uses local time. A round without anybody is refused. With ``mode: async`` a client is present while its device is ready,
     whatever the round.
 
     The reader follows the released code and has not been tested on a published file. That training pauses while a device

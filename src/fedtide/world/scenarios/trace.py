@@ -38,10 +38,10 @@ class Trace(Scenario):
     present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows. Its
     id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them. A session is
     evaluated on the labels that its clients hold. A client that returns has the same data, but its memories are lost, unless
-    ``session_at_change`` is set: then ``federation.at_session`` decides.
+    ``session_at_change`` is set: then ``client_state.on_session_start`` decides.
 
     With ``seconds_per_round``, ``join`` and ``leave`` are seconds, and a client is present in the rounds in whose first second
-    it is. With ``clock: events`` it then comes and goes at these seconds of simulated time, between two updates of the server.
+    it is. With ``mode: async`` it then comes and goes at these seconds of simulated time, between two updates of the server.
     """
 
     class Settings(PluginSettings):
@@ -68,7 +68,7 @@ class Trace(Scenario):
         if world.events and self.in_seconds:
             if chosen.rounds is None:
                 raise SettingsError(
-                    "scenario.rounds = null: with clock: events and a trace in seconds it is the number of updates; give one"
+                    "scenario.rounds = null: with mode: async and a trace in seconds it is the number of updates; give one"
                 )
             return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
         if chosen.seconds_per_round is not None:

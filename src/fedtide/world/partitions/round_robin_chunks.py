@@ -15,7 +15,7 @@ from fedtide.world.partitions._dealing import class_pools, equal_sizes, require_
 from fedtide.world.partitions.base import Partition
 
 
-class TauDeal(Partition):
+class RoundRobinChunks(Partition):
     """Equal sizes; chunks of tau consecutive samples of the sorted data are dealt in turn (BalanceFL).
 
     Samples are sorted from the rarest class to the most frequent one. In every cycle, in a new order, each client that is
@@ -24,7 +24,7 @@ class TauDeal(Partition):
     """
 
     class Settings(PluginSettings):
-        name: str = "tau_deal"
+        name: str = "round_robin_chunks"
         ratio: Annotated[Literal[1, 2, 4], WHOLE] = Field(2, description="samples of a turn over the rarest class's")
 
     settings: Settings

@@ -10,7 +10,7 @@ from fedtide.methods.uplink.base import Sending
 from fedtide.methods.uplink.clip import Clip
 
 
-class PatientClip(Clip):
+class NewcomerAwareClip(Clip):
     """A client's first updates are shortened to an upper quantile of the others' lengths, its later ones to ``quantile``.
 
     Both bounds follow the lengths of those who have taken part at least ``first`` times, as in :class:`Clip`. A client that
@@ -18,7 +18,7 @@ class PatientClip(Clip):
     """
 
     class Settings(Clip.Settings):
-        name: str = "patient_clip"
+        name: str = "newcomer_aware_clip"
         bound: float = 0.1
         quantile: float = Field(0.5, gt=0, lt=1)
         upper: float = Field(0.95, gt=0, lt=1, description="quantile for the first updates")

@@ -11,13 +11,13 @@ from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, req
 from fedtide.world.partitions.base import Partition
 
 
-class Half(Partition):
+class LabelHalves(Partition):
     """The first half of the clients shares the lower half of the labels, the others share the rest."""
 
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        name: str = "half"
+        name: str = "label_halves"
 
     settings: Settings
 

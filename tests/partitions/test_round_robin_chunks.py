@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.partitions.tau_deal import TauDeal
+from fedtide.world.partitions.round_robin_chunks import RoundRobinChunks
 
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
 
 
 def deal(labels, clients, ratio=2, seed=0):
-    return TauDeal(TauDeal.Settings(ratio=ratio)).deal(labels, clients, int(labels.max()) + 1, seed)
+    return RoundRobinChunks(RoundRobinChunks.Settings(ratio=ratio)).deal(labels, clients, int(labels.max()) + 1, seed)
 
 
 def pairwise_distance(labels, shares):

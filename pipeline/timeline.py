@@ -12,7 +12,7 @@ def main() -> None:
     from fedtide.cli import stages  # with torch, which takes seconds
     from fedtide.settings.params import Params
 
-    stages.partition(Params.read(PARAMS), Path("worlds"), log)
+    stages.timeline(Params.read(PARAMS), Path("worlds"), log)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fedtide.methods.algorithms.base import Round
-from fedtide.methods.communication.base import Exchange, Schedule
+from fedtide.methods.communication.base import Communication, Schedule
 
 
-class End(Exchange):
+class PerRound(Communication):
     """Every client averages once, at the end of the round."""
 
     def schedule(self, r: Round) -> Schedule:

@@ -11,7 +11,7 @@ from fedtide.core.array_types import Bools, Floats
 from fedtide.world.participation._available import Available, AvailableSettings
 
 
-class OldestFirst(Available):
+class LeastRecentlySelected(Available):
     """The clients present whose last participation is oldest, those never drawn first, equal ones by id.
 
     FedLaAvg's choice of participants (Yan et al. 2020). Among clients that are not always available it is ``choose: oldest``
@@ -20,7 +20,7 @@ class OldestFirst(Available):
     """
 
     class Settings(AvailableSettings):
-        name: str = "oldest_first"
+        name: str = "least_recently_selected"
         count: int = Field(10, ge=1, description="clients per round; all if fewer are present")
         choose: Literal["oldest"] = Field("oldest", description="those whose last participation is oldest")
 

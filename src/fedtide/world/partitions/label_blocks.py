@@ -11,7 +11,7 @@ from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, req
 from fedtide.world.partitions.base import Partition
 
 
-class Distinct(Partition):
+class LabelBlocks(Partition):
     """A block of consecutive labels per client; clients with the same block share its samples.
 
     There are 10 blocks if 10 divides the number of labels, else one block per label. With m clients per block, client i
@@ -21,7 +21,7 @@ class Distinct(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        name: str = "distinct"
+        name: str = "label_blocks"
 
     settings: Settings
 

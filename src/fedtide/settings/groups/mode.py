@@ -1,4 +1,4 @@
-"""Settings of the clock: rounds in lockstep, or jobs that overlap in simulated seconds."""
+"""Synchronous rounds, or asynchronous updates in simulated seconds."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fedtide.core.plugins import SettingsModel
 from fedtide.settings.choices import Choice
 
 
-class Rounds(SettingsModel):
+class Sync(SettingsModel):
     """A round ends when all its participants have finished."""
 
-    name: Literal["rounds"] = "rounds"
+    name: Literal["sync"] = "sync"
 
 
-class Events(SettingsModel):
+class Async(SettingsModel):
     """Clients work at their own pace, and the server updates its model as their results arrive."""
 
-    name: Literal["events"] = "events"
+    name: Literal["async"] = "async"
     concurrency: int = Field(10, ge=1, description="most clients that train at once, each on its share of the band")
     max_staleness: int | None = Field(None, ge=0, description="drop results that are more updates behind; null: none")
     leave: Literal["cancel", "finish"] = Field(
@@ -28,4 +28,4 @@ class Events(SettingsModel):
     )
 
 
-ClockChoice = Annotated[Rounds | Events, Choice(Rounds | Events)]
+ModeChoice = Annotated[Sync | Async, Choice(Sync | Async)]

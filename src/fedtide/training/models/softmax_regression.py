@@ -24,7 +24,7 @@ class _Softmax(Network):
         return logits
 
 
-class Logistic(Model):
+class SoftmaxRegression(Model):
     """Softmax regression: one linear layer (7,850 parameters on 28 x 28 pixels and 10 classes).
 
     Takes images or vectors. Contrastive objectives compare the logits.
@@ -33,7 +33,7 @@ class Logistic(Model):
     family: ClassVar[str] = "linear"
 
     class Settings(PluginSettings):
-        name: str = "logistic"
+        name: str = "softmax_regression"
 
     settings: Settings
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round
 
 
-class DriftReset(Algorithm):
+class OracleReset(Algorithm):
     """FedAvg that is told of every drift and starts again from the first model of the session.
 
     It does so in each round in which the concept of a client has changed that was present in the round before, too. A control:
@@ -16,7 +16,7 @@ class DriftReset(Algorithm):
     """
 
     class Settings(AlgorithmSettings):
-        name: str = "drift_reset"
+        name: str = "oracle_reset"
 
     settings: Settings
 

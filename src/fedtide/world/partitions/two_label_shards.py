@@ -14,7 +14,7 @@ from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, req
 from fedtide.world.partitions.base import Partition
 
 
-class TwoShard(Partition):
+class TwoLabelShards(Partition):
     """Two different batches of labels per client, every batch cut evenly among the clients that hold it.
 
     A batch is one label, or 10 labels if there are 100 or more (and 10 divides their number). With C batches and a
@@ -25,7 +25,7 @@ class TwoShard(Partition):
     scope: ClassVar[Literal["group", "population"]] = "population"
 
     class Settings(PluginSettings):
-        name: str = "two_shard"
+        name: str = "two_label_shards"
 
     settings: Settings
 
@@ -34,7 +34,7 @@ class TwoShard(Partition):
         batches = num_classes // width
         if batches < 2 or 2 * num_clients < batches:
             raise SettingsError(
-                f"num_clients = {num_clients} is too small: partition two_shard needs at least 2 batches of labels "
+                f"num_clients = {num_clients} is too small: partition two_label_shards needs at least 2 batches of labels "
                 f"(there are {batches}) and at least {-(-batches // 2)} clients to hold them all"
             )
         fewest = rarest(labels, range(num_classes))

@@ -29,7 +29,7 @@ class _OtherScenario(Choice):
         return {"anyOf": [name, {"type": "object", "properties": {"name": name}}]}
 
 
-class SoFar(Scenario):
+class Cumulative(Scenario):
     """The clients present share all data so far: what any client has held up to now, dealt in equal parts.
 
     Who is present when, and what is evaluated, is up to another scenario, ``of``. Samples are dealt at random, anew whenever
@@ -37,7 +37,7 @@ class SoFar(Scenario):
     """
 
     class Settings(PluginSettings):
-        name: str = "so_far"
+        name: str = "cumulative"
         of: Annotated[SerializeAsAny[PluginSettings], _OtherScenario("scenarios", "static")] = choice_field(
             "static", "the scenario"
         )
@@ -59,7 +59,7 @@ class SoFar(Scenario):
 
     def timeline(self, world: WorldInput) -> Timeline:
         if world.events:
-            raise SettingsError("scenario so_far needs clock rounds")
+            raise SettingsError("scenario cumulative requires mode: sync")
         timeline = self._of.timeline(world)
         held, numbers = np.zeros(len(world.samples), dtype=np.bool_), dict[tuple[int, int], int]()
         known = set[int]()
