@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from fedtide.core import plugins
+from fedtide.world.dataset import Samples
 from fedtide.world.scenarios.base import WorldInput
-from fedtide.world.splits.samples import Samples
 
 
 def plugin(kind, name, **chosen):

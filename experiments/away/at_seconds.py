@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedtide.cli.stages import run_directories
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics, statistics
 from fedtide.report.charts.style import WIDTH, line_style, paper, percent, percent_limits, png
+from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
 POINTS = 40

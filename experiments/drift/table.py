@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedtide.cli.stages import run_directories
 from fedtide.core.storage.files import write_text
 from fedtide.records.frames import load
 from fedtide.records.measures import statistics
+from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
 accuracy = runpy.run_path(str(Path(__file__).with_name("search.py")))["accuracy"]

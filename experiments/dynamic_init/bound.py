@@ -211,7 +211,7 @@ def remarks(settings: RunSettings) -> list[str]:
         (settings.algorithm.name != "fedavg", f"algorithm {settings.algorithm.name}: the analysis is for fedavg"),
         (weighting != "samples", f"algorithm.weighting {weighting}: F weights clients by samples"),
         (
-            settings.communication.name != "end",
+            settings.communication.name != "per_round",
             f"communication {settings.communication.name}: the analysis averages once a round",
         ),
         (local.momentum > 0, f"local.momentum = {local.momentum:g}: the analysis has none"),

@@ -16,12 +16,12 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from fedtide.cli.stages import run_directories
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.frames import METHOD
 from fedtide.records.measures import statistics
 from fedtide.report.charts.style import GRAY, WIDTH, line_style, paper, png
+from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 

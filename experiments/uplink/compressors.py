@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 import fedtide
-from fedtide.cli.stages import run_directories
 from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
 REFERENCE = "none"

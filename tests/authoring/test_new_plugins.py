@@ -51,10 +51,10 @@ def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     assert called.err == ["fedtide: partitions and uplink have a plug-in named 'iid': choose one with --kind"]
     called = fedtide("test", "iid", "--kind", "link")
     promises = ("is documented", "refuses bad settings", "trains", "repeats", "resumes, on any engine")
-    assert (called.status, called.out) == (0, [f"passed: half {promise}" for promise in promises])
+    assert (called.status, called.out) == (0, [f"passed: iid {promise}" for promise in promises])
     called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast")
-    assert (called.status, called.out) == (1, [f"passed: half {promise}" for promise in promises[:2]])
-    assert called.err == ["FAILED: half trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
+    assert (called.status, called.out) == (1, [f"passed: iid {promise}" for promise in promises[:2]])
+    assert called.err == ["FAILED: iid trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
 
 
 def test_an_error_outside_of_the_file_is_one_line(fedtide: Fedtide, own: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_page_shows_the_front(fedtide: Fedtide, folder: Path) -> None:
     wanted = [
         [
             str(int(row["run"][-4:])),
-            f"local.epochs = {row['local.amount']}",
+            f"local.epochs = {row['local.epochs']}",
             f"{float(row['kappa']):.4g}",
             f"{100 * float(row['validation_accuracy']):.1f}",
         ]

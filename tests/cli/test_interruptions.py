@@ -43,7 +43,7 @@ def test_while_a_command_imports(folder, module, number, status):
 def test_in_a_command(fedtide, monkeypatch, number, status):
     before = [signal.getsignal(number) for number, _ in SIGNALS]
     monkeypatch.setattr("fedtide.world.storage.prepared.load_data", lambda settings: signal.raise_signal(number))
-    monkeypatch.setattr("fedtide.runs.execution.load_data", lambda settings: signal.raise_signal(number))
+    monkeypatch.setattr("fedtide.runs.open_run.load_data", lambda settings: signal.raise_signal(number))
     called = fedtide("run")
     assert (called.status, called.out, called.err) == (status, [], ["fedtide: interrupted"])
     assert [signal.getsignal(number) for number, _ in SIGNALS] == before

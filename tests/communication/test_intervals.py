@@ -102,7 +102,9 @@ def test_partial_exchanges_cost_seconds_and_joules() -> None:
 
 def test_the_cost_is_relative_to_clients_of_mean_size() -> None:
     """Sizes 6, 2 and 7 in batches of two: a client of mean size takes 3 steps a pass, whoever takes part."""
-    chosen = settings(local=LOCAL | {"steps": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4})
+    chosen = settings(
+        local=LOCAL | {"steps": None, "epochs": 2, "batch_size": 2}, participation={"name": "fixed", "fraction": 0.4}
+    )
     fed = federation(chosen, steady((6, 2, 7), 6), vectors())
     assert {record.row["kappa"] for record in run_rounds(fed)[1]} == {round(1 / 6, 9)}
 

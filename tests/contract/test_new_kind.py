@@ -14,8 +14,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 FILES = {
-    "damping/__init__.py": '"""Dampers of updates."""\n',
-    "damping/base.py": '''"""What a damper is."""
+    "methods/damping/__init__.py": '"""Dampers of updates."""\n',
+    "methods/damping/base.py": '''"""What a damper is."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Damper(Plugin):
     def damped(self, D: Tensor) -> Tensor:
         """What arrives of updates [C, d]."""
 ''',
-    "damping/none.py": '''"""No damping."""
+    "methods/damping/none.py": '''"""No damping."""
 
 from torch import Tensor
 
-from fedtide.damping.base import Damper
+from fedtide.methods.damping.base import Damper
 
 
 class Nothing(Damper):
@@ -49,13 +49,13 @@ class Nothing(Damper):
     def damped(self, D: Tensor) -> Tensor:
         return D
 ''',
-    "damping/scale.py": '''"""Damping by a factor."""
+    "methods/damping/scale.py": '''"""Damping by a factor."""
 
 from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.damping.base import Damper
+from fedtide.methods.damping.base import Damper
 
 
 class Scale(Damper):
@@ -78,7 +78,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.damping.base import Damper
+from fedtide.methods.damping.base import Damper
 from fedtide.training.engine.flat import Layout
 from fedtide.federation.types import Chosen, Feature, RoundContext
 from fedtide.world.dataset import Dataset

@@ -31,7 +31,7 @@ def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings
     for profile, labeled in runs.items():
         for label, settings in labeled.items():
             communication: Any = settings.communication
-            if communication.name == "end":
+            if communication.name == "per_round":
                 assert settings.algorithm.name == label
                 assert settings.local.unit == "epochs"
                 continue

@@ -29,5 +29,5 @@ def test_who_flies_today_can_be_drawn() -> None:
     days, months = Params.read(FILE.parents[1] / "days/days.yaml").run(), Params.read(FILE).run()
     assert days.participation.name == "active"
     assert days.scenario.rounds_per_period == 30  # type: ignore[attr-defined]
-    for part in ("data", "partition", "model", "local", "federation", "validation"):
+    for part in ("data", "partition", "model", "local", "client_state", "validation"):
         assert getattr(days, part) == getattr(months, part), part

@@ -17,6 +17,7 @@ from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Round
+from fedtide.settings.reading.overrides import deep_merge
 from fedtide.training.engine.plan import step_count
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, vectors, watch
 
@@ -31,7 +32,7 @@ def made(
     gamma: float | None = None, executor: str = "threads", rounds: int = 2, algorithm: str = "flash", **values: Any
 ) -> Federation:
     model = values.pop("model", "normed" if executor == "resident" else {"name": "mlp", "widths": [6]})
-    local = {**LOCAL, **values.pop("local", {})}
+    local = deep_merge({"local": LOCAL}, {"local": values.pop("local", {})})["local"]
     engine = {"executor": "auto" if executor == "resident" else executor, "workers": 2}
     chosen = {"name": algorithm, "early_stop": gamma} if algorithm == "flash" else algorithm
     chosen = settings(algorithm=chosen, local=local, model=model, engine=engine, **values)
@@ -121,9 +122,9 @@ def test_the_rule_sees_the_losses_of_consecutive_epochs() -> None:
 
 
 @pytest.mark.parametrize("batches_span_epochs", [False, True])
-def test_epochs_of_every_unit_end_where_as_much_work_would(straddle: bool) -> None:
+def test_epochs_of_every_unit_end_where_as_much_work_would(batches_span_epochs: bool) -> None:
     for unit in ("epochs", "mean_epochs"):
-        local = {"unit": unit, "batches_span_epochs": straddle, "epochs": 4}
+        local = {unit: 4, "batches_span_epochs": batches_span_epochs}
         fed = made(1e9, rounds=1, local=local)
         r = run(fed)[2][0]
         two = fed.parts.settings.local.with_work(2)

@@ -19,8 +19,7 @@ from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state
-from fedtide.training.resources.limits import free_under_limits
-from fedtide.training.resources.memory import available_bytes, share_memory
+from fedtide.training.resources.memory import available_bytes, free_under_limits, share_memory
 from support import settings, steady, vectors
 
 CPU = torch.device("cpu")

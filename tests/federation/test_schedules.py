@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.federation.rounds.schedules import learning_rate
+from fedtide.federation.rounds.plan import learning_rate
 from fedtide.settings.groups.local import LocalSettings
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 

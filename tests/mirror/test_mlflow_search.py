@@ -40,7 +40,7 @@ def artifacts(store: Store, run: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("cost", [None, "kappa"])
 def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
-    space = {"local.epochs": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
+    space = {"local.steps": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
     params = Params({**raw, "tune": {"trials": 4, "workers": 1, "space": space, "cost": cost, "prune": False}})
     place, out = Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning"
     found = tune(params, place, out)
@@ -57,7 +57,7 @@ def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Pa
     if cost:
         rows = (out / "front.csv").read_text().splitlines()
         assert run.data.metrics["front"] == sum(",true," in row for row in rows)
-        assert run.data.metrics["best_kappa"] == pytest.approx(1 / int(str(found.best["local.epochs"])))
+        assert run.data.metrics["best_kappa"] == pytest.approx(1 / int(str(found.best["local.steps"])))
 
 
 def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str, Any], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtide.core import plugins
-from fedtide.world.splits.samples import Samples
+from fedtide.world.dataset import Samples
 
 NAMES = plugins.names("partitions")
 LABELS = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 40))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
+from fedtide.world.dataset import Samples
 from fedtide.world.partitions.natural import Natural
-from fedtide.world.splits.samples import Samples
 
 
 def assign(clients, num_clients=None, seed=0, **chosen):

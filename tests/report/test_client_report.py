@@ -12,7 +12,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.records import frames as records
-from fedtide.records.files.client_scores import encoded, file_name
+from fedtide.records.files.client_scores import GAINS, encoded, file_name
 from fedtide.report.build import build
 from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.parts import Contents
@@ -144,10 +144,10 @@ def test_quantiles_are_of_the_clients_present(dirs):
 def test_personal_steps_have_columns_of_their_own(tmp_path):
     table = fairness.fairness(records.load([write_clients(tmp_path, personal=True)]), 6)
     assert table is not None
-    (shown,) = [column for column in table.columns if column.key.startswith("personal")]
+    (shown,) = [column for column in table.columns if column.key.startswith("finetuned")]
     assert shown.title == "Mean after 3 local steps, %"
     row = dict(table.rows())["fedavg", "previous"]
-    assert row["personal_mean_mean"] == pytest.approx(row["client_mean_mean"] + 0.1)
+    assert row["finetuned_mean_mean"] == pytest.approx(row["client_mean_mean"] + 0.1)
 
 
 def test_runs_without_client_scores_have_empty_cells(tmp_path):
@@ -208,8 +208,8 @@ def test_newcomers_are_followed_from_their_arrival_and_returners_apart(dirs):
 def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):
     path = write_clients(tmp_path)
     history = pd.read_csv(path / "history.csv")
-    for name, value in (("accuracy_mean", 0.7), ("gain", 0.05), ("hurt", 0.25)):
-        history[f"served_{name}"] = np.where(history["client_accuracy_mean"].notna(), value, np.nan)
+    for name, value in (("served_accuracy_mean", 0.7), *zip(GAINS["served"], (0.05, 0.25), strict=True)):
+        history[name] = np.where(history["client_accuracy_mean"].notna(), value, np.nan)
     history.to_csv(path / "history.csv", index=False)
     finish_again(path)
     table = fairness.fairness(records.load([path]), 6)

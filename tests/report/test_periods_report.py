@@ -14,7 +14,9 @@ from fedtide.cli import stages
 from fedtide.records import frames
 from fedtide.records.measures import statistics
 from fedtide.records.run_directory import RunDirectory
+from fedtide.report.comparison import report
 from fedtide.report.curves import write_curves
+from fedtide.runs.workspace import workspace
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 
@@ -60,10 +62,10 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("periods")
     rows().to_csv(root / "rows.csv", index=False)
     chosen = params(root)
-    where, lines = stages.workspace(chosen, root / "runs", root / "worlds", None), list[str]()
+    where, lines = workspace(chosen, root / "runs", root / "worlds", None), list[str]()
     summaries, _ = stages.train(chosen, where, stages.Watch(lines.append), out=root / "outcomes.json")
     write_curves(summaries, root / "runs", root / "metrics.json", root / "curves")
-    stages.report(chosen, root / "runs", root / "worlds", root / "report", "fedtide report")
+    report(chosen, root / "runs", root / "worlds", root / "report", "fedtide report")
     (root / "log").write_text("\n".join(lines))
     return root
 
@@ -144,7 +146,7 @@ def test_all_periods_count_after_a_change(reported: Path) -> None:
 
 def test_a_score_of_the_period_itself_has_no_best(reported: Path) -> None:
     chosen = params(reported, report={"metric": "accuracy"})
-    stages.report(chosen, reported / "runs", reported / "worlds", reported / "own", "fedtide report")
+    report(chosen, reported / "runs", reported / "worlds", reported / "own", "fedtide report")
     table = pd.read_csv(reported / "own" / "table.csv")
     assert {"final_mean", "last_mean"} <= set(table)
     assert not [name for name in table if name.startswith(("best", "mean_next"))]

@@ -248,7 +248,8 @@ def test_published_hyper_parameters_of_every_data_set(name, recipe):
 def test_switches_of_the_ablation(name, recipe):
     """le: the loss alone; lp: with the penalty; lg: with the correction; xi: with the gate; beta is 1 in all."""
     found = recipe(name)
-    switches = {"le": (0, 0, 0), "lp": (1, 0, 0), "lg": (0, 1, 0), "xi": (0, 0, 1), "full": (1, 1, 1)}
+    switches = {"no_terms": (0, 0, 0), "penalty_only": (1, 0, 0), "correction_only": (0, 1, 0), "gate_only": (0, 0, 1)}
+    switches["full"] = (1, 1, 1)
     for cell in found.cells:
         if cell.algorithm.startswith("fedssg"):
             chosen = found.runs(cell, 0)[0].algorithm

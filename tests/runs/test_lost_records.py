@@ -217,7 +217,7 @@ def test_a_complete_run_without_a_state_never_starts_over(complete: Path, settin
     (complete / name).unlink()
     shutil.rmtree(complete / "state")
     (complete / "state").mkdir()
-    assert f"{name} is missing, and no saved state is left to restore it from" in refusal(complete, settings)
+    assert f"{name} is missing, and no checkpoint is left to restore it from" in refusal(complete, settings)
     assert check_run(complete).problems == (f"{name} is missing",)
 
 

@@ -79,7 +79,7 @@ def without_scores(run: Path) -> Records:
 
 def test_a_relation_that_turns_around(calendar: Make, tmp_path: Path) -> None:
     """Without noise, the matrix is known: all or nothing. The estimate does not see that anything has been lost."""
-    settings = calendar(flipped(), local={"epochs": 30, "lr": 1.0})
+    settings = calendar(flipped(), local={"steps": 30, "lr": 1.0})
     execute(settings, tmp_path, name="run")
     records = load([tmp_path / "run"])
     no = np.nan
@@ -101,7 +101,7 @@ def test_the_estimate_reverses_a_comparison_under_drift(calendar: Make, tmp_path
             drifting(),
             algorithm={"name": name, **chosen},
             client_state={"on_session_start": "keep"},
-            local={"epochs": 20},
+            local={"steps": 20},
         )
         execute(settings, tmp_path, name=name)
         measured[name] = load([tmp_path / name]).forgetting[name]

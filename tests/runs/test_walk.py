@@ -11,7 +11,7 @@ from fedtide.training.engine.executors.rows import Rows
 
 SOURCE = Path(fedtide.__file__).parent
 
-HANDED_OUT = {"engine/executors/executor.py", "engine/workers.py"}
+HANDED_OUT = {"training/engine/executors/executor.py", "training/resources/workers.py"}
 """Between a round and its executor: they hand clients to threads, and have no part in what is trained."""
 
 PARAMS = {
@@ -31,12 +31,12 @@ def files(thread):
     return [str(file.relative_to(SOURCE)) for file in reversed(found) if file.is_relative_to(SOURCE)]
 
 
-def test_the_first_local_step_is_seven_files_away(tmp_path, monkeypatch):
+def test_the_first_local_step_is_eight_files_away(tmp_path, monkeypatch):
     caller, walks, step = threading.get_ident(), [], Rows.step
 
     def first(self, *arguments):
         if not walks:  # the caller waits for this thread
-            walks.append([*files(caller), *files(threading.get_ident()), "engine/executors/rows.py"])
+            walks.append([*files(caller), *files(threading.get_ident()), "training/engine/executors/rows.py"])
         return step(self, *arguments)
 
     monkeypatch.setattr(Rows, "step", first)
@@ -46,6 +46,6 @@ def test_the_first_local_step_is_seven_files_away(tmp_path, monkeypatch):
     assert len(records.history) == 2
     walk = [file for file in dict.fromkeys(walks[0]) if file not in HANDED_OUT]
     assert walk[0] == "runs/execution.py"
-    assert "federation/round.py" in walk
-    assert walk[-1] == "engine/executors/rows.py"
-    assert len(walk) <= 7, walk
+    assert "federation/rounds/round.py" in walk
+    assert walk[-1] == "training/engine/executors/rows.py"
+    assert len(walk) <= 8, walk

@@ -197,7 +197,7 @@ def test_hours_are_in_the_settings_where_they_are_others():
         ({"test_client": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
         ({}, {"last": 9}, r"scenario\.last = 9: the data has 5 periods"),
         ({}, {"period": 3600}, r"period from \d+ has no test samples; choose longer periods"),
-        ({"steps": 5}, {"period": "month"}, "needs times in seconds"),
+        ({"unit": "steps"}, {"period": "month"}, "needs times in seconds"),
     ],
 )
 def test_what_cannot_be(origins, scenario, message):

@@ -27,7 +27,7 @@ Make = Callable[..., Params]
 
 
 def test_every_score_can_be_searched_for() -> None:
-    whose, names = ("served", "personal"), ("mean", "newcomers", "worst_decile")
+    whose, names = ("served", "finetuned"), ("mean", "newcomers", "worst_decile")
     of_clients = [f"{which}_accuracy_{name}" for which in whose for name in names]
     assert get_args(TuneMetric) == (*(f"validation_{name}" for name in get_args(ScoreName)), *of_clients)
 
@@ -53,7 +53,7 @@ def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_pat
     (run,) = (tmp_path / "runs").iterdir()
     assert result.value == float(RunDirectory(run).history()[-1]["finetuned_accuracy_mean"])
     with pytest.raises(
-        SettingsError, match=r"tune\.metric = finetuned_accuracy_mean needs evaluation\.personalize > 0"
+        SettingsError, match=r"tune\.metric = finetuned_accuracy_mean needs evaluation\.finetune_steps > 0"
     ):
         Space(params(wanted))
 

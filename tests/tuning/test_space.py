@@ -161,7 +161,7 @@ def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make)
         communication={"name": "intervals", "budget": budget}, algorithm="mine", algorithms={"mine": mine},
     )  # fmt: skip
     values = {"communication.intervals": "b-d", "communication.budget.beta": 0.5}
-    tried: Any = Space(file).settings(values).exchange
+    tried: Any = Space(file).settings(values).communication
     assert (tried.intervals, tried.portion, tried.budget.name, tried.budget.beta) == ("b-d", 0.5, "dynamic", 0.5)
     written = Params(yaml.safe_load(yaml.safe_dump(Space(file).raw(values))))
     assert written.run().communication == tried

@@ -2,7 +2,7 @@
 
 import torch
 
-from fedtide.world.storage.pages import on_large_pages
+from fedtide.world.dataset import on_large_pages
 
 
 def test_values_and_shape_survive() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +24,12 @@ class Federation:
     """Runs the rounds of a run."""
 
     def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock, self.scoring = parts, make_clock(parts), Scoring(parts)
+        self.parts, self.clock = parts, make_clock(parts)
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """What is evaluated, made when a round is first recorded."""
+        return Scoring(self.parts)
 
     def run_round(self, state: RunState) -> RoundRecord:
         """Run round ``state.round`` and advance the state.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,11 @@ class FederatedModule(L.LightningModule):
 
     Args:
         saved: state to resume from, or None.
-        announce: called with the assembled parts, the memory that they will take at least and a line about the process, before
-            anything large is allocated.
         scratch: folder of memories kept on disk.
 
     Attributes:
-        parts, federation, state: set when the fit starts. record: of the last round.
+        parts, federation, state: set when the fit starts. footprint: the memory that they take at least. process: a line about
+            the process. record: of the last round.
         diverged: message, once training has diverged.
     """
 
@@ -49,17 +47,18 @@ class FederatedModule(L.LightningModule):
         timeline: Timeline,
         data: Dataset,
         saved: dict[str, Any] | None = None,
-        announce: Callable[[Parts, Footprint, str], None] = lambda parts, wanted, process: None,
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.settings, self.timeline, self.data = settings, timeline, data
-        self._saved, self._announce, self._scratch = saved, announce, scratch
+        self._saved, self._scratch = saved, scratch
         self.model_anchor = torch.nn.Parameter(torch.zeros(1))  # DDP refuses modules without parameters
         self.parts: Parts
         self.federation: Federation
         self.state: RunState
+        self.footprint: Footprint
+        self.process: str
         self.record: RoundRecord | None = None
         self.diverged: str | None = None
 
@@ -69,7 +68,7 @@ class FederatedModule(L.LightningModule):
     def build(self) -> None:
         """Assemble the federation on this module's device, with the saved state or a new one."""
         engine = self.settings.engine
-        process = prepare_process(engine, self.device)
+        self.process = prepare_process(engine, self.device)
         hardware = Hardware(
             device=self.device,
             dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
@@ -80,10 +79,9 @@ class FederatedModule(L.LightningModule):
         memory = MemoryStore(self.settings.client_state.storage, self.device, self._scratch)
         data = under(self.data, self.timeline.concepts)
         chosen = choose(self.settings, self.timeline, data)
-        wanted = footprint(chosen, self.timeline, data, self.device, hardware.dtype)
-        wanted.refuse_excess(self.device, memory)
+        self.footprint = footprint(chosen, self.timeline, data, self.device, hardware.dtype)
+        self.footprint.refuse_excess(self.device, memory)
         self.parts = assemble(chosen, self.timeline, data, hardware)
-        self._announce(self.parts, wanted, process)
         self.federation = Federation(self.parts)
         saved, self._saved = self._saved, None
         self.state = initial_state(self.parts) if saved is None else restored_state(self.parts, saved)

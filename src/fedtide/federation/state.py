@@ -10,9 +10,10 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.sessions.memories import fresh_server
 from fedtide.federation.types import Parts, RunState
+from fedtide.methods.algorithms.base import Algorithm, server_vectors
 from fedtide.settings.groups.mode import Async
+from fedtide.world.timeline import Assignment, Timeline
 
 
 def initial_state(parts: Parts) -> RunState:
@@ -110,3 +111,37 @@ def _forms(name: str, value: Any) -> dict[str, str]:
 
 def _form(value: object) -> str:
     return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"
+
+
+def fresh_server(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:
+    """An algorithm's server vectors at the start, of the form of the parameters [d]."""
+    return {vector.name: torch.full_like(like, vector.start) for vector in server_vectors(algorithm)}
+
+
+def forget_all(parts: Parts, state: RunState) -> None:
+    """Clients, server and further state start again, but for the rows of features that last."""
+    state.server = fresh_server(parts.algorithm, state.w)
+    clear(parts, state, state.written.nonzero()[:, 0])
+    state.seen.zero_()
+    state.extra = parts.algorithm.extra()
+
+
+def clear(parts: Parts, state: RunState, clients: Tensor) -> None:
+    """Clear the memories of clients, int64 [m]. Those never written to are clear, and on disk would begin to take space."""
+    for feature in parts.features:
+        feature.forget(parts, state, clients, left=False)
+    lasting = parts.rows_that(last=True)
+    for name, rows in state.memory.items():
+        if name not in lasting:
+            rows.index_fill_(0, clients.to(rows.device), 0)
+    state.written[clients] = state.round + 1
+
+
+def keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here: Assignment) -> None:
+    """Every server vector that is declared as a mean becomes that of the clients present."""
+    sizes = torch.from_numpy(timeline.sizes_of(here)).to(state.w.dtype)
+    omega = (sizes / sizes.mean()).unsqueeze(1)
+    for vector in server_vectors(algorithm):
+        if vector.mean_of is not None:
+            rows = state.memory[vector.mean_of][here.clients.tolist()]
+            state.server[vector.name].copy_((omega.to(rows.device) * rows if vector.by_size else rows).mean(0))

@@ -15,7 +15,6 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.execution import execute
-from fedtide.runs.failures import with_traceback
 from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
@@ -246,3 +245,13 @@ def refuse_unrecorded(params: Params, grid: Sequence[RunSettings]) -> None:
                 f"report.metric = {score.name}: {settings.label} does not record it; add {score.metric} to "
                 "evaluation.metrics"
             )
+
+
+def with_traceback(failure: Failure, directory: RunDirectory, log: Callable[[str], None]) -> Failure:
+    """The failure, with the file of its traceback in the message; it is logged if the run had no directory yet."""
+    if not failure.traceback or failure.refused:
+        return failure
+    if directory.error.is_file():
+        return replace(failure, message=f"{failure.message} ({directory.error})")
+    log(failure.traceback.rstrip())
+    return failure

@@ -9,9 +9,7 @@ from fedtide.core.errors import SettingsError
 
 
 def refuse_without_classes(run: Any) -> None:
-    """Refuse plug-ins and settings of a run that need classes, by a SettingsError, unless its task is classification."""
-    if run.task == "classification":
-        return
+    """Refuse plug-ins and settings of a run that need classes, by a SettingsError; its task is another than classification."""
     for key, name in (*_plugins(run), *_settings(run)):
         hint = "; use natural, or iid without stratified" if key == "partition" else ""
         raise SettingsError(

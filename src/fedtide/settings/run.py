@@ -151,7 +151,8 @@ class RunSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _fit_the_task(self) -> RunSettings:
-        refuse_without_classes(self)
+        if self.task != "classification":
+            refuse_without_classes(self)
         return self
 
     @property

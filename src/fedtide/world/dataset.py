@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import TaskName
-from fedtide.world.storage.pages import on_large_pages
 
 Kind = Literal["image", "series", "vector", "text"]
 Split = Literal["train", "test"]
@@ -307,3 +307,48 @@ def refuse_other_task(dataset: Dataset, settings: RunSettings) -> None:
             f"objective = {settings.objective.name} is for {settings.task}, but data {dataset.name} has {labels} "
             f"({dataset.task}); use objective {objectives}, or other data"
         )
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Labels (0 where the task has none), clients and times of some samples, where these are known; int64 [n]."""
+
+    label: Ints
+    client: Ints | None = None
+    time: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __getitem__(self, positions: Ints) -> Samples:
+        client = None if self.client is None else self.client[positions]
+        return Samples(self.label[positions], client, None if self.time is None else self.time[positions])
+
+
+def training_samples(data: Dataset) -> Samples:
+    """All training samples of a dataset."""
+    return Samples(data.classes(slice(None)), data.origins.train_client, data.origins.train_time)
+
+
+def test_samples(data: Dataset) -> Samples:
+    """All test samples of a dataset."""
+    return Samples(data.classes(slice(None), "test"), data.origins.test_client, data.origins.test_time)
+
+
+_LARGE = 8 << 20  # bytes from which the page table entries of ordinary pages no longer fit the TLB
+
+
+def on_large_pages(values: Tensor) -> Tensor:
+    """The same values in memory that may be backed by 2 MB pages, where the system offers them; else ``values`` itself.
+
+    Gathering random rows then has fewer TLB misses: 16 to 35 % less time for images (measured).
+    """
+    size = values.numel() * values.element_size()
+    if values.device.type != "cpu" or size < _LARGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return values
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # a kernel without them
+        return values
+    return torch.frombuffer(memory, dtype=values.dtype).view(values.shape).copy_(values)

@@ -78,7 +78,7 @@ def test_it_is_refused_where_it_cannot_work_and_settings_name_what_there_is() ->
 
 
 def test_its_code_and_settings_are_part_of_the_run() -> None:
-    assert "fedtide.damping.scale" in modules(settings(damping="scale"))
+    assert "fedtide.methods.damping.scale" in modules(settings(damping="scale"))
     assert settings(damping=HALF).canonical()["damping"] == HALF
     assert "damping" not in settings(damping="none").canonical()
     assert plugins.names("damping") == ["none", "scale"]

@@ -38,10 +38,8 @@ class Attackers:
     brightest: Tensor
 
     @staticmethod
-    def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Attackers | None:
-        """The attackers that settings name or draw on a timeline; None without an attack."""
-        if settings.attack.name == "none":
-            return None
+    def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Attackers:
+        """The attackers that settings name or draw on a timeline."""
         attack, seed = plugins.create(Attack, settings.attack), settings.world_seed
         chosen, seed = attack.settings, settings.seed if seed is None else seed
         attack.require(data)

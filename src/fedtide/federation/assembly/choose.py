@@ -44,7 +44,7 @@ def choose(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
         objective=plugins.create(Objective, settings.objective),
         model=plugins.create(Model, settings.model),
         links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
-        attackers=Attackers.of(settings, timeline, data),
+        attackers=None if settings.attack.name == "none" else Attackers.of(settings, timeline, data),
     )
     chosen.features = features_of(chosen)
     chosen.channel = next((feature for feature in chosen.features if isinstance(feature, Channel)), chosen.channel)
@@ -56,7 +56,7 @@ def features_of(chosen: Chosen) -> tuple[Feature, ...]:
     s = chosen.settings
     features = [
         None if s.detector.name == "none" else Detection(plugins.create(Detector, s.detector), s.seed),
-        SyntheticSamples(chosen.algorithm.synthetic_per_shard),
+        SyntheticSamples(per_shard) if (per_shard := chosen.algorithm.synthetic_per_shard) else None,
         None if s.aggregation.name == "mean" else AggregationRule(plugins.create(Rule, s.aggregation)),
         None if s.downlink is None else Downlink(_compression(s.downlink)),
         Consistency() if s.evaluation.consistency else None,

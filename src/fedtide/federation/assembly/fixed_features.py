@@ -31,11 +31,11 @@ class HeadAlone(Network):
 
 
 def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task:
-    """The same learning problem with the features as the data, if these are the same in all rounds, else the task.
+    """The same problem with the network's fixed features as the data, if these are the same in all rounds, else the task.
 
     The ``synthetic`` samples that the algorithm adds have no features yet.
     """
-    if not task.network.has_fixed_features or task.augmentation is not None or synthetic:
+    if task.augmentation is not None or synthetic:
         return task
     w, b = flatten(task.network, task.dtype, task.device)
     workers = Workers(task, settings.engine.workers)

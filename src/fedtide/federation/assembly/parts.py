@@ -48,12 +48,14 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
     _refuse_unsuitable(chosen, timeline, data)
     data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
-    synthetic = capacity(timeline, algorithm.synthetic_per_shard)
+    per_shard = algorithm.synthetic_per_shard
+    synthetic = capacity(timeline, per_shard) if per_shard else 0
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
-    if chosen.attackers is None or not chosen.attackers.attack.repaints:  # which is tested on others
+    repainted = chosen.attackers is not None and chosen.attackers.attack.repaints  # which is tested on others
+    if task.network.has_fixed_features and not repainted:
         task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
 

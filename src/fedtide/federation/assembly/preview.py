@@ -8,7 +8,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.federation.assembly.footprint import Footprint, gigabytes
-from fedtide.federation.rounds.schedules import learning_rate
+from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.types import Parts
 from fedtide.methods.algorithms.base import RunPreview

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtide.core.randomness import key64
 from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.sessions.memories import forget_all
+from fedtide.federation.state import forget_all
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.detectors.base import Detector, Stream
 from fedtide.training.engine import contract

@@ -10,7 +10,7 @@ import torch
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.sessions.gradient_rounds import GradientRounds
-from fedtide.federation.sessions.memories import clear, forget_all, keep_means
+from fedtide.federation.state import clear, forget_all, keep_means
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.initializers.base import Boundary, Start, average
 from fedtide.settings.scores import main_score

@@ -84,7 +84,7 @@ def _stays(clients: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(stay=rows.groupby(["key", "client"])["new"].cumsum())
     began = rows.groupby(["key", "client", "stay"])["round"].transform("min")
     served = rows["served_accuracy"].fillna(rows["accuracy"])
-    return rows.assign(began=began, served=served, personal=rows["finetuned_accuracy"])
+    return rows.assign(began=began, served=served, finetuned=rows["finetuned_accuracy"])
 
 
 def _accuracies(records: Records, rows: pd.DataFrame, x: Axis, points: bool = False) -> Chart | None:

@@ -6,7 +6,7 @@ import copy
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import PluginSettings, SettingsModel
@@ -168,13 +168,14 @@ def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoi
     owner, field, present = _find(settings, key)
     if field in ("seed", "world_seed"):
         raise SettingsError(f"tune.space: {key} cannot be searched: it is a source of randomness, not part of a method")
-    if isinstance(wanted, SearchChoices):
-        if not isinstance(present, Value):
-            raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
-        return Choice(key, wanted.choices)
     annotation = type(owner).model_fields[field].annotation if isinstance(owner, SettingsModel) else None
     union = get_origin(annotation) in (Union, types.UnionType)
-    kinds = set(get_args(annotation)) if union else {annotation}
+    members = get_args(annotation) if union else (annotation,)
+    kinds = {get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in members}
+    if isinstance(wanted, SearchChoices):
+        if not isinstance(present, Value) and not (present is None and kinds & {int, float}):
+            raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
+        return Choice(key, wanted.choices)
     if not kinds & {int, float}:
         raise SettingsError(f"tune.space: {key} is not a number, so it cannot be searched in a range")
     integer = float not in kinds

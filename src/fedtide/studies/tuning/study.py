@@ -17,9 +17,8 @@ from fedtide.core.hashing import short_hash
 from fedtide.core.storage.files import remove_dead_parts
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.compare import refuse_bad_imports
+from fedtide.runs.compare import refuse_bad_imports, with_traceback
 from fedtide.runs.display.progress import UNWATCHED, Watch
-from fedtide.runs.failures import with_traceback
 from fedtide.runs.identity import code, run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor

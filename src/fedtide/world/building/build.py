@@ -11,13 +11,12 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.world.building.drifting import with_drift
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, test_samples, training_samples
 from fedtide.world.drift.base import Drift
 from fedtide.world.partitions.base import Partition
 from fedtide.world.scenarios.base import Scenario, WorldInput
 from fedtide.world.splits.holdout import hold_out
 from fedtide.world.splits.longtail import thin
-from fedtide.world.splits.samples import test_samples, training_samples
 from fedtide.world.splits.validation import stratified_split
 from fedtide.world.timeline import Timeline
 

@@ -12,7 +12,7 @@ import numpy as np
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin
-from fedtide.world.splits.samples import Samples
+from fedtide.world.dataset import Samples
 from fedtide.world.timeline import Timeline
 
 

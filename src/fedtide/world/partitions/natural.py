@@ -11,9 +11,9 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
+from fedtide.world.dataset import Samples
 from fedtide.world.partitions.base import Dealt, Partition
 from fedtide.world.presence.present import evaluated_on_present
-from fedtide.world.splits.samples import Samples
 from fedtide.world.timeline import Timeline
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.splits.samples import Samples
+from fedtide.world.dataset import Samples
 from fedtide.world.timeline import HeldOut, Timeline
 
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin
+from fedtide.world.dataset import Samples
 from fedtide.world.partitions.base import Partition
-from fedtide.world.splits.samples import Samples
 from fedtide.world.timeline import Timeline
 
 

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings
+from fedtide.world.dataset import Samples
 from fedtide.world.presence.calendar import HOURS, Periods, periods
 from fedtide.world.scenarios._writing import assign
 from fedtide.world.scenarios.base import Scenario, WorldInput
-from fedtide.world.splits.samples import Samples
 from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 

@@ -1,0 +1,110 @@
+"""The last part of a run: its summary, its final model, and what becomes of its checkpoints; see :func:`conclude`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+
+from fedtide.core.storage.files import replacing
+from fedtide.federation.module import FederatedModule
+from fedtide.records.files.states import remove_states
+from fedtide.records.measures import detections, drifts
+from fedtide.records.measures.periods import alarms_in, means_next
+from fedtide.records.run_directory import MODEL, RunDirectory
+from fedtide.records.summary import State, Summary
+from fedtide.runs.display.progress import title
+from fedtide.runs.open_run import OpenRun
+from fedtide.runs.train import Trained
+from fedtide.settings.scores import TaskName, main_score
+
+
+def conclude(run: OpenRun, trained: Trained) -> Summary:
+    """The summary of a run that is trained no further, written to its records unless a later process resumes it.
+
+    A complete run also gets its final model and loses its checkpoints; the run directory is locked by the caller.
+    """
+    directory, module = run.directory, trained.module
+    rounds, state = module.state.round, _state(trained)
+    summary = run.manifest | scores(directory, run.settings.task, state) | {"state": state, "rounds": rounds}
+    summary |= totals(module)
+    if module.diverged:
+        summary["message"] = module.diverged
+    if state == "complete":
+        # Given a path, torch hides disk errors.
+        with replacing(directory.path / MODEL, durable=True) as part, part.open("wb") as stream:
+            torch.save(module.parts.named(module.state.w, module.state.b), stream)
+    if state == "interrupted" and trained.signal is not None:
+        summary["signal"] = trained.signal
+    directory.event(state, round=rounds)
+    if state != "interrupted":
+        directory.finish(summary)
+    drop_states(run, summary)
+    return summary
+
+
+def interrupted(run: OpenRun, rounds: int, signal: int) -> Summary:
+    """The summary of a run that a signal has stopped before its first round in this process."""
+    run.directory.event("interrupted", round=rounds)
+    return run.manifest | {"state": "interrupted", "rounds": rounds, "signal": signal}
+
+
+def drop_states(run: OpenRun, summary: Summary) -> None:
+    """Remove the checkpoints of a complete run, unless settings keep them; the run directory is locked by the caller."""
+    if summary["state"] == "complete" and not run.settings.checkpoint.keep_finished:
+        remove_states(run.directory.state)
+
+
+def alarms(run: OpenRun) -> Iterator[str]:
+    """A line for each period whose score fell, see :func:`fedtide.records.measures.periods.alarms`."""
+    names = [str(name) for name in run.timeline.notes.get("periods", ())]
+    for each in alarms_in(run.directory.history()):
+        name = names[each.period] if each.period < len(names) else str(each.period + 1)
+        yield (
+            f"{title(run.settings)}: accuracy on {name}, before it is trained on, fell to {each.value:.1%}, "
+            f"{each.errors:.1f} standard errors below the mean of the periods before ({each.before:.1%})"
+        )
+
+
+def _state(trained: Trained) -> State:
+    module = trained.module
+    if module.diverged:
+        return "diverged"
+    if module.state.round == module.timeline.rounds:
+        return "complete"
+    return "pruned" if trained.pruned else "interrupted"
+
+
+def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
+    """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
+
+    Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
+    over the drifts of a complete run; and with a detector what its alarms in a complete run were worth.
+    """
+    rows, main = directory.history(), main_score(task)
+    split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
+    values = [float(row[f"{split}_{main.name}"]) for row in rows if row.get(f"{split}_{main.name}")]
+    last = values[-10:]
+    found = (values[-1], max(values), sum(last) / len(last)) if values else (None, None, None)
+    named = dict(zip((f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}"), found, strict=True))
+    if means := means_next(rows, split):
+        del named[f"best_{main.name}"]
+        named |= means if state == "complete" else dict.fromkeys(means)
+    around = drifts.summary(rows, f"{split}_{main.name}") | detections.summary(rows)
+    return cast(Summary, named | (around if state == "complete" else dict.fromkeys(around)))
+
+
+def totals(module: FederatedModule) -> Summary:
+    """Bytes, gradient rounds, seconds and normalized cost; latency and energy of a wireless network."""
+    counted = module.state.totals
+    found: Summary = {
+        "bytes_up": int(counted["bytes_up"]),
+        "bytes_down": int(counted["bytes_down"]),
+        "gradient_rounds": int(counted["gradient_rounds"]),
+        "seconds": round(counted["seconds"], 3),
+        "kappa": counted["kappa"] / max(1, module.state.round),
+    }
+    if module.parts.wireless:
+        found |= {"latency": float(f"{counted['latency']:.9g}"), "energy": float(f"{counted['energy']:.9g}")}
+    return found

@@ -1,0 +1,107 @@
+"""The first part of a run: its dataset, key and directory, and its world once it is to be trained."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedtide.core.errors import SettingsError
+from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary
+from fedtide.runs.display.progress import UNWATCHED, Watch
+from fedtide.runs.identity import run_key
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.run import RunSettings, plain_name
+from fedtide.world.building.files import timeline_for, world_identity
+from fedtide.world.dataset import Dataset
+from fedtide.world.storage.prepared import load_data
+from fedtide.world.timeline import Timeline
+
+NO_STATE = (
+    "{}: the run has ended, but {}, and no checkpoint is left to restore it from; put it back, or delete the run directory to "
+    "start the run again"
+)
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run to execute: its settings, dataset and run key, where its records go and what follows its progress."""
+
+    settings: RunSettings
+    data: Dataset
+    key: str
+    directory: RunDirectory
+    workspace: Workspace
+    watch: Watch
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The run's world, built or read when it is first asked for."""
+        return timeline_for(self.settings, self.data, self.workspace.worlds)
+
+    @property
+    def world(self) -> str:
+        """The identity of the timeline, which its file keeps."""
+        return world_identity(self.settings, self.data)
+
+    @property
+    def manifest(self) -> Summary:
+        """The entries of ``manifest.json``: what the run is."""
+        settings = self.settings
+        manifest: Summary = {
+            "run_key": self.key,
+            "label": settings.label,
+            "algorithm": settings.algorithm.name,
+            "initializer": settings.initializer_label,
+            "scenario": settings.scenario.name,
+            "dataset": settings.data.name,
+            "seed": settings.seed,
+            "data": self.data.digest,
+            "timeline": self.timeline.digest,
+            "rounds": self.timeline.rounds,
+        }
+        return manifest if settings.task == "classification" else manifest | {"task": settings.task}
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Settings as recorded: those that determine the run, and its labels."""
+        labels = {"label": self.settings.label, "initializer_label": self.settings.initializer_label}
+        return {**self.settings.canonical(), **labels}
+
+    def ended(self) -> Summary | None:
+        """The summary of a run that has ended, which is logged.
+
+        Raises:
+            SettingsError: the summary is missing although the run has ended.
+        """
+        if (done := self.directory.finished(self.key)) is not None:
+            self.watch.log(f"{self.directory.path.name}: already {done['state']}, nothing to do")
+        elif self.directory.has_lost_summary:
+            raise SettingsError(NO_STATE.format(self.directory.path, "summary.json is missing"))
+        return done
+
+
+def open_run(
+    settings: RunSettings,
+    workspace: Workspace,
+    *,
+    name: str | None = None,
+    watch: Watch = UNWATCHED,
+    expected: str | None = None,
+) -> OpenRun:
+    """Load the dataset and find the run's key and directory; nothing is written but the prepared dataset.
+
+    Raises:
+        SettingsError: bad input, or the key is not the ``expected`` one, since code or data differ.
+    """
+    data = load_data(settings)
+    key = run_key(settings, data)
+    if expected not in (None, key):
+        raise SettingsError(
+            f"{socket.gethostname()}: code or data differ from those of the command: {expected} would be {key} there; "
+            "install the same version, with the same plug-ins and packages"
+        )
+    directory = RunDirectory(workspace.runs / (key if name is None else plain_name(name)))
+    return OpenRun(settings, data, key, directory, workspace, watch)

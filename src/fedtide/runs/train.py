@@ -1,0 +1,185 @@
+"""The second part of a run: resume or begin, assemble the federation, fit it; see :func:`train`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+
+from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
+from fedtide.core.storage.files import write_json
+from fedtide.federation.assembly.preview import advice, memory_plan
+from fedtide.federation.module import FederatedModule
+from fedtide.federation.saving import checkpoint
+from fedtide.methods.detectors.base import Detector
+from fedtide.records.files.guarantees import write_guarantees
+from fedtide.records.files.marks import wrong_size
+from fedtide.records.run_directory import ENCODING, PILOTS
+from fedtide.runs.jobs.launch import Decision
+from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
+from fedtide.runs.lightning.trainer import quiet_lightning, refuse_missing_device, trainer
+from fedtide.runs.open_run import NO_STATE, OpenRun
+from fedtide.training.models.base import Model
+
+if TYPE_CHECKING:
+    from fedtide.runs.lightning.loggers import RoundLog
+    from fedtide.runs.lightning.own_callbacks import OwnCallbacks
+    from fedtide.runs.pilots import SharedPilot
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is left of a fit: the module with the last state; whether a callback has pruned the run, and a signal received."""
+
+    module: FederatedModule
+    pruned: bool
+    signal: int | None
+
+
+def refuse_what_is_missing(run: OpenRun) -> None:
+    """Refuse settings for a device, a package or a logger that this machine lacks, before anything is written."""
+    refuse_missing_device(run.settings)
+    if run.settings.evaluation.clients_every:
+        require("data", "evaluation.clients_every")
+    if run.workspace.loggers:
+        from fedtide.runs.lightning.loggers import refuse_bad_loggers
+
+        refuse_bad_loggers(run.workspace.loggers)
+    if run.settings.detector.name != "none":
+        plugins.create(Detector, run.settings.detector).require()
+
+
+def own_callbacks(run: OpenRun) -> OwnCallbacks | None:
+    """The user's callbacks, if settings name any; raises a SettingsError as they do."""
+    if not run.settings.engine.callbacks:
+        return None
+    from fedtide.runs.lightning.own_callbacks import OwnCallbacks
+
+    return OwnCallbacks(run.settings.engine.callbacks)
+
+
+def train(
+    run: OpenRun, own: OwnCallbacks | None, mirror: L.Callback | None, stop: GracefulStop, decision: Decision
+) -> Trained | int:
+    """Train the rounds that the records lack; the run directory is locked by the caller.
+
+    Args:
+        own: the user's callbacks. mirror: sends rounds to MLflow. stop: notes signals. decision: tells further processes.
+
+    Returns:
+        What is left of the fit, or the number of rounds done where a signal arrived before one of this process.
+    """
+    directory, timeline = run.directory, run.timeline
+    saved = _resume(run)
+    timeline.save(directory.path / "timeline.npz", run.world)
+    if run.data.encoding is not None:
+        write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
+    pilot = _shared_pilot(run, own)
+    saved = saved if pilot is None else pilot.adopt(saved)
+    values, rounds = continued(own, saved)
+    if stop.received is not None:
+        return rounds
+    module = FederatedModule(run.settings, timeline, run.data, values, directory.path)
+    recorder = Recorder(directory, run.key, run.settings.checkpoint.every, own.states if own else dict)
+    progress = Progress(run.watch.update) if run.watch.update else None
+    logged = _round_log(run)
+    # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
+    all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks, pilot)
+    callbacks = [callback for callback in all_ if callback is not None]
+    with quiet_lightning(), stop.sigterm_noted():
+        if rounds < timeline.rounds:
+            decision.announce(True)
+            loggers = logged.loggers if logged else ()
+            trainer(run.settings, timeline.rounds, callbacks, rounds, loggers).fit(module)
+        else:  # all rounds are recorded, and the state has them: only the end of the run was lost
+            module.build()
+            announce(run, own, module)
+    return Trained(module, any(getattr(callback, "pruned", False) for callback in callbacks), stop.received)
+
+
+def follow(run: OpenRun) -> None:
+    """Train this further process's share of a run; nothing is written."""
+    refuse_what_is_missing(run)
+    own = own_callbacks(run)
+    values, rounds = continued(own, checkpoint.load(run.directory.state, run.key)[0])
+    module = FederatedModule(run.settings, run.timeline, run.data, values, run.directory.path)
+    with GracefulStop() as stop, quiet_lightning(), stop.sigterm_noted():
+        callbacks = [stop, *([own] if own else [])]
+        trainer(run.settings, run.timeline.rounds, callbacks, rounds).fit(module)
+
+
+def continued(own: OwnCallbacks | None, saved: checkpoint.Saved | None) -> tuple[dict[str, Any] | None, int]:
+    """Values of a checkpoint for the module, and the rounds that it has; the user's callbacks take theirs."""
+    if own is not None:
+        return own.continued(saved)
+    return (saved.values, saved.round) if saved else (None, 0)
+
+
+class _Announcement(L.Callback):
+    """:func:`announce` when the federation is assembled, before the first round."""
+
+    def __init__(self, run: OpenRun, own: OwnCallbacks | None) -> None:
+        self._run, self._own = run, own
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if isinstance(pl_module, FederatedModule) and trainer.is_global_zero:
+            announce(self._run, self._own, pl_module)
+
+
+def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) -> None:
+    """Record versions and guarantees, and log what is known of the run before its first round."""
+    parts = module.parts
+    libraries = plugins.create(Model, run.settings.model).libraries()
+    if run.settings.detector.name != "none":
+        libraries |= plugins.create(Detector, run.settings.detector).libraries()
+    libraries |= own.libraries() if own else {}
+    for link in parts.links:
+        libraries |= link.libraries()
+        if found := link.guarantees():
+            write_guarantees(run.directory.path, found)
+    if libraries:
+        run.directory.event("libraries", versions=libraries)
+    for line in (*advice(parts), memory_plan(parts, module.footprint), module.process):
+        run.watch.log(line)
+
+
+def _shared_pilot(run: OpenRun, own: OwnCallbacks | None) -> SharedPilot | None:
+    """The pilot sessions that runs share; none for a run with a name of its own, or with callbacks, which see every round."""
+    if run.timeline.pilot == 0 or run.directory.path.name != run.key or own is not None:
+        return None
+    from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
+
+    folder = run.workspace.runs / PILOTS / pilot_key(run.settings, run.data)
+    return SharedPilot(folder, pilot_rounds(run.timeline), run.directory, run.key, run.watch.log)
+
+
+def _round_log(run: OpenRun) -> RoundLog | None:
+    """The callback that feeds the user's Lightning loggers, if settings name any."""
+    if not run.workspace.loggers:
+        return None
+    from fedtide.runs.lightning.loggers import RoundLog
+
+    return RoundLog(run.workspace.loggers, run.directory, run.watch.log)
+
+
+def _resume(run: OpenRun) -> checkpoint.Saved | None:
+    """The newest checkpoint that the records hold; later records are dropped."""
+    directory, log = run.directory, run.watch.log
+    saved, skipped = checkpoint.load(directory.state, run.key, directory.lost)
+    lacking = wrong_size(directory.path, directory.marks())
+    if lacking and saved is None:
+        raise SettingsError(NO_STATE.format(directory.path, ", ".join(lacking)))
+    for path, problem in skipped.items():
+        log(f"{problem}; continuing from an older state")
+        path.unlink()
+    for problem in lacking:
+        log(f"{directory.path.name}: {problem}; restoring it from the saved state")
+    checkpoint.sweep(directory.state)
+    directory.rewind(saved.records if saved else {})
+    if saved:
+        log(f"{directory.path.name}: continuing from round {saved.round}")
+        directory.event("resumed", round=saved.round)
+    return saved
