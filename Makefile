@@ -9,8 +9,9 @@ unexport PYTHONDONTWRITEBYTECODE  # commands start in half the time where compil
 .PHONY: repro flights test faults lint docs ui bench clean
 .DEFAULT_GOAL := repro
 
-# Installs $(EXTRAS) by uv, in a fraction of pip's time; by pip where the index lacks uv or where uv fails. uv reads no settings of
-# pip's, so those of the index are passed on unless uv has its own, and all indexes count, as they do for pip.
+# Installs $(EXTRAS) by uv, in a fraction of pip's time; by pip where the index lacks uv or where uv fails. uv does not read pip's
+# settings, so those of the index are passed on unless uv has its own, and every index is searched, as pip does. Neither
+# compiles what it installs: most of it is never imported, and the first import keeps the rest compiled.
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check
 INDEX = $(PIP) config list | sed -nE 's/\\n/ /g; s/^[^=]*\.index-url=/UV_DEFAULT_INDEX /; s/^[^=]*\.extra-index-url=/UV_EXTRA_INDEX_URL /; \
 	s/^[^=]*\.no-index=/UV_NO_INDEX /; s/^[^=]*\.find-links=/UV_FIND_LINKS /; s/^[^=]*\.cert=/SSL_CERT_FILE /; \
@@ -18,20 +19,21 @@ INDEX = $(PIP) config list | sed -nE 's/\\n/ /g; s/^[^=]*\.index-url=/UV_DEFAULT
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedtide needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	@set -a; eval "$$($(INDEX))"; set +a; echo "uv pip install -e '.[$(EXTRAS)]' -c constraints.txt"; \
+	@set -a; eval "$$($(INDEX))"; set +a; echo "installing .[$(EXTRAS)] at the versions of constraints.txt"; \
 	$(PIP) install -q uv -c constraints.txt 2>/dev/null && \
-	$(VENV)/bin/uv pip install -q --python $(VENV)/bin/python --index-strategy unsafe-best-match -e '.[$(EXTRAS)]' -c constraints.txt 2>/dev/null || \
-	{ echo "uv cannot install here: pip does, which takes longer"; $(PIP) install -q -e '.[$(EXTRAS)]' -c constraints.txt; }
+	$(VENV)/bin/uv pip install -q --python $(VENV)/bin/python --index-strategy unsafe-best-match \
+		-e '.[$(EXTRAS)]' -c constraints.txt 2>/dev/null || \
+	{ echo "uv cannot install here: pip does, which takes longer"; $(PIP) install -q --no-compile -e '.[$(EXTRAS)]' -c constraints.txt; }
 	touch $@
 endef
 
 .NOTPARALLEL:  # both stamps are of one folder
-$(VENV)/.repro: EXTRAS := dvc,mlflow
-$(VENV)/.repro: pyproject.toml constraints.txt   ## what the pipeline needs
+$(VENV)/.repro: EXTRAS := all
+$(VENV)/.repro: pyproject.toml constraints.txt   ## what the pipeline needs, whatever params.yaml chooses
 	$(install)
 
 $(VENV)/.ready: EXTRAS := dev,docs,he
-$(VENV)/.ready: pyproject.toml constraints.txt   ## that and what everything else needs
+$(VENV)/.ready: pyproject.toml constraints.txt   ## that, and what tests and documentation need
 	$(install)
 	touch $(VENV)/.repro
 
@@ -45,7 +47,7 @@ repro: $(VENV)/.repro   ## reproduce the pipeline: download, partition, train, r
 FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initializers=[previous]' \
 	--set 'compare.algorithms=[fedavg, fedprox, scaffold, fedssg, feddyn, fedwcm, cfl_regularization, cfl_core_set, dynamicfl, pooled, frozen]'
 
-flights: $(VENV)/.ready ## a real moving population: aircraft over the months of 2013, at most ten minutes on two cores
+flights: $(VENV)/.repro ## a real moving population: aircraft over the months of 2013, at most ten minutes on two cores
 	fedtide compare $(FLIGHTS)
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"
@@ -68,7 +70,7 @@ docs: $(VENV)/.ready    ## the documentation site, in docs/_build/html; a warnin
 ui: $(VENV)/.repro      ## MLflow on the loopback interface
 	fedtide ui
 
-bench: $(VENV)/.ready   ## speed, as ratios to a plain loop
+bench: $(VENV)/.repro   ## speed, as ratios to a plain loop
 	python benchmarks/throughput.py
 
 clean:                  ## everything that can be made again, but not the environment
