@@ -173,7 +173,10 @@ def test_bytes_are_stored_as_bytes() -> None:
 
 
 def test_texts_are_refused() -> None:
-    with pytest.raises(SettingsError, match="cfl_generative makes synthetic samples, but data tiny is text"):
+    with pytest.raises(
+        SettingsError,
+        match=r"cfl_generative generates synthetic samples, which is not supported for text \(data tiny\)",
+    ):
         made(tokens())
 
 

@@ -310,7 +310,7 @@ def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> No
 
     (line,) = lines("restart", True)
     assert line.startswith(
-        f"algorithm {algorithm} keeps parts of models over sessions that start from an untrained model"
+        f"algorithm {algorithm} keeps parts of models across sessions, but sessions start from an untrained model"
     )
     assert lines("restart", False) == lines("previous", True) == []
 
@@ -332,7 +332,7 @@ def test_a_random_head_is_advised_to_be_adapted() -> None:
         (
             "fedper",
             "softmax_regression",
-            "algorithm fedper trains the last layer of a model apart from the others; model softmax_regression has no",
+            "algorithm fedper trains the last layer of a model separately; model softmax_regression has no other layers",
         ),
         ({"name": "fedper", "personal": "body"}, "softmax_regression", "algorithm fedper trains the last layer"),
         ("fedrep", "softmax_regression", "algorithm fedrep trains the last layer"),
@@ -340,13 +340,13 @@ def test_a_random_head_is_advised_to_be_adapted() -> None:
         (NORMS, MODEL, "algorithm.personal = norms: the model has no normalization layers"),
         ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
         ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),
-        ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps layers of the body per client"),
+        ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps body layers per client"),
         (
             {"name": "fedper", "personal": ["body.0"]},
             "normed",
-            "algorithm.personal keeps layers of the body per client",
+            "algorithm.personal keeps body layers per client",
         ),
-        ("ditto", "normed", "algorithm ditto keeps a whole model for every client, but the statistics of BatchNorm"),
+        ("ditto", "normed", "algorithm ditto keeps a full model per client, but BatchNorm statistics"),
     ],
     ids=str,
 )

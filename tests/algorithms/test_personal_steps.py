@@ -285,7 +285,7 @@ def test_a_local_optimizer_that_does_not_go_with_it(algorithm: str, local: dict[
 
 @pytest.mark.parametrize("algorithm", ["apfl", "pfedme"])
 def test_statistics_of_the_global_model_do_not_go_with_own_models(algorithm: str) -> None:
-    with pytest.raises(SettingsError, match=rf"algorithm {algorithm} keeps a whole model .* BatchNorm"):
+    with pytest.raises(SettingsError, match=rf"algorithm {algorithm} keeps a full model .* BatchNorm"):
         federation(settings(algorithm=algorithm, model="cnn_svhn"), steady((3, 5), 1), images())
 
 

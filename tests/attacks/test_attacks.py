@@ -214,11 +214,11 @@ def test_honest_runs_have_the_keys_they_had() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"attack": "alie"}, "attack alie needs share, number or clients, one of them"),
-        ({"attack": {"name": "alie", "share": 0.5, "number": 2}}, "attack alie needs share, number or clients"),
+        ({"attack": "alie"}, "attack alie requires exactly one of share, number and clients"),
+        ({"attack": {"name": "alie", "share": 0.5, "number": 2}}, "attack alie requires exactly one of share"),
         ({"attack": {"name": "none", "share": 0.5}}, "attack none has no attackers"),
         ({"attack": {"name": "aile", "share": 0.5}}, "did you mean 'alie'?"),
-        ({"attack": {"name": "nan", "clients": [5]}}, "attack.clients: there is no client 5; ids are 0 to 4"),
+        ({"attack": {"name": "nan", "clients": [5]}}, "attack.clients: unknown client 5; client IDs are 0 to 4"),
         ({"attack": {"name": "nan", "number": 6}}, "attack.number = 6: 6 of the 5 clients would attack"),
         ({"attack": {"name": "nan", "share": 0.05}}, "attack.share = 0.05: 0 of the 5 clients would attack"),
         ({"attack": {"name": "nan", "share": 0.5, "start": 1}}, "attack.start = 1: the run has 1 rounds"),

@@ -313,11 +313,11 @@ def test_a_model_learns_the_patch_unless_a_clip_and_the_median_keep_it_out() -> 
 @pytest.mark.parametrize(
     ("data", "attack", "message"),
     [
-        (vectors(), {}, "attack backdoor patches images, but data tiny is vector"),
-        (series(), {}, "attack backdoor patches images, but data tiny is series"),
+        (vectors(), {}, "attack backdoor requires images, but data tiny is vector"),
+        (series(), {}, "attack backdoor requires images, but data tiny is series"),
         (images(), {"target": 3}, "attack.target = 3: data tiny has classes 0 to 2"),
         (images(), {"patch": 9}, "attack.patch = 9: images of data tiny have 8 x 8 pixels"),
-        (images(), {"clients": [5]}, "attack.clients: there is no client 5; ids are 0 to 4"),
+        (images(), {"clients": [5]}, "attack.clients: unknown client 5; client IDs are 0 to 4"),
     ],
 )
 def test_what_cannot_be_patched_is_refused_in_one_line(data: Dataset, attack: dict[str, Any], message: str) -> None:

@@ -134,14 +134,16 @@ def test_a_state_is_continued_only_with_its_records(tmp_path: Path) -> None:
     found, skipped = checkpoint.load(tmp_path, "run", lost(1))
     assert found is not None
     assert found.round == 1
-    assert list(skipped.values()) == ["state-00000002.pt does not fit, rows are gone"]
-    with pytest.raises(SettingsError, match=r"state-00000001\.pt does not fit, rows are gone\); put the files back"):
+    assert list(skipped.values()) == ["state-00000002.pt does not match the record files: rows are gone"]
+    with pytest.raises(
+        SettingsError, match=r"state-00000001\.pt does not match the record files: rows are gone\); restore the files"
+    ):
         checkpoint.load(tmp_path, "run", lost(0))
 
 
 def test_a_file_that_could_run_code_is_not_loaded(tmp_path: Path) -> None:
     """States are tensors and numbers: anything else is refused even with a valid hash, in one line."""
     checkpoint.save(tmp_path, checkpoint.Saved("run", 1, {}, {"w": Path("x")}))
-    with pytest.raises(SettingsError, match=r"state-00000001\.pt: not a state that fedtide saved; delete it") as caught:
+    with pytest.raises(SettingsError, match=r"state-00000001\.pt: not a fedtide checkpoint; delete it") as caught:
         checkpoint.load(tmp_path, "run")
     assert "\n" not in str(caught.value)

@@ -141,7 +141,7 @@ def test_without_owners_there_are_none_and_a_line_says_so(settings: Any, tmp_pat
         partition={"name": "iid", "stratified": False}, scenario={"name": "static", "rounds": 2, "num_clients": 3}
     )
     execute(chosen, tmp_path, name="x", log=lines.append)
-    wanted = "evaluation.clients_every = 2: no scores per client, since the data do not say whose the test samples are"
+    wanted = "evaluation.clients_every = 2: per-client scores are unavailable, since test samples have no client IDs"
     assert wanted in lines
     assert not (tmp_path / "x" / "client_scores").exists()
     assert "client_" not in (tmp_path / "x" / "history.csv").read_text().partition("\n")[0]

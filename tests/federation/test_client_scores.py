@@ -171,8 +171,11 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
 @pytest.mark.parametrize(
     ("evaluation", "line"),
     [
-        ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 should be a multiple of evaluation.every = 2"),
-        ({"clients_every": 0, "finetune_steps": 2}, "evaluation.finetune_steps = 2 needs evaluation.clients_every > 0"),
+        ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 must be a multiple of evaluation.every = 2"),
+        (
+            {"clients_every": 0, "finetune_steps": 2},
+            "evaluation.finetune_steps = 2 requires evaluation.clients_every > 0",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(settings, evaluation, line):

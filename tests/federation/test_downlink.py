@@ -163,10 +163,11 @@ def test_losses_of_the_model_received_are_those_of_the_copy() -> None:
 
 REFUSED = {
     **dict.fromkeys(
-        ("apfl", "ditto", "fedccfa", "feddrift", "fedper", "fedrep", "ifca", "local", "pfedme"), "other models than one"
+        ("apfl", "ditto", "fedccfa", "feddrift", "fedper", "fedrep", "ifca", "local", "pfedme"),
+        "does not send the same model to all clients",
     ),
     **dict.fromkeys(("creff", "oracle_reset", "fedacg", "fedawe"), "another model than the one that is sent"),
-    "fedbabu": "sends a part of the model",
+    "fedbabu": "sends only a part of the model",
 }
 SHIPPED = [name for name in plugins.names("algorithms") if name not in ("ahead", "in_parts")]
 
@@ -196,12 +197,16 @@ def test_algorithms_that_send_no_single_model_are_refused_in_one_line(name: str)
 @pytest.mark.parametrize(
     ("downlink", "values", "message"),
     [
-        ("clip", {}, "downlink clip is no compressor; use one like qsgd, top_k or sign"),
-        ("shrink", {}, "downlink shrink is no compressor"),
-        ({"name": "qsgd", "levels": 4}, {}, r"without bound; for 18 numbers with one norm set levels >= 5"),
-        ({"name": "qsgd", "levels": 4, "error_feedback": True}, {}, r"^downlink qsgd: .* set levels >= 5$"),
-        ({"name": "random_k", "fraction": 0.5}, {}, "without bound; set scaled to false"),
-        ({"name": "sign", "magnitude": 0.1}, {}, "without bound; leave out magnitude"),
+        ("clip", {}, "downlink clip is not a compressor; use one like qsgd, top_k or sign"),
+        ("shrink", {}, "downlink shrink is not a compressor"),
+        ({"name": "qsgd", "levels": 4}, {}, r"error feedback can diverge; set levels >= 5 for 18 coordinates per norm"),
+        (
+            {"name": "qsgd", "levels": 4, "error_feedback": True},
+            {},
+            r"^downlink qsgd: .* set levels >= 5 for 18 coordinates per norm$",
+        ),
+        ({"name": "random_k", "fraction": 0.5}, {}, "error feedback can diverge; set scaled to false"),
+        ({"name": "sign", "magnitude": 0.1}, {}, "error feedback can diverge; remove magnitude"),
         ({"name": "top_k", "memory_decay": 0.5}, {}, "memory_decay has no effect"),
         ({"name": "top_k", "error_feedback": False}, {}, "error_feedback = false has no effect"),
         (
@@ -209,7 +214,11 @@ def test_algorithms_that_send_no_single_model_are_refused_in_one_line(name: str)
             {"communication": "intervals", "local": {"steps": 5}},
             "communication intervals averages inside rounds",
         ),
-        (TOP_K, {"algorithm": {"name": "fedper", "newcomers": "mean"}, **needs("fedper")}, "other models than one"),
+        (
+            TOP_K,
+            {"algorithm": {"name": "fedper", "newcomers": "mean"}, **needs("fedper")},
+            "does not send the same model to all clients",
+        ),
         ({"levels": 3}, {}, "downlink: should be the name of a plug-in in uplink"),
     ],
 )
@@ -221,7 +230,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(downlink: Any, values:
 
 def test_clients_without_memory_cannot_keep_what_they_have_received() -> None:
     world = timeline(deal(SIZES), [{k: k for k in range(5)}] * 2, notes={"stateless": True})
-    with pytest.raises(SettingsError, match="downlink needs clients that remember; scenario static"):
+    with pytest.raises(SettingsError, match="downlink requires stateful clients, but scenario static"):
         made(TOP_K, world)
     made(None, world).parts.workers.close()
 

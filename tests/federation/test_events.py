@@ -206,7 +206,7 @@ def test_without_anybody_to_wait_for_the_run_ends_in_one_line() -> None:
     world = timeline(deal(sizes), [{0: 0}, {1: 1}], clients=2)
     fed, _ = made({"name": "fedasync"}, [[4], [4]], world)
     with pytest.raises(
-        SettingsError, match=r"nobody is left to train after 0\.002 simulated seconds, so update 2 never"
+        SettingsError, match=r"no available client after 0\.002 simulated seconds, so server update 2 cannot be reached"
     ):
         run_rounds(fed)
     fed.parts.workers.close()
@@ -244,11 +244,14 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, b
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; mode: async needs one like fedbuff"),
-        ({"mode": "sync"}, "algorithm fedbuff updates its model as results arrive; it needs mode: async"),
-        ({"participation": {"name": "fixed", "count": 2}}, "participation fixed draws the cohorts of rounds"),
+        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; for mode: async use one like fedbuff"),
+        ({"mode": "sync"}, "algorithm fedbuff updates its model as results arrive and requires mode: async"),
+        ({"participation": {"name": "fixed", "count": 2}}, "participation fixed samples cohorts per round"),
         ({"communication": "intervals"}, "communication intervals averages inside rounds"),
-        ({"costs": {"wireless": False}}, r"costs\.wireless = false: mode: async takes its seconds from there"),
+        (
+            {"costs": {"wireless": False}},
+            r"costs\.wireless = false: mode: async requires simulated times; set it to true",
+        ),
         ({"local": {"mean_epochs": 5}}, r"local\.mean_epochs equalizes"),
         ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
         ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),

@@ -97,7 +97,7 @@ def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
     fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
     plan = memory_plan(fed.parts, planned(chosen, steady((5, 2), 1), vectors()))
     fed.parts.workers.close()
-    assert f"of client memories on disk ({tmp_path})" in plan
+    assert f"of client state on disk ({tmp_path})" in plan
 
 
 def test_an_interrupted_run_resumes_from_memories_on_disk_and_keeps_its_gates(

@@ -199,7 +199,7 @@ REFUSED = {
 @pytest.mark.parametrize("objective", OBJECTIVES.values())
 def test_what_needs_classes_is_refused(objective: str, what: str, values: Any) -> None:
     with pytest.raises(
-        SettingsError, match=f"{what} needs classes, which a .+ \\(objective = {objective}\\) does not have"
+        SettingsError, match=f"{what} requires classes, and a .+ \\(objective = {objective}\\) has none"
     ):
         Params({"partition": "iid", "objective": objective, **values})
     Params({"partition": "iid", **values})

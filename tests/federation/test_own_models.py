@@ -222,11 +222,14 @@ def test_clusters_need_no_more_passes() -> None:
 @pytest.mark.parametrize(
     ("evaluation", "line"),
     [
-        ({"finetune_part": "head"}, "evaluation.finetune_part = head needs evaluation.finetune_steps > 0"),
-        ({"clients_every": 0, "client_samples": 3}, "evaluation.client_samples = 3 needs evaluation.clients_every > 0"),
+        ({"finetune_part": "head"}, "evaluation.finetune_part = head requires evaluation.finetune_steps > 0"),
+        (
+            {"clients_every": 0, "client_samples": 3},
+            "evaluation.client_samples = 3 requires evaluation.clients_every > 0",
+        ),
         (
             {"clients_every": 0, "departed_clients": "last_model"},
-            "evaluation.departed_clients = last_model needs evaluation.clients_every > 0",
+            "evaluation.departed_clients = last_model requires evaluation.clients_every > 0",
         ),
     ],
 )

@@ -223,7 +223,7 @@ def test_what_is_no_phase_is_refused(phases: Any, message: str) -> None:
     [
         (
             {"local": {"momentum": 0.9, "momentum_scope": "client"}},
-            "momentum_scope = client: algorithm in_parts trains in phases",
+            "momentum_scope = client: algorithm in_parts resets momentum at the start of each of its training phases",
         ),
         (
             {"communication": "intervals", "local": {"epochs": None, "steps": 5}},

@@ -95,7 +95,7 @@ def test_algorithms_without_such_models_have_no_columns_for_them() -> None:
     [
         (lambda s: s.w, "Served or None, got Tensor"),
         (lambda s: Served(s.w, np.zeros(len(s.ids), dtype=np.int64)), "a tensor of shape"),
-        (lambda s: Served(s.w.unsqueeze(0), np.ones(len(s.ids), dtype=np.int64)), "positions from 0 to 0, got 1 to 1"),
+        (lambda s: Served(s.w.unsqueeze(0), np.ones(len(s.ids), dtype=np.int64)), "indices from 0 to 0, got 1 to 1"),
         (lambda s: Served(s.w.unsqueeze(0), np.zeros(1, dtype=np.int64)), "a model for each of 5 clients, got 1"),
     ],
 )

@@ -268,7 +268,7 @@ def test_one_that_does_not_would_move_by_its_sums() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"uplink": ["shrink", NOISY]}, "uplink lists shrink and shrink: use one of them"),
+        ({"uplink": ["shrink", NOISY]}, "uplink lists shrink and shrink, which exclude each other; use one of them"),
         ({"uplink": ["shirnk"]}, "unknown name 'shirnk' in uplink; did you mean 'shrink'?"),
         ({"aggregation": "middel"}, "unknown name 'middel' in aggregation; did you mean 'middle'?"),
         (
@@ -280,7 +280,7 @@ def test_one_that_does_not_would_move_by_its_sums() -> None:
             {"aggregation": "middle", "algorithm": {"name": "fedbuff", "buffer": 2}, "mode": "async"},
             "set algorithm.buffer",
         ),
-        ({"uplink": [NOISY], "algorithm": "fedbuff", "mode": "async"}, "keep no memory of clients"),
+        ({"uplink": [NOISY], "algorithm": "fedbuff", "mode": "async"}, "use links without client state"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:

@@ -269,7 +269,7 @@ def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
 
 def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> None:
     fed = made({"name": "dynamic", "gradient_lr": 1e308, "gradient_rounds": 3}, alternating(5))
-    with pytest.raises(Diverged, match=r"session 3: .* sessions 2 are not finite; try a smaller") as caught:
+    with pytest.raises(Diverged, match=r"session 3: .* sessions 2 are not finite; lower initializer") as caught:
         run_rounds(fed)
     fed.parts.workers.close()
     assert "\n" not in str(caught.value)

@@ -30,7 +30,7 @@ def test_where_periods_recur_they_start_from_the_latest_one_of_their_kind() -> N
     world = replace(alternating(5), notes={"periods": kinds, "kinds": kinds})
     fed = made("oracle", replace(world, assignment_of_round=world.assignment_of_round * 0))
     assert advice(fed.parts) == [
-        "initializer oracle equals previous at the start of session 2: no earlier one was of its kind"
+        "initializer oracle equals previous at the start of session 2: no earlier session is of its kind"
     ]
     seen = watch(fed)
     run_rounds(fed)
@@ -44,6 +44,8 @@ def test_where_periods_recur_they_start_from_the_latest_one_of_their_kind() -> N
     [([A, B, A, (0, 3), A, B, (0, 3)], "session 3, 4"), ([A, (0, 1, 2), B], "any session"), ([A, A, A, A], None)],
 )
 def test_it_says_where_it_has_no_choice(devices, which) -> None:
-    line = f"initializer oracle equals previous at the start of {which}: no earlier one had exactly the same clients"
+    line = (
+        f"initializer oracle equals previous at the start of {which}: no earlier session has exactly the same clients"
+    )
     assert advice(made("oracle", populations(devices)).parts) == ([] if which is None else [line])
     assert advice(made("previous", populations(devices)).parts) == []

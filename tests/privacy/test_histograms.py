@@ -120,7 +120,7 @@ def test_the_size_does_not_tell_the_number_of_classes_and_large_counts_are_refus
     for classes in (10, 20, 50, 100):
         assert 88_000 < len(exchange.encrypt(public, np.arange(classes))) < 89_000
     assert exchange.total(np.full((2, 1), 258_048), Randomness(0), 0).tolist() == [516_096]
-    with pytest.raises(SettingsError, match="a class of 516097 samples; the plain modulus allows 516096"):
+    with pytest.raises(SettingsError, match="a class has 516097 samples; the plain modulus allows 516096"):
         exchange.total(np.array([[258_048], [258_049]]), Randomness(0), 0)
 
 

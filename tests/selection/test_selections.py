@@ -186,7 +186,10 @@ def test_a_genetic_search_that_finds_no_group_of_a_legal_size_takes_the_first_cl
 
 
 def test_too_many_groups_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"communication\.selection\.limit = 100: 511 groups of 9 clients are more"):
+    with pytest.raises(
+        SettingsError,
+        match=r"communication\.selection\.limit = 100: 511 groups of 9 clients exceed it; raise it, or use another selection",
+    ):
         selection("brute_force", limit=100).choose(candidates(np.ones((9, 2))))
 
 

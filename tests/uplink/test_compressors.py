@@ -240,9 +240,12 @@ def test_settings_that_lose_nothing_change_nothing(values: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"name": "qsgd", "levels": 3, "error_feedback": True}, "set levels >= 4, or error_feedback = false"),
+        (
+            {"name": "qsgd", "levels": 3, "error_feedback": True},
+            "set levels >= 4 for 12 coordinates per norm, or set error_feedback = false",
+        ),
         ({"name": "random_k", "scaled": True, "error_feedback": True}, "set scaled to false"),
-        ({"name": "clip", "bound": None, "quantile": 0.5}, "quantile needs a bound to start from"),
+        ({"name": "clip", "bound": None, "quantile": 0.5}, "bound = null: quantile requires an initial bound"),
         ({"name": "clip", "bound": 0.0}, "greater than 0"),
         ({"name": "clip", "quantile": 1.0}, "less than 1"),
         ({"name": "qsgd", "levels": 0}, "greater than or equal to 1"),

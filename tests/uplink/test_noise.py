@@ -87,7 +87,7 @@ def added(fed: Federation) -> list[Tensor]:
 @pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
 def test_no_noise_is_no_link_to_the_bit(algorithm: str, values: dict[str, Any]) -> None:
     silent = made([CLIP, noise(0.0, **values)], algorithm=algorithm)
-    assert "uplink noise with multiplier = 0 adds none: nothing is private" in advice(silent.parts)
+    assert "uplink noise: multiplier = 0 adds no noise, so the run has no privacy guarantee" in advice(silent.parts)
     assert largest_gap(models(silent), models(made([CLIP], algorithm=algorithm))) == 0.0
 
 
@@ -312,31 +312,43 @@ def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest
         made([CLIP, noise()], participation=BERNOULLI)
     monkeypatch.undo()
     pytest.importorskip("dp_accounting")
-    with pytest.raises(SettingsError, match=r"participation.probability = 0.5 leaves rounds empty too often"):
+    with pytest.raises(SettingsError, match=r"participation.probability = 0.5 leaves too many rounds empty"):
         made([CLIP, noise()], participation=BERNOULLI)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no clip": ({"uplink": ["noise"]}, "list clip, with a bound"),
-    "no bound": ({"uplink": [{"name": "clip", "bound": None}, "noise"]}, "list clip, with a bound"),
-    "two budgets": ({"uplink": [CLIP, noise(1.0, epsilon=3.0)]}, "multiplier or epsilon: give one of them"),
+    "no clip": ({"uplink": ["noise"]}, "uplink noise requires clipping; add clip with a bound"),
+    "no bound": (
+        {"uplink": [{"name": "clip", "bound": None}, "noise"]},
+        "uplink noise requires clipping; add clip with a bound",
+    ),
+    "two budgets": (
+        {"uplink": [CLIP, noise(1.0, epsilon=3.0)]},
+        "multiplier and epsilon exclude each other; give one of them",
+    ),
     "weighting": ({"algorithm": {"weighting": "samples"}}, "algorithm.weighting = samples .* set it to uniform"),
-    "second vector": ({"algorithm": {"name": "scaffold"}}, "algorithm scaffold has the server read more"),
-    "memories": ({"algorithm": {"name": "moon"}}, "algorithm moon has the server read more"),
+    "second vector": (
+        {"algorithm": {"name": "scaffold"}},
+        "algorithm scaffold uses more of a client than its clipped update",
+    ),
+    "memories": ({"algorithm": {"name": "moon"}}, "algorithm moon uses more of a client than its clipped update"),
     "steps": (
         {"algorithm": {"name": "fedcm"}, "local": {"epochs": 5}},
         "algorithm fedcm divides updates .* set local.steps instead of local.epochs",
     ),
     "buffers": ({"model": {"name": "resnet18", "norm": "batch"}}, "running statistics .* model.norm: group"),
-    "rule": ({"aggregation": "median"}, "aggregation median is no sum, .* use aggregation: mean"),
-    "gradient rounds": ({"initializer": "dynamic"}, "initializer dynamic learns .* use previous, average or restart"),
+    "rule": ({"aggregation": "median"}, "aggregation median is not a sum, .* use aggregation: mean"),
+    "gradient rounds": (
+        {"initializer": "dynamic"},
+        "initializer dynamic uses clients' data .* use previous, average or restart",
+    ),
     "labels": (
         {"participation": {"name": "heterogeneous", "shares": "labels"}},
         "participation heterogeneous .* use participation: bernoulli or fixed",
     ),
     "jobs": (
         {"mode": "async", "algorithm": {"name": "fedbuff"}, "participation": "all"},
-        "mode = async uses results one by one, .* use mode: sync",
+        "mode: async uses results one by one .* use mode: sync",
     ),
     "communication": (
         {"communication": "intervals"},
@@ -344,18 +356,24 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "ensemble": ({"evaluation": {"models": ["ensemble"]}}, "evaluation of the model ensemble .* evaluate global"),
     "all": ({"evaluation": {"models": ["global", "all"]}}, "evaluation of the model all .* evaluate global"),
-    "attack": ({"attack": {"name": "ipm", "share": 0.3}}, "attack ipm sends what depends on others' updates"),
+    "attack": (
+        {"attack": {"name": "ipm", "share": 0.3}},
+        "attack ipm sends updates that depend on other clients' updates",
+    ),
     "coupled and adaptive": (
         {"uplink": [{"name": "clip", "quantile": 0.5}, noise(**TREE)]},
-        "mechanism = tree needs the same bound in all rounds; set clip.quantile = null",
+        "mechanism = tree requires the same bound in all rounds; set clip.quantile = null",
     ),
     "no budget left": ({"uplink": [ADAPTIVE, noise(4.0)]}, "multiplier = 4 .* twice clip.bit_noise = 2, .* raise"),
-    "bit noise alone": ({"uplink": [ADAPTIVE]}, "bit_noise = 2 has no effect without link noise; list noise"),
-    "bit noise of a fixed bound": ({"uplink": [{"name": "clip", "bit_noise": 1.0}]}, "bit_noise = 1: only a bound"),
-    "bands": ({"uplink": [CLIP, noise(bands=2)]}, "bands is for mechanism banded, not independent"),
+    "bit noise alone": ({"uplink": [ADAPTIVE]}, "bit_noise = 2 has no effect without link noise; add noise to uplink"),
+    "bit noise of a fixed bound": (
+        {"uplink": [{"name": "clip", "bit_noise": 1.0}]},
+        "bit_noise = 1 is only used with quantile",
+    ),
+    "bands": ({"uplink": [CLIP, noise(bands=2)]}, "bands is only used with mechanism banded, not with independent"),
     "both bands": (
         {"uplink": [CLIP, noise(**BANDED, coefficients=[1.0])]},
-        "bands or coefficients: give one of them",
+        "bands and coefficients exclude each other; give one of them",
     ),
     "first band": (
         {"uplink": [CLIP, noise(mechanism="banded", coefficients=[0.0])]},
@@ -365,7 +383,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"uplink": [CLIP, noise(mechanism="banded", coefficients=[1.0, -0.5])]},
         "coefficients: -0.5 should be 0 or more",
     ),
-    "blt": ({"uplink": [CLIP, noise(mechanism="blt", decay=[0.5])]}, "decay and scale: mechanism blt needs both"),
+    "blt": ({"uplink": [CLIP, noise(mechanism="blt", decay=[0.5])]}, "decay and scale: mechanism blt requires both"),
     "decay": (
         {"uplink": [CLIP, noise(mechanism="blt", decay=[1.5], scale=[1.0])]},
         "decay: 1.5 should be from 0 to 1",
@@ -402,7 +420,7 @@ def test_nothing_follows_the_noise() -> None:
     fed = made([CLIP, noise()])
     first, last = fed.parts.links
     fed.parts.workers.close()
-    with pytest.raises(SettingsError, match="link clip would change single updates after it; leave it out"):
+    with pytest.raises(SettingsError, match="link clip would change single updates after the noise; remove it"):
         last.bind([last, first], fed.parts.layout)
 
 

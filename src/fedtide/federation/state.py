@@ -82,8 +82,8 @@ def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any], forms:
         is_, should = found.get(name, "missing"), expected.get(name, "absent")
         if is_ != should:
             raise SettingsError(
-                f"the saved state after round {saved.get('round')} is not of this run: {name} is {is_}, should be {should}; "
-                "delete the run's folder to start the run again"
+                f"the checkpoint after round {saved.get('round')} is not of this run: {name} is {is_}, should be "
+                f"{should}; delete the run directory to start the run again"
             )
 
 

@@ -72,6 +72,6 @@ def _compression(settings: PluginSettings) -> Compression:
     """The compressor of the downlink."""
     link = plugins.create(Link, settings)
     if not isinstance(link, Compression):
-        raise SettingsError(f"downlink {settings.name} is no compressor; use one like qsgd, top_k or sign")
+        raise SettingsError(f"downlink {settings.name} is not a compressor; use one like qsgd, top_k or sign")
     link.memory = ()  # what is lost is kept by the server, as the difference of its model and the clients'
     return link

@@ -24,13 +24,13 @@ def refuse_other_optimizer(settings: RunSettings, algorithm: Algorithm) -> None:
     chosen = settings.local.optimizer
     if algorithm.optimizer != "any" and not isinstance(chosen, Sgd):
         raise SettingsError(
-            f"local.optimizer = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these settings, hold "
-            "for sgd only; fedavg and fedopt, for example, take any"
+            f"local.optimizer = {chosen.name}: the formulas of algorithm {settings.algorithm.name}, with these "
+            "settings, hold for sgd only; fedavg and fedopt, for example, support any"
         )
     if settings.local.momentum and algorithm.optimizer == "plain_sgd":
         raise SettingsError(
-            f"local.momentum = {settings.local.momentum:g}: algorithm {settings.algorithm.name} takes local steps of its own, "
-            "without momentum; set it to 0"
+            f"local.momentum = {settings.local.momentum:g}: algorithm {settings.algorithm.name} uses its own local "
+            "steps, without momentum; set it to 0"
         )
 
 
@@ -39,7 +39,8 @@ def refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
     name = settings.algorithm.name
     if overrides(algorithm, "phases") and settings.local.keeps_momentum:
         raise SettingsError(
-            f"local.momentum_scope = client: algorithm {name} trains in phases, each of which starts at rest; use round"
+            f"local.momentum_scope = client: algorithm {name} resets momentum at the start of each of its training "
+            "phases; use round"
         )
     if overrides(algorithm, "phases") and settings.communication.name != "per_round":
         raise SettingsError(
@@ -61,7 +62,7 @@ def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
         ),
         (
             local.amount < 2,
-            f"local.{local.unit} = {local.amount}: {what} after the second local epoch at first; use 2 or more",
+            f"local.{local.unit} = {local.amount}: {what} after the second local epoch at the earliest; use 2 or more",
         ),
         (
             communication != "per_round",
@@ -79,19 +80,19 @@ def refuse_other_mode(chosen: Chosen) -> None:
     name, rule, communication = settings.algorithm.name, settings.participation.name, settings.communication.name
     if not isinstance(settings.mode, Async):
         if "sync" not in algorithm.modes:
-            raise SettingsError(f"algorithm {name} updates its model as results arrive; it needs mode: async")
+            raise SettingsError(f"algorithm {name} updates its model as results arrive and requires mode: async")
         return
     refused = [
         (
             "async" not in algorithm.modes,
-            f"algorithm {name} works in rounds; mode: async needs one like fedbuff, fedasync, mifa or fedvarp",
+            f"algorithm {name} works in rounds; for mode: async use one like fedbuff, fedasync, mifa or fedvarp",
         ),
-        (rule != "all", f"participation {rule} draws the cohorts of rounds; with mode: async use participation: all"),
+        (rule != "all", f"participation {rule} samples cohorts per round; with mode: async use participation: all"),
         (
             communication != "per_round",
             f"communication {communication} averages inside rounds; with mode: async use communication: per_round",
         ),
-        (not settings.costs.wireless, "costs.wireless = false: mode: async takes its seconds from there"),
+        (not settings.costs.wireless, "costs.wireless = false: mode: async requires simulated times; set it to true"),
         (
             settings.local.unit == "mean_epochs",
             "local.mean_epochs equalizes the steps of a round; with mode: async use local.epochs or local.steps",
@@ -102,11 +103,11 @@ def refuse_other_mode(chosen: Chosen) -> None:
         ),
         (
             settings.evaluation.consistency,
-            "evaluation.consistency = true compares the participants of a round; it needs mode: sync",
+            "evaluation.consistency = true compares the participants of a round and requires mode: sync",
         ),
         (
             chosen.evaluates("all"),
-            "evaluation of the model all, the mean of the clients' latest models, needs mode: sync",
+            "evaluation of the model all, the mean of the clients' latest models, requires mode: sync",
         ),
     ]
     if problems := [problem for found, problem in refused if found]:

@@ -108,7 +108,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
-        "lower local.epochs or local.steps, or let fewer clients take part",
+        "lower local.epochs or local.steps, or lower the number of participants",
     )
     device_parts = [
         Part(
@@ -119,7 +119,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         Part(
             f"a cohort of {cohort} clients with {each:g} vectors of {size.parameters:,} numbers each",
             int(cohort * each * vector),
-            "let fewer clients take part, or choose a smaller model",
+            "lower the number of participants, or choose a smaller model",
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
@@ -129,7 +129,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         Part(
             "the data",
             resident_bytes(data, device, dtype, added) + number * sample * _gathered(chosen, timeline),
-            "choose a smaller dataset, or run it where there is more memory",
+            "choose a smaller dataset, or use a machine with more memory",
         ),
     ]
     poisoned = Part(
@@ -181,7 +181,7 @@ def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int,
     return Part(
         f"client_state.storage: {', '.join(kept)} of {clients} clients",
         size,
-        "free some of it" if on_disk else "set client_state.storage: disk",
+        "free some memory" if on_disk else "set client_state.storage: disk",
     )
 
 

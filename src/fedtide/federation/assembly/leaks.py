@@ -15,17 +15,17 @@ def what_leaks(chosen: Chosen) -> str | None:
     leaks = [
         (
             settings.mode.name == "async",
-            "mode = async uses results one by one, not in sums of cohorts; use mode: sync",
+            "mode: async uses results one by one instead of sums over cohorts; use mode: sync",
         ),
         (
             not {"noise", "noise_at_equal_steps"} & {*algorithm.admits},
-            f"algorithm {name} has the server read more of a client than its clipped update; use one like fedavg, fedprox, "
-            "fedopt or fedacg",
+            f"algorithm {name} uses more of a client than its clipped update on the server; use one like fedavg, "
+            "fedprox, fedopt or fedacg",
         ),
         (
             "noise_at_equal_steps" in algorithm.admits and settings.local.unit != "steps",
-            f"algorithm {name} divides updates by each client's local steps, so that few steps count more than a clip allows; "
-            "set local.steps instead of local.epochs",
+            f"algorithm {name} divides updates by each client's local steps, so a client with few steps can exceed "
+            "the clipping bound; set local.steps instead of local.epochs",
         ),
         (
             weighting != "uniform",
@@ -33,31 +33,37 @@ def what_leaks(chosen: Chosen) -> str | None:
         ),
         (
             settings.aggregation.name != "mean",
-            f"aggregation {settings.aggregation.name} is no sum, to which noise could be added; use aggregation: mean",
+            (
+                f"aggregation {settings.aggregation.name} is not a sum, to which noise could be added; use aggregation: "
+                "mean"
+            ),
         ),
         (
             not chosen.participation.private,
-            f"participation {rule.name} lets clients take part by their data, with these settings, so that who does is private "
-            "itself; use participation: bernoulli or fixed",
+            f"participation {rule.name} depends on client data with these settings, so the participant list itself "
+            "would leak information; use participation: bernoulli or fixed",
         ),
         (
             not chosen.initializer.private,
-            f"initializer {settings.initializer.name} learns from clients or their labels besides the rounds; use previous, "
+            f"initializer {settings.initializer.name} uses clients' data or labels outside the rounds; use previous, "
             "average or restart",
         ),
         (
             settings.detector.name != "none",
-            f"detector {settings.detector.name} reads the clients' training losses, which have no noise; use detector: none",
+            (
+                f"detector {settings.detector.name} reads the clients' training losses, to which no noise is added; use "
+                "detector: none"
+            ),
         ),
         (
             chosen.attackers is not None and chosen.attackers.attack.colludes,
-            f"attack {settings.attack.name} sends what depends on others' updates, which are then not hidden; use one like "
-            "sign_flip or scale",
+            f"attack {settings.attack.name} sends updates that depend on other clients' updates, which noise does "
+            "not protect; use one like sign_flip or scale",
         ),
         *(
             (
                 chosen.evaluates(model),
-                f"evaluation of the model {model} shows the clients' own models; evaluate global or participants",
+                f"evaluation of the model {model} reveals the clients' own models; evaluate global or participants",
             )
             for model in ("all", "ensemble")
         ),

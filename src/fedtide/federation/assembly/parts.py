@@ -103,7 +103,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
             raise SettingsError(problem)
     chosen.communication.require(algorithm, settings.local)
     if "validation" in settings.evaluation.splits and not len(timeline.validation):
-        raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits needs a share > 0 to evaluate on")
+        raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits requires a share > 0")
     memories = [
         (bool(algorithm.client) or overrides(algorithm, "forget"), f"algorithm {name}"),
         (settings.local.keeps_momentum, "local.momentum_scope = client"),
@@ -111,7 +111,7 @@ def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> Non
     if timeline.notes.get("stateless") and any(used for used, _ in memories):
         what = next(what for used, what in memories if used)
         raise SettingsError(
-            f"{what} needs clients that remember; scenario {settings.scenario.name} has clients that do not"
+            f"{what} requires stateful clients, but scenario {settings.scenario.name} uses stateless clients"
         )
 
 
@@ -121,13 +121,13 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
     _refuse_other_outputs(model, network, data)
     if "linear_head" in chosen.algorithm.needs and not network.has_linear_head:
         raise SettingsError(
-            f"algorithm {settings.algorithm.name} needs logits that are one linear map of the features, a single nn.Linear at "
-            f"the end of the network; the head of model {settings.model.name} is another"
+            f"algorithm {settings.algorithm.name} requires a single final nn.Linear; model {settings.model.name} has "
+            "a different head"
         )
     if "body" in chosen.algorithm.needs and Layout(network).mask("head").all():
         raise SettingsError(
-            f"algorithm {settings.algorithm.name} trains the last layer of a model apart from the others; model "
-            f"{settings.model.name} has no others, choose one like mlp"
+            f"algorithm {settings.algorithm.name} trains the last layer of a model separately; model "
+            f"{settings.model.name} has no other layers, use one like mlp"
         )
     return network
 
@@ -167,7 +167,7 @@ def _refuse_other_outputs(model: Model, network: Any, data: Dataset) -> None:
         with torch.no_grad():
             outputs = network.eval().outputs(data.prepare(few, next(network.parameters()).dtype))
     except RuntimeError as error:
-        wanted = f"a network that takes samples {list(data.input_shape)}; {shortened(str(error))}"
+        wanted = f"a network for samples of shape {list(data.input_shape)}; {shortened(str(error))}"
         raise broken_contract(model, "build", wanted) from error
     network.train(training)
     shape, logits = [len(few), data.outputs], list(getattr(outputs.logits, "shape", ()))

@@ -30,8 +30,8 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
         cohort = max(1, round(present * parts.participation.participation_fraction(present)))
         who = f"about {cohort} of {present} clients per round"
     return (
-        f"{parts.layout.size:,} parameters; {who}; "
-        f"at least {gigabytes(wanted.run)} for the run, {gigabytes(wanted.kept.size)} of client memories on {parts.memory}; "
+        f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
+        f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}; "
         f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
     )
 
@@ -43,8 +43,8 @@ def unused_partition(chosen: RunSettings) -> list[str]:
         return []
     rest = f" but for {', '.join(used)}" if used else ""
     return [
-        f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario {chosen.scenario.name} makes "
-        "the clients' data itself"
+        f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario "
+        f"{chosen.scenario.name} assigns the clients' data itself"
     ]
 
 
@@ -56,8 +56,8 @@ def unused_oracle(parts: Parts) -> list[str]:
     if name != "oracle" or not without:
         return []
     which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
-    why = "was of its kind" if timeline.kinds else "had exactly the same clients"
-    return [f"initializer oracle equals previous at the start of {which}: no earlier one {why}"]
+    why = "is of its kind" if timeline.kinds else "has exactly the same clients"
+    return [f"initializer oracle equals previous at the start of {which}: no earlier session {why}"]
 
 
 def _hashed_columns(parts: Parts) -> list[str]:
@@ -76,8 +76,8 @@ def _unknown_owners(parts: Parts) -> list[str]:
     if not evaluation.clients_every or parts.data.task == "classification" or owners(parts.evaluator) is not None:
         return []
     return [
-        f"evaluation.clients_every = {evaluation.clients_every}: no scores per client, since the data do not say whose the "
-        f"{evaluation.splits[0]} samples are"
+        f"evaluation.clients_every = {evaluation.clients_every}: per-client scores are unavailable, since "
+        f"{evaluation.splits[0]} samples have no client IDs"
     ]
 
 

@@ -77,7 +77,7 @@ class EventClock:
         self.parts, self.chosen = parts, chosen
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
-            raise SettingsError("costs.wireless = false: mode: async takes its seconds from there")
+            raise SettingsError("costs.wireless = false: mode: async requires simulated times; set it to true")
         self.durations = Durations(parts.wireless)
         self._since = Since()
 
@@ -164,13 +164,13 @@ class EventClock:
         waited, patience = queue.now - self._since.heard, self.presence.patience
         if patience is not None and waited > patience:
             raise SettingsError(
-                f"mode: async: no client has stayed until the end of a job for {waited * self.slot:g} simulated seconds; "
-                "give them less work, a higher costs.clock, or mode.leave = finish"
+                f"mode: async: no client has completed a job for {waited * self.slot:g} simulated seconds; use less "
+                "local work, a higher costs.clock, or mode.leave = finish"
             )
         if not queue.advance(self.presence.following(queue.now)):
             raise SettingsError(
-                f"mode: async: nobody is left to train after {queue.now * self.slot:g} simulated seconds, so update {t + 1} "
-                "never comes; keep clients with data present"
+                f"mode: async: no available client after {queue.now * self.slot:g} simulated seconds, so server "
+                f"update {t + 1} cannot be reached; keep clients with data present"
             )
 
     def _start(self, state: RunState, flight: Flight, clients: list[int], t: int) -> None:

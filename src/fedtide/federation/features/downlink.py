@@ -39,7 +39,7 @@ class Downlink(Feature, Channel):
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         if timeline.notes.get("stateless"):
             scenario = chosen.settings.scenario.name
-            return f"downlink needs clients that remember; scenario {scenario} has clients that do not"
+            return f"downlink requires stateful clients, but scenario {scenario} uses stateless clients"
         return None
 
     def bind(self, parts: Parts) -> None:
@@ -54,22 +54,27 @@ class Downlink(Feature, Channel):
         feedback = type(link).model_fields.get("error_feedback")
         trains_elsewhere = overrides(algorithm, "start", "phases")
         if remedy := self.link.remedy(parts.layout.size):
-            return f"with these settings it may lose as much as it gets, and errors could grow without bound; {remedy}"
+            return f"the compressor is not contractive with these settings, so error feedback can diverge; {remedy}"
         if getattr(link, "memory_decay", 1) != 1:
-            return "memory_decay has no effect, since what was lost is part of the next update; leave it out"
+            return (
+                "memory_decay has no effect, since the compression error is always part of the next update; remove it"
+            )
         if feedback is not None and feedback.default is True and not getattr(link, "error_feedback", True):
-            return "error_feedback = false has no effect, since what was lost is part of the next update; leave it out"
+            return (
+                "error_feedback = false has no effect, since the compression error is always part of the next "
+                "update; remove it"
+            )
         if settings.communication.name != "per_round":
             return (
-                f"communication {settings.communication.name} averages inside rounds, and averages are no updates of "
-                "the server's model; use communication: per_round"
+                f"communication {settings.communication.name} averages inside rounds, and averages are not updates "
+                "of the server's model; use communication: per_round"
             )
         if overrides(algorithm, "served") or "w" not in algorithm.down:
-            return f"algorithm {name} sends clients other models than one for all; {others}"
+            return f"algorithm {name} does not send the same model to all clients; {others}"
         if algorithm.shared(parts.layout) is not None:
-            return f"algorithm {name} sends a part of the model; {others}"
+            return f"algorithm {name} sends only a part of the model; {others}"
         if trains_elsewhere and "downlink" not in algorithm.admits:
-            return f"algorithm {name} lets clients train from another model than the one that is sent; {others}"
+            return f"algorithm {name} trains clients from another model than the one that is sent; {others}"
         return None
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:

@@ -33,11 +33,11 @@ class AggregationRule(Feature):
             )
         if "rules" not in algorithm.admits:
             return (
-                f"{what}: algorithm {settings.algorithm.name} adds up the participants' updates itself, or needs each of them; "
-                "use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm"
+                f"{what}: algorithm {settings.algorithm.name} adds up the participants' updates itself, or requires "
+                "each of them; use aggregation: mean, or an algorithm like fedavg, fedprox, fedcm or fedwcm"
             )
         if settings.mode.name == "async" and algorithm.buffer < 3:
-            return f"{what} needs three results per update or more; set algorithm.buffer"
+            return f"{what} requires at least three results per update; set algorithm.buffer to 3 or more"
         return None
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:

@@ -37,7 +37,10 @@ class SyntheticSamples(Feature):
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         if data.kind == "text":
-            return f"algorithm {chosen.settings.algorithm.name} makes synthetic samples, but data {data.name} is text"
+            return (
+                f"algorithm {chosen.settings.algorithm.name} generates synthetic samples, which is not supported "
+                f"for text (data {data.name})"
+            )
         return None
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:

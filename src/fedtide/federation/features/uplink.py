@@ -36,14 +36,17 @@ class Uplink(Feature):
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         settings, links = chosen.settings, self.links
         if same := [pair for pair in pairwise(links) if pair[0].place == pair[1].place]:
-            return f"uplink lists {' and '.join(link.settings.name for pair in same for link in pair)}: use one of them"
+            return (
+                f"uplink lists {' and '.join(link.settings.name for pair in same for link in pair)}, which "
+                "exclude each other; use one of them"
+            )
         if settings.communication.name != "per_round":
             return (
                 f"uplink {links[0].settings.name}: communication {settings.communication.name} averages inside rounds, so "
                 "clients have no update of their own; use communication: per_round"
             )
         if any(link.memory for link in links) and settings.mode.name == "async":
-            return "mode: async may use two results of a client at once; use links that keep no memory of clients"
+            return "mode: async may use two results of a client at once; use links without client state"
         return what_leaks(chosen)
 
     def bind(self, parts: Parts) -> None:

@@ -98,7 +98,7 @@ def plan_round(settings: RunSettings, timeline: Timeline, rule: Participation, t
     drawn = rule.draw(eligible.clients, t, settings.seed)
     contract.positions(rule, "draw", [drawn], 1, len(eligible.clients))
     if not len(drawn) or (np.diff(drawn) <= 0).any():
-        raise broken_contract(rule, "draw", f"ascending positions, at least one, got {drawn.tolist()}")
+        raise broken_contract(rule, "draw", f"ascending indices, at least one, got {drawn.tolist()}")
     return RoundPlan(
         **participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
         **of_round(settings, timeline, t, timeline.at(t)),

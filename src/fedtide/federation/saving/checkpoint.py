@@ -115,13 +115,13 @@ def load(
         if header is None:
             skipped[path] = f"{path.name} is damaged"
         elif problems := lost(header["records"]):
-            skipped[path] = f"{path.name} does not fit, {', '.join(problems)}"
+            skipped[path] = f"{path.name} does not match the record files: {', '.join(problems)}"
         else:
             return Saved(owner, header["round"], header["records"], _values(path, header["rows"])), skipped
     if skipped:
         raise SettingsError(
-            f"{folder}: no saved state can be continued ({'; '.join(skipped.values())}); put the files back, or delete "
-            "the run's folder to start the run again"
+            f"{folder}: no checkpoint can be resumed ({'; '.join(skipped.values())}); restore the files, or delete "
+            "the run directory to start the run again"
         )
     return None, {}
 
@@ -132,7 +132,7 @@ def _values(path: Path, rows: Marks) -> dict[str, Any]:
         values: dict[str, Any] = torch.load(io.BytesIO(read_content(path)), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SettingsError(f"{path}: not a state that fedtide saved; delete it ({reason})") from None
+        raise SettingsError(f"{path}: not a fedtide checkpoint; delete it ({reason})") from None
     values |= {name: _dense(values[name]) for name in _SPARSE if name in values}
     for name, mark in rows.items():
         clients = len(values["counts"])

@@ -104,6 +104,7 @@ def _refuse_empty_rounds(q: float, added: float, delta: float) -> None:
     """Refuse samples that are drawn again too often, which adds to delta."""
     if added > delta / 10:
         raise SettingsError(
-            f"uplink noise: participation.probability = {q:g} leaves rounds empty too often, which are then drawn again (this "
-            f"would add {added:.1e} or more to delta = {delta:.1e}); raise it, have more clients, or use participation: fixed"
+            f"uplink noise: participation.probability = {q:g} leaves too many rounds empty, which are then sampled "
+            f"again (this would add {added:.1e} or more to delta = {delta:.1e}); raise it, add clients, or use "
+            "participation: fixed"
         )

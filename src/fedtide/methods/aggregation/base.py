@@ -25,8 +25,7 @@ class RuleSettings(PluginSettings):
     bucket: int | None = Field(
         None,
         ge=1,
-        description="participants of a bucket, drawn anew in every round, whose mean takes their place; null: everyone "
-        "alone",
+        description="participants per bucket, resampled every round and replaced by their mean; null: no bucketing",
     )
 
 

@@ -29,11 +29,11 @@ class CentredClipping(Rule):
             high=10.0,
             log=True,
             gt=0,
-            description="largest difference from the center that is not clipped",
+            description="clipping radius around the center",
         )
-        iterations: int = Tunable(1, low=1, high=5, ge=1, description="passes in a round")
+        iterations: int = Tunable(1, low=1, high=5, ge=1, description="passes per round")
         center: Literal["previous", "zero"] = Field(
-            "previous", description="where a round begins: with the last round's result, or with zero"
+            "previous", description="first center of a round: the last round's result, or zero"
         )
 
     settings: Settings

@@ -23,7 +23,7 @@ class GeometricMedian(Rule):
     class Settings(RuleSettings):
         name: str = "geometric_median"
         iterations: int = Tunable(4, low=1, high=8, ge=1, description="steps")
-        floor: float = Field(1e-5, gt=0, description="least distance that is divided by")
+        floor: float = Field(1e-5, gt=0, description="lower bound of the divisor")
 
     settings: Settings
 

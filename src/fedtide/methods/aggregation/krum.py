@@ -21,8 +21,8 @@ class Krum(Rule):
 
     class Settings(RuleSettings):
         name: str = "krum"
-        f: int = Field(ge=0, description="attackers among the participants of a round that are expected at most")
-        keep: int | None = Field(1, ge=1, description="updates that are kept; null: n - f - 2 of n")
+        f: int = Field(ge=0, description="upper bound on the attackers among the participants of a round")
+        keep: int | None = Field(1, ge=1, description="number of updates kept; null: n - f - 2 of n")
 
     settings: Settings
     statistics = "kept"

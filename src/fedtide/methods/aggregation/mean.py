@@ -22,7 +22,7 @@ class Mean(Rule):
         @model_validator(mode="after")
         def _whole(self) -> Self:
             if self.bucket is not None:
-                raise SettingsError(f"bucket = {self.bucket}: the mean of the buckets is the mean; leave it null")
+                raise SettingsError(f"bucket = {self.bucket}: bucketing does not change a mean; use null")
             return self
 
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:

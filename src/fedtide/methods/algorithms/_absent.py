@@ -21,9 +21,9 @@ class AbsentSettings(AlgorithmSettings):
 
 class UpdateSettings(AbsentSettings):
     units: Literal["gradient", "displacement"] = Field(
-        "gradient", description="what is stored: the update divided by the round's learning rate, or as it is"
+        "gradient", description="stored update: divided by the round's learning rate, or unscaled"
     )
-    buffer: int = Field(10, ge=1, description="results that an update is made of, with `mode: async` alone")
+    buffer: int = Field(10, ge=1, description="results per server update; only with `mode: async`")
 
 
 def by_size(settings: AlgorithmSettings) -> bool:

@@ -17,7 +17,7 @@ from fedtide.settings.choices import WeightingChoice, choice_field
 class ContinualSettings(AveragingSettings):
     weighting: WeightingChoice = choice_field("uniform", "how participants are weighted")
     measure_every: int = Field(
-        0, ge=0, description="record the information loss every that many rounds, and in the last; 0: never"
+        0, ge=0, description="rounds between records of the information loss, plus the last; 0: never"
     )
 
 

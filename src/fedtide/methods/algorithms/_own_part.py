@@ -28,8 +28,9 @@ class OwnPartSettings(AlgorithmSettings):
 
     newcomers: Literal["initial", "mean"] = Field(
         "initial",
-        description="what a client's own part starts from: initial: the entries of the session's first model, which are "
-        "untrained unless it continues one, and no parts are sent; mean: the mean of the participants' parts, which they send",
+        description="start of a client's own part: initial: from the session's first model (untrained unless it "
+        "continues one), and no parts are sent; mean: the mean of the participants' parts, which they "
+        "send",
     )
 
 
@@ -101,6 +102,7 @@ class OwnPart(Algorithm):
         if not run.fresh_starts:
             return []
         return [
-            f"algorithm {self.settings.name} keeps parts of models over sessions that start from an untrained model, whose "
-            "other layers they do not fit; use client_state.on_session_start: reset, or an initializer like previous or average"
+            f"algorithm {self.settings.name} keeps parts of models across sessions, but sessions start from an "
+            "untrained model, whose other layers they do not match; use client_state.on_session_start: reset, or an "
+            "initializer like previous or average"
         ]

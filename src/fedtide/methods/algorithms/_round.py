@@ -300,7 +300,7 @@ class Round:
         """
         known = dict(self.client)
         if double := known.keys() & rows:
-            raise TypeError(f"r.carry: {', '.join(sorted(double))}: a client's vector has that name")
+            raise TypeError(f"r.carry: {', '.join(sorted(double))}: this name is already in use for a client vector")
         self.client = Vectors({**known, **rows})
 
     def move(self, name: str, change: Tensor, share: Tensor | None = None) -> None:
@@ -337,7 +337,7 @@ class Round:
         Of the models themselves it is :meth:`average`, since a rule combines how far they have moved.
         """
         if rows is self.W:
-            raise TypeError("r.mean(r.W): the mean of the local models is r.average(); r.mean is for other rows")
+            raise TypeError("r.mean(r.W): use r.average() for the mean of the local models; r.mean is for other rows")
         return self.weighted_mean(rows) if self.means.rule is None else self.means.rule.rows(rows)
 
     def weighted_mean(self, rows: Tensor) -> Tensor:

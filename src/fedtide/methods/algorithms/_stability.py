@@ -27,8 +27,8 @@ def late_gate(run: RunPreview, beta: float) -> list[str]:
     """Over-relaxed memories (gate + beta near 2) in the last rounds of a run whose learning rate is still high."""
     left = run.last_lr / run.lr
     return [
-        f"the gate nears {1 + beta:g} at {left:.0%} of the first learning rate: short runs of this kind have got worse "
-        "toward their end; let local.lr decay faster"
+        f"the gate approaches {1 + beta:g} while the learning rate is still {left:.0%} of its initial value: short "
+        "runs of this kind have degraded toward their end; let local.lr decay faster"
     ] * (beta >= 1 and left > _LATE)
 
 

@@ -18,11 +18,9 @@ class StalenessSettings(AlgorithmSettings):
         description="weight of a result that is tau updates behind: polynomial: (1 + tau)^-exponent; hinge: 1 up to "
         "`patience`, then 1 / (slope (tau - patience) + 1); constant: 1",
     )
-    exponent: float = Tunable(0.5, low=0.1, high=2.0, ge=0, description="of staleness polynomial")
-    slope: float = Field(10.0, gt=0, description="of staleness hinge")
-    patience: float = Field(
-        4.0, ge=0, description="updates that a result may be behind at full weight, with staleness hinge"
-    )
+    exponent: float = Tunable(0.5, low=0.1, high=2.0, ge=0, description="polynomial: exponent")
+    slope: float = Field(10.0, gt=0, description="hinge: slope")
+    patience: float = Field(4.0, ge=0, description="hinge: updates that a result may be behind at full weight")
     mu: float = Field(0.0, ge=0, description="strength of the pull toward the model that the client started from")
 
 

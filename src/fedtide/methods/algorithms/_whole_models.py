@@ -18,8 +18,8 @@ class WholeModels(Algorithm):
         """Refuse networks with running statistics: those of the global model are of another one than a client's."""
         if problem.layout.buffer_size:
             raise SettingsError(
-                f"algorithm {self.settings.name} keeps a whole model for every client, but the statistics of BatchNorm only "
-                "for the global one; choose a model without, or model.norm: group"
+                f"algorithm {self.settings.name} keeps a full model per client, but BatchNorm statistics only for "
+                "the global model; use a model without BatchNorm, or model.norm: group"
             )
         super().bind(problem)
 

@@ -31,9 +31,9 @@ class AdaptiveFedAvg(Averaging):
 
     class Settings(AveragingSettings):
         name: str = "adaptive_fedavg"
-        beta1: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="memory of the mean model")
-        beta2: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="memory of the variance")
-        beta3: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="memory of the ratio of variances")
+        beta1: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="decay of the model mean")
+        beta2: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="decay of the variance")
+        beta3: float = Tunable(0.5, low=0.1, high=0.9, ge=0, lt=1, description="decay of the variance ratio")
         anneal: Literal["none", "time"] = Field("none", description="time: divide the ratio by the number of updates")
         every: int = Field(1, ge=1, description="rounds between updates of the factor")
 

@@ -59,15 +59,13 @@ class Apfl(WholeModels):
         alpha_lr: float | None = Field(
             None, gt=0, description="learning rate eta_a of alpha, with the schedule; null: the round's"
         )
-        mix: Literal["before", "after"] = Field(
-            "before", description="whether the mixture has y before or after its step"
-        )
+        mix: Literal["before", "after"] = Field("before", description="mixture uses y before or after its step")
         serve: Literal["current", "own"] = Field(
-            "current", description="what v is mixed with to be served: the global model, or the client's last y"
+            "current", description="model mixed with v for serving: the global model, or the client's last y"
         )
         newcomers: Literal["current", "initial"] = Field(
             "current",
-            description="where v of a client never seen starts: the current model, or the session's first one",
+            description="start of v for a new client: the current model, or the session's first one",
         )
 
         @field_validator("adaptive", mode="before")

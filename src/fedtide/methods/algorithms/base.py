@@ -70,7 +70,9 @@ Optimizer = Literal["any", "sgd", "plain_sgd"]
 ADMITS = {
     "sums": "the rows of the local models are read one by one and added up only by means and totals of the round, so that "
     "processes which share it exchange sums instead of models",
-    "rules": "the participants are combined by r.average, r.mean and r.mean_update alone, behind which other rules may stand",
+    "rules": (
+        "the participants are combined by r.average, r.mean and r.mean_update alone, which other rules may replace"
+    ),
     "noise": "the server reads the models by r.average alone, and clients keep nothing that it adds up, which noise then hides",
     "noise_at_equal_steps": "the same, but updates are divided by the clients' local steps, which then have to be equal",
     "exchanges": "clients may also average inside a round: the mean of the local models is used, no client's own displacement",

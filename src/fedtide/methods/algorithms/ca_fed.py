@@ -49,9 +49,9 @@ class CaFed(Algorithm):
         smoothing: float = Tunable(
             0.0, low=0.0, high=0.95, ge=0, lt=1, description="weight of the old estimate of a client's loss"
         )
-        tolerance: float = Field(0.0, ge=0, description="least decrease of J for which a client is excluded")
+        tolerance: float = Field(0.0, ge=0, description="smallest decrease of J that excludes a client")
         prior_rounds: float = Tunable(
-            10.0, low=1.0, high=100.0, log=True, gt=0, description="rounds that the prior availability counts for"
+            10.0, low=1.0, high=100.0, log=True, gt=0, description="weight of the prior availability, in rounds"
         )
         prior_availability: float = Field(0.5, gt=0, lt=1, description="prior of a client's availability")
         optimum: float = Field(0.0, description="F*, the smallest loss a client can reach")

@@ -31,7 +31,7 @@ class CflCoreSet(Replay):
 
     class Settings(ContinualSettings):
         name: str = "cfl_core_set"
-        size: int = Field(100, ge=0, description="samples stored of a subset")
+        size: int = Field(100, ge=0, description="samples stored per subset")
         choice: Literal["uniform", "herding"] = Field("uniform", description="which samples are stored")
 
     settings: Settings

@@ -41,7 +41,7 @@ class CflGenerative(Replay):
 
     class Settings(ContinualSettings):
         name: str = "cfl_generative"
-        size: int = Field(75, ge=0, description="synthetic samples of a subset")
+        size: int = Field(75, ge=0, description="synthetic samples per subset")
         steps: int = Field(100, ge=0, description="Langevin steps")
         eta_x: float = Field(0.1, ge=0, description="size of a Langevin step")
         s: float = Field(0.005, ge=0, description="standard deviation of a step's noise")

@@ -85,8 +85,8 @@ class CflRegularization(Continual):
         self.B = below.masked_fill(head[self.first :], s.B_head)
         if s.curvature == "exact" and len(self.B) > _EXACT:
             raise SettingsError(
-                f"algorithm.curvature = 'exact': {len(self.B)} parameters take as many Hessian-vector products; the largest "
-                f"feasible number is {_EXACT}, use 'hutchinson'"
+                f"algorithm.curvature = 'exact': {len(self.B)} parameters require as many Hessian-vector products; "
+                f"the largest feasible number is {_EXACT}; use 'hutchinson'"
             )
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:

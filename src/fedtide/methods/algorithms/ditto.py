@@ -56,7 +56,7 @@ class Ditto(WholeModels):
         )
         newcomers: Literal["current", "initial"] = Field(
             "current",
-            description="what an own model starts from: current: the global model; initial: the session's first one",
+            description="start of a personal model: current: the global model; initial: the session's first one",
         )
 
     settings: Settings

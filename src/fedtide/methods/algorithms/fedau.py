@@ -26,7 +26,7 @@ class FedAu(Algorithm):
 
     class Settings(AbsentSettings):
         name: str = "fedau"
-        cutoff: int = Tunable(50, low=5, high=200, log=True, ge=1, description="longest interval that is waited for")
+        cutoff: int = Tunable(50, low=5, high=200, log=True, ge=1, description="cutoff of participation intervals")
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
     settings: Settings

@@ -26,9 +26,9 @@ class FedBuff(Asynchronous):
     class Settings(StalenessSettings):
         name: str = "fedbuff"
         weighting: WeightingChoice = choice_field("uniform", "how the results in the buffer are weighted")
-        buffer: int = Tunable(10, low=2, high=50, ge=1, description="results K that an update is made of")
+        buffer: int = Tunable(10, low=2, high=50, ge=1, description="results K per server update")
         normalize: Literal["count", "weights"] = Field(
-            "count", description="what the weighted sum is divided by: their number, or their weights"
+            "count", description="divisor of the weighted sum: their number, or their weights"
         )
         server_lr: float = Tunable(1.0, low=0.1, high=2.0, gt=0, description="server step size eta_g")
 

@@ -88,7 +88,7 @@ class FedCcfa(Algorithm):
         )
         balanced_epochs: int = Field(5, ge=0, description="passes of the balanced head; 0: it is the client's own one")
         balanced_lr: float = Field(0.1, gt=0, description="learning rate of balanced heads, with the schedule")
-        per_class: int = Field(5, ge=1, description="most samples of a class for the balanced head")
+        per_class: int = Field(5, ge=1, description="sample limit per class for the balanced head")
         eps: float = Tunable(
             0.1, low=0.02, high=0.5, log=True, description="distance at which rows of a label are alike"
         )

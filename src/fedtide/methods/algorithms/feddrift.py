@@ -84,7 +84,7 @@ class FedDrift(Algorithm):
 
     class Settings(AlgorithmSettings):
         name: str = "feddrift"
-        delta: float = Tunable(0.5, low=0.05, high=1.0, log=True, ge=0, description="rise of the loss that is a drift")
+        delta: float = Tunable(0.5, low=0.05, high=1.0, log=True, ge=0, description="loss increase that means drift")
         mode: Literal["full", "eager"] = Field(
             "full", description="eager: no mergers, one new model for all that have drifted"
         )
@@ -94,7 +94,7 @@ class FedDrift(Algorithm):
             "if that was the round before; or the least loss of its latest comparison, as it was",
         )
         new: Literal["copy", "initial"] = Field(
-            "copy", description="a new model: the best one's copy, or the session's first"
+            "copy", description="new model: copy of the best one, or the session's first"
         )
         every: int = Field(1, ge=1, description="rounds of a session between comparisons")
         max_models: int = Field(8, ge=1, description="most models")

@@ -49,7 +49,7 @@ class FedLesam(Algorithm):
         def _has_a_server_step(self) -> FedLesam.Settings:
             if self.base == "feddyn" and self.server_lr != 1:
                 raise SettingsError(
-                    f"server_lr = {self.server_lr:g}: the base feddyn has no server step size, leave it 1"
+                    f"server_lr = {self.server_lr:g}: the base feddyn has no server step size; leave it at 1"
                 )
             return self
 

@@ -69,8 +69,8 @@ class FedPer(OwnPart):
             raise SettingsError("algorithm.personal = norms: the model has no normalization layers with parameters")
         if layout.buffer_size and not self.own_buffers and (self.P & layout.mask("body")).any():
             raise SettingsError(
-                "algorithm.personal keeps layers of the body per client, but the statistics of BatchNorm are those of all "
-                "clients; choose head or norms, a model without, or model.norm: group"
+                "algorithm.personal keeps body layers per client, but BatchNorm statistics are shared by all "
+                "clients; use head or norms, a model without BatchNorm, or model.norm: group"
             )
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:

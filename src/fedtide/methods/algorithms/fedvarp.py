@@ -46,7 +46,7 @@ class FedVarp(LastUpdates):
         clusters: int | None = Field(
             None,
             ge=1,
-            description="memories kept by the server, client i using the (i mod clusters)-th; null: per client",
+            description="server states, client i using the (i mod clusters)-th; null: per client",
         )
         server_lr: float = Tunable(1.0, low=0.1, high=1.5, gt=0, description="server step size eta_g")
 
@@ -61,7 +61,9 @@ class FedVarp(LastUpdates):
     def bind(self, problem: Problem) -> None:
         clusters = self.settings.clusters
         if clusters is not None and clusters > problem.clients:
-            raise SettingsError(f"algorithm.clusters = {clusters} should be at most {problem.clients}, the clients")
+            raise SettingsError(
+                f"algorithm.clusters = {clusters} should be at most {problem.clients}, the number of clients"
+            )
         super().bind(problem)
 
     def finish(self, r: Round) -> Tensor:

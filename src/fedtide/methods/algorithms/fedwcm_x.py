@@ -39,8 +39,8 @@ class FedWcmX(FedWcm):
         def _own_count(self) -> FedWcmX.Settings:
             if (self.momentum_norm, self.nominal_n) != ("actual", "mean"):
                 raise SettingsError(
-                    "momentum_norm and nominal_n have no effect in fedwcm_x, which divides by the steps of a client of mean "
-                    "size; use fedwcm, or leave them out"
+                    "momentum_norm and nominal_n have no effect in fedwcm_x, which divides by the steps of a client "
+                    "of mean size; use fedwcm, or remove them"
                 )
             return self
 

@@ -43,7 +43,7 @@ class Flash(Algorithm):
         drift_term: bool = Field(True, description="false: d stays 0, as in FedAdam")
         floor: bool = Field(False, description="keep the denominator at tau or above")
         early_stop: float | None = Field(
-            None, gt=0, description="gamma, least fall of a client's loss that makes it go on; null: all go on"
+            None, gt=0, description="gamma, least loss decrease for a client to continue; null: all continue"
         )
 
     settings: Settings

@@ -18,13 +18,13 @@ class Backdoor(Attack):
 
     class Settings(AttackSettings):
         name: str = "backdoor"
-        target: int = Field(0, ge=0, description="class that images with the patch are taken for")
-        poisoned: float = Field(0.5, gt=0, le=1, description="share of an attacker's samples that get the patch, drawn")
+        target: int = Field(0, ge=0, description="target class of images with the patch")
+        poisoned: float = Field(0.5, gt=0, le=1, description="share of an attacker's samples that get the patch")
         patch: int = Field(3, ge=1, description="side of the square patch, in pixels")
         place: Literal["top_left", "top_right", "bottom_left", "bottom_right"] = Field(
             "bottom_right", description="corner of the image"
         )
-        factor: float = Field(1.0, gt=0, description="what the update is multiplied by; 1: it is sent as trained")
+        factor: float = Field(1.0, gt=0, description="factor applied to the update; 1: sent as trained")
 
     settings: Settings
 
@@ -43,7 +43,7 @@ class Backdoor(Attack):
     def require(self, data: Dataset) -> None:
         target, patch, shape = self.settings.target, self.settings.patch, data.input_shape
         if data.kind != "image":
-            raise SettingsError(f"attack backdoor patches images, but data {data.name} is {data.kind}")
+            raise SettingsError(f"attack backdoor requires images, but data {data.name} is {data.kind}")
         if target >= data.num_classes:
             raise SettingsError(f"attack.target = {target}: data {data.name} has classes 0 to {data.num_classes - 1}")
         if patch > min(shape[-2:]):

@@ -17,21 +17,21 @@ from fedtide.world.drift.base import When
 class AttackSettings(PluginSettings):
     """Who attacks, and since when; they are the same clients for every algorithm."""
 
-    share: float | None = Field(None, gt=0, le=1, description="share of the clients that attack, drawn")
-    number: int | None = Field(None, ge=1, description="how many clients attack, drawn, instead of `share`")
-    clients: tuple[int, ...] = Field((), description="ids of the clients that attack, instead of `share`")
+    share: float | None = Field(None, gt=0, le=1, description="share of clients that attack, sampled")
+    number: int | None = Field(None, ge=1, description="number of attackers, sampled, instead of `share`")
+    clients: tuple[int, ...] = Field((), description="IDs of the clients that attack, instead of `share`")
     start: When = Field(
         None,
-        description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: none, they always attack",
+        description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: attack from the start",
     )
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         ways = sum([self.share is not None, self.number is not None, bool(self.clients)])
         if self.name == "none" and (ways or self.start is not None):
-            raise SettingsError("attack none has no attackers; leave share, number, clients and start")
+            raise SettingsError("attack none has no attackers; remove share, number, clients and start")
         if self.name != "none" and ways != 1:
-            raise SettingsError(f"attack {self.name} needs share, number or clients, one of them: who attacks")
+            raise SettingsError(f"attack {self.name} requires exactly one of share, number and clients")
         return self
 
     def ids(self, clients: int, seed: int) -> frozenset[int]:
@@ -41,7 +41,7 @@ class AttackSettings(PluginSettings):
             SettingsError: there are no such clients, or not so many; the message names the key.
         """
         if wrong := [id_ for id_ in self.clients if not 0 <= id_ < clients]:
-            raise SettingsError(f"attack.clients: there is no client {wrong[0]}; ids are 0 to {clients - 1}")
+            raise SettingsError(f"attack.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
         if self.clients:
             return frozenset(self.clients)
         count = round((self.share or 0.0) * clients) if self.number is None else self.number

@@ -13,7 +13,7 @@ class Scale(Attack):
 
     class Settings(AttackSettings):
         name: str = "scale"
-        factor: float = Field(10.0, description="what the update is multiplied by; may be negative")
+        factor: float = Field(10.0, description="factor applied to the update; may be negative")
 
     settings: Settings
 

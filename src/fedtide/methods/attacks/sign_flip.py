@@ -13,7 +13,7 @@ class SignFlip(Attack):
 
     class Settings(AttackSettings):
         name: str = "sign_flip"
-        factor: float = Field(1.0, gt=0, description="length of what is sent over that of the update")
+        factor: float = Field(1.0, gt=0, description="norm sent, as a multiple of the update's norm")
 
     settings: Settings
 

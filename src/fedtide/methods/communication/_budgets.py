@@ -63,7 +63,7 @@ class GivenBudget(SettingsModel):
 
     name: Literal["given"] = "given"
     clients: tuple[float, ...] = Field(min_length=1, description="exchanges per round of each client, by id")
-    network: tuple[float, ...] | None = Field(None, description="exchanges per round each client's network carries")
+    network: tuple[float, ...] | None = Field(None, description="exchanges per round that each network supports")
     weight: float = Field(0.5, ge=0, le=1, description="of the user's wish against the network's capacity")
     server: float | None = Field(None, ge=0, description="exchanges of the whole group per round; null: no limit")
 

@@ -116,6 +116,6 @@ class Intervals(Communication):
             )
         if local.unit not in ("steps", "mean_epochs"):
             raise SettingsError(
-                f"local.{local.unit} = {local.amount}: communication intervals needs equal numbers of steps; use local.steps "
-                "or local.mean_epochs"
+                f"local.{local.unit} = {local.amount}: communication intervals requires equal numbers of steps; use "
+                "local.steps or local.mean_epochs"
             )

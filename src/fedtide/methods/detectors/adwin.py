@@ -21,7 +21,7 @@ class Adwin(RiverDetector):
         delta: float = Field(0.002, gt=0, lt=1, description="significance level")
         clock: int = Field(1, ge=1, le=2**31 - 1, description="losses between two tests")
         grace_period: int = Field(10, ge=0, le=2**31 - 1, description="losses before the first test")
-        min_window_length: int = Field(5, ge=1, le=2**31 - 1, description="least losses in either part")
+        min_window_length: int = Field(5, ge=1, le=2**31 - 1, description="minimum losses in each part")
         direction: Literal["up", "both"] = Field("up", description=DIRECTION)
 
     settings: Settings

@@ -40,11 +40,15 @@ class DetectorSettings(PluginSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.response == "raise_rate" and self.factor is None:
-            raise SettingsError("response = raise_rate needs factor, what the local learning rate is multiplied by")
+            raise SettingsError("response = raise_rate requires factor, the multiplier of the local learning rate")
         if self.response != "raise_rate" and self.factor is not None:
-            raise SettingsError(f"factor = {self.factor:g} is for response = raise_rate, got {self.response}")
+            raise SettingsError(
+                f"factor = {self.factor:g} is only used with response = raise_rate, got {self.response}"
+            )
         if self.watch == "server" and self.share is not None:
-            raise SettingsError(f"share = {self.share:g} is for watch = clients; the server has one detector")
+            raise SettingsError(
+                f"share = {self.share:g} is only used with watch = clients; the server has a single detector"
+            )
         return self
 
 

@@ -20,7 +20,7 @@ class NoDetector(Detector):
         def _nothing_else(self) -> Self:
             if self.watch != "server" or self.response != "none":
                 chosen = "watch = clients" if self.watch != "server" else f"response = {self.response}"
-                raise SettingsError(f"{chosen} needs a detector, such as name: adwin")
+                raise SettingsError(f"{chosen} requires a detector, such as name: adwin")
             return self
 
     def begin(self, seed: int) -> Stream:

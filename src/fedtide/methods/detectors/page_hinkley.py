@@ -19,9 +19,9 @@ class PageHinkley(RiverDetector):
     class Settings(DetectorSettings):
         name: str = "page_hinkley"
         min_instances: int = Field(10, ge=1, le=2**31 - 1, description="losses before the first test")
-        delta: float = Field(0.005, ge=0, description="deviation from the mean that does not count")
+        delta: float = Field(0.005, ge=0, description="tolerated deviation from the mean")
         threshold: float = Field(1.0, gt=0, description="sum of deviations that is an alarm, in units of the loss")
-        alpha: float = Field(0.9999, gt=0, le=1, description="factor per loss by which the sum is forgotten")
+        alpha: float = Field(0.9999, gt=0, le=1, description="decay factor of the sum per loss")
         direction: Literal["up", "both"] = Field("up", description=DIRECTION)
 
     settings: Settings

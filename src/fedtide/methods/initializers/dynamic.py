@@ -111,7 +111,7 @@ class Dynamic(Initializer):
         if not all(map(math.isfinite, distances)):
             raise Diverged(
                 f"session {s.session + 1}: the distances of its update from those of sessions "
-                f"{', '.join(str(z + 1) for z in stored)} are not finite; try a smaller initializer.gradient_lr"
+                f"{', '.join(str(z + 1) for z in stored)} are not finite; lower initializer.gradient_lr"
             )
         weights = similarity_weights(distances, self.settings.similarity_scale)  # (2)
         for name, values in (("weights", weights), ("distances", distances)):

@@ -63,7 +63,8 @@ class Encrypted(Histograms):
         most = int(counts.sum(0).max())
         if most > PLAIN_MODULUS // 2:
             raise SettingsError(
-                f"algorithm.label_histogram = he: a class of {most} samples; the plain modulus allows {PLAIN_MODULUS // 2}"
+                f"algorithm.label_histogram = he: a class has {most} samples; the plain modulus allows "
+                f"{PLAIN_MODULUS // 2}"
             )
         own, public = self.contexts()
         uploads = [self.encrypt(public, each) for each in counts]

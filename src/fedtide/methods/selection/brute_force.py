@@ -26,7 +26,7 @@ class BruteForce(Selection):
 
     class Settings(PluginSettings):
         name: str = "brute_force"
-        limit: int = Field(5_000_000, ge=1, description="number of groups above which a round is refused")
+        limit: int = Field(5_000_000, ge=1, description="maximum number of groups in a round")
 
     settings: Settings
     needs_classes = True
@@ -38,7 +38,8 @@ class BruteForce(Selection):
         groups = sum(math.comb(len(c.eligible), size) for size in sizes)
         if groups > self.settings.limit:
             raise SettingsError(
-                f"communication.selection.limit = {self.settings.limit}: {groups} groups of {len(c.eligible)} clients are more"
+                f"communication.selection.limit = {self.settings.limit}: {groups} groups of {len(c.eligible)} "
+                "clients exceed it; raise it, or use another selection"
             )
         chosen, _ = optimum(c.counts[c.eligible], c.population, sizes)
         return c.eligible[chosen].tolist()  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ class DynaComm(Selection):
 
     class Settings(PluginSettings):
         name: str = "dynacomm"
-        orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
+        orders: int = Field(10, ge=1, description="random client orders; the best result is kept")
 
     settings: Settings
     needs_classes = True

@@ -26,7 +26,7 @@ class Genetic(Selection):
         population: int = Field(50, ge=2, multiple_of=2, description="individuals")
         generations: int = Field(200, ge=1, description="generations")
         mutation: float = Field(0.01, ge=0, le=1, description="probability that a bit flips")
-        repeats: int = Field(10, ge=1, description="searches; the best result counts")
+        repeats: int = Field(10, ge=1, description="searches; the best one is kept")
 
     settings: Settings
     needs_classes = True

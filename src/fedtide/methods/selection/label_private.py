@@ -29,7 +29,7 @@ class LabelPrivate(Selection):
 
     class Settings(PluginSettings):
         name: str = "label_private"
-        orders: int = Field(10, ge=1, description="random orders of the clients; the best result counts")
+        orders: int = Field(10, ge=1, description="random client orders; the best result is kept")
         sketch: int = Field(64, ge=1, description="numbers a client sends")
 
     settings: Settings

@@ -19,8 +19,8 @@ from fedtide.training.engine.flat import Layout
 
 
 class CompressSettings(PluginSettings):
-    error_feedback: bool = Field(False, description="clients add to their next update what compression has lost")
-    memory_decay: float = Field(1.0, ge=0, le=1, description="factor of what was lost before, with error_feedback")
+    error_feedback: bool = Field(False, description="clients add the compression error to their next update")
+    memory_decay: float = Field(1.0, ge=0, le=1, description="decay of the error-feedback residual")
 
 
 class Compressor(Compression):
@@ -102,14 +102,15 @@ class Part(Compressor):
         if not self.memory or run.participation_fraction >= RARE:
             return []
         return [
-            f"uplink {self.settings.name} with error_feedback: a client takes part in {run.participation_fraction:.1%} of the "
-            "rounds, so what it adds is old; look at error_age, or set memory_decay < 1"
+            f"uplink {self.settings.name} with error_feedback: a client takes part in "
+            f"{run.participation_fraction:.1%} of the rounds, so its residual is stale; check error_age, or set "
+            "memory_decay < 1"
         ]
 
 
 class NormSettings(CompressSettings):
     scope: Literal["model", "tensor"] = Field(
-        "model", description="what a norm is taken of: the whole update, or the part of each tensor of the model"
+        "model", description="scope of a norm: the whole update, or the part of each tensor of the model"
     )
 
 

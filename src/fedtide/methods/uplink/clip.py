@@ -44,12 +44,12 @@ class Clip(Link):
             high=10.0,
             log=True,
             gt=0,
-            description="largest length of an update; null: any; with quantile that of the first round, by default 0.1",
+            description="largest norm of an update; null: no limit; with quantile: in the first round (default 0.1)",
         )
         quantile: float | None = Field(
-            None, gt=0, lt=1, description="quantile of the lengths that the bound follows, such as 0.5; null: none"
+            None, gt=0, lt=1, description="quantile of the norms that the bound tracks, such as 0.5; null: none"
         )
-        rate: float = Field(0.2, gt=0, description="how fast the bound follows the quantile")
+        rate: float = Field(0.2, gt=0, description="step size of the bound's adaptation")
         bit_noise: Annotated[float | None, OMIT_DEFAULT] = Field(
             None,
             gt=0,
@@ -65,10 +65,10 @@ class Clip(Link):
         @model_validator(mode="after")
         def _has_a_start(self) -> Self:
             if self.quantile is not None and self.bound is None:
-                raise SettingsError("bound = null: quantile needs a bound to start from")
+                raise SettingsError("bound = null: quantile requires an initial bound")
             if self.bit_noise is not None and self.quantile is None:
                 raise SettingsError(
-                    f"bit_noise = {self.bit_noise:g}: only a bound that follows a quantile counts updates"
+                    f"bit_noise = {self.bit_noise:g} is only used with quantile; set quantile, or leave bit_noise null"
                 )
             return self
 
@@ -80,8 +80,8 @@ class Clip(Link):
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
         if self.settings.bit_noise is not None and not any(link.private for link in links):
             raise SettingsError(
-                f"uplink clip: bit_noise = {self.settings.bit_noise:g} has no effect without link noise; list noise, too, or "
-                "set it to null"
+                f"uplink clip: bit_noise = {self.settings.bit_noise:g} has no effect without link noise; add noise "
+                "to uplink, or set it to null"
             )
 
     def extra(self, size: int) -> dict[str, Tensor]:

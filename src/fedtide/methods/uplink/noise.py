@@ -54,7 +54,7 @@ class Noise(Link):
             None, ge=0, description="noise multiplier z: deviation in clip bounds; null: 1, or what `epsilon` needs"
         )
         epsilon: float | None = Field(
-            None, gt=0, description="what the client that spends most may spend in the run, instead of `multiplier`"
+            None, gt=0, description="epsilon of the worst-case client over the run, instead of `multiplier`"
         )
         delta: float | None = Field(
             None, gt=0, lt=1, description="delta of the guarantee; null: N^-1.1 for N clients of the timeline"
@@ -65,7 +65,7 @@ class Noise(Link):
         bands: int | None = Field(
             None,
             ge=1,
-            description="banded: rounds whose noise is coupled; null: the fewest between two participations of a client",
+            description="banded: rounds with coupled noise; null: smallest gap between a client's participations",
         )
         coefficients: tuple[float, ...] | None = Field(
             None,
@@ -74,20 +74,22 @@ class Noise(Link):
         decay: tuple[float, ...] | None = Field(None, description="blt: decay of each buffer, from 0 to 1")
         scale: tuple[float, ...] | None = Field(None, description="blt: weight of each buffer")
         restart: int | Literal["session"] | None = Field(
-            None, description="rounds, or session, after which coupled noise starts anew; null: never"
+            None, description="rounds, or session, after which coupled noise restarts; null: never"
         )
 
         @model_validator(mode="after")
         def _fits(self) -> Self:
             if self.multiplier is not None and self.epsilon is not None:
-                raise SettingsError("multiplier or epsilon: give one of them")
+                raise SettingsError("multiplier and epsilon exclude each other; give one of them")
             for key, mechanisms in _ONLY.items():
                 if getattr(self, key) is not None and self.mechanism not in mechanisms:
-                    raise SettingsError(f"{key} is for mechanism {' or '.join(mechanisms)}, not {self.mechanism}")
+                    raise SettingsError(
+                        f"{key} is only used with mechanism {' or '.join(mechanisms)}, not with {self.mechanism}"
+                    )
             if self.mechanism == "blt" and not (self.decay and self.scale and len(self.decay) == len(self.scale)):
-                raise SettingsError("decay and scale: mechanism blt needs both, one number for each buffer")
+                raise SettingsError("decay and scale: mechanism blt requires both, with one number for each buffer")
             if self.bands is not None and self.coefficients is not None:
-                raise SettingsError("bands or coefficients: give one of them")
+                raise SettingsError("bands and coefficients exclude each other; give one of them")
             for key, most in (("coefficients", math.inf), ("decay", 1.0), ("scale", math.inf)):
                 if wrong := [number for number in getattr(self, key) or () if not 0 <= number <= most]:
                     raise SettingsError(f"{key}: {wrong[0]:g} should be {'from 0 to 1' if most == 1 else '0 or more'}")
@@ -113,21 +115,21 @@ class Noise(Link):
         name, clips = "uplink noise", [link for link in links if isinstance(link, Clip)]
         if links[-1] is not self:
             raise SettingsError(
-                f"{name}: link {links[-1].settings.name} would change single updates after it; leave it out"
+                f"{name}: link {links[-1].settings.name} would change single updates after the noise; remove it"
             )
         if not clips or clips[0].settings.bound is None:
-            raise SettingsError(f"{name} cannot hide updates of any length; list clip, with a bound, in uplink, too")
+            raise SettingsError(f"{name} requires clipping; add clip with a bound to uplink")
         if layout.buffer_size:
             raise SettingsError(
-                f"{name}: the model has running statistics (BatchNorm), which pass no link; use one with another "
+                f"{name}: the model has running statistics (BatchNorm), which are sent without noise; use another "
                 "normalization, e.g. model.norm: group"
             )
         self.clip = clips[0]
         self._again = len(links) > 2  # compression in between may lengthen updates
         if self.clip.settings.quantile is not None and self.settings.mechanism != "independent":
             raise SettingsError(
-                f"{name}: mechanism = {self.settings.mechanism} needs the same bound in all rounds; set clip.quantile = null, "
-                "or mechanism = independent"
+                f"{name}: mechanism = {self.settings.mechanism} requires the same bound in all rounds; set "
+                "clip.quantile = null, or mechanism = independent"
             )
 
     def foresee(self, cohorts: Callable[[], Cohorts]) -> None:
@@ -170,8 +172,9 @@ class Noise(Link):
         sigma = self.expected / 20 if given is None else np.full_like(self.expected, given)
         if (least := float(sigma.min())) <= self.z / 2:
             raise SettingsError(
-                f"uplink noise: multiplier = {self.z:g} should be below twice clip.bit_noise = {least:g}, or nothing is left "
-                "for the updates; raise bit_noise, have more clients take part, or set clip.quantile = null"
+                f"uplink noise: multiplier = {self.z:g} should be below twice clip.bit_noise = {least:g}, or no "
+                "budget is left for the updates; raise bit_noise, let more clients take part, or set clip.quantile = "
+                "null"
             )
         self.clip.noisy = NoisyCounts(self.expected, sigma)
         self._of_updates = (self.z**-2 - (2 * sigma) ** -2) ** -0.5
@@ -232,16 +235,16 @@ class Noise(Link):
     def advice(self, run: RunPreview) -> list[str]:
         found, m = self.spending, float(self.expected.min())
         if not self.z:
-            return ["uplink noise with multiplier = 0 adds none: nothing is private"]
-        how = "by Poisson sampling" if found.amplified else "for known cohorts: no amplification is claimed"
+            return ["uplink noise: multiplier = 0 adds no noise, so the run has no privacy guarantee"]
+        how = "amplified by Poisson sampling" if found.amplified else "known cohorts, without amplification"
         lines = [
-            f"uplink noise: multiplier {self.z:.4g}; at delta = {found.delta:.2g} the client that spends most spends epsilon = "
-            f"{found.after[-1]:.4g} ({how})"
+            f"uplink noise: multiplier {self.z:.4g}; at delta = {found.delta:.2g} the worst-case client has epsilon "
+            f"= {found.after[-1]:.4g} ({how})"
         ]
         if (long := self.z * math.sqrt(run.size)) > m:
             lines.append(
-                f"uplink noise: in a round's mean it has {long / m:.1f} times the length of the clip's bound; cohorts of "
-                f"{math.ceil(long)} or more would keep it below"
+                f"uplink noise: the norm of the noise in a round's mean is {long / m:.1f} times the clipping bound; "
+                f"use cohorts of {math.ceil(long)} or more to keep it below the bound"
             )
         if isinstance(self.mechanism, Banded) and len(self.mechanism.coefficients) == 1:
             lines.append(

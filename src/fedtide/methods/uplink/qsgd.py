@@ -25,7 +25,7 @@ class Qsgd(ByNorm):
 
     class Settings(NormSettings):
         name: str = "qsgd"
-        levels: int | None = Tunable(15, low=1, high=255, ge=1, description="levels s; null: nothing is rounded")
+        levels: int | None = Tunable(15, low=1, high=255, ge=1, description="levels s; null: no rounding")
 
     settings: Settings
 
@@ -33,8 +33,8 @@ class Qsgd(ByNorm):
         super().bind(links, layout)
         if self.memory and (remedy := self.remedy(layout.size)):
             raise SettingsError(
-                f"uplink qsgd: error_feedback with levels = {self.settings.levels} would let what is kept grow without bound; "
-                f"{remedy}, or error_feedback = false"
+                f"uplink qsgd: the error-feedback residual would diverge with levels = {self.settings.levels}; "
+                f"{remedy}, or set error_feedback = false"
             )
 
     def exact(self, size: int) -> bool:
@@ -44,7 +44,7 @@ class Qsgd(ByNorm):
         levels, largest = self.settings.levels, max(self.sizes(size))
         if levels is None or levels >= math.sqrt(largest):
             return ""
-        return f"for {largest} numbers with one norm set levels >= {math.ceil(math.sqrt(largest))}"
+        return f"set levels >= {math.ceil(math.sqrt(largest))} for {largest} coordinates per norm"
 
     def bits(self, size: int) -> int | None:
         if self.settings.levels is None:
@@ -66,6 +66,6 @@ class Qsgd(ByNorm):
             return []
         factor = min(largest / levels**2, math.sqrt(largest) / levels)
         return [
-            f"uplink qsgd with levels = {levels}: the squared error of an update is up to {factor:.1f} times its squared norm; "
-            f"levels of {math.ceil(math.sqrt(largest) / 10)} or more, or averages over many clients, keep it small"
+            f"uplink qsgd with levels = {levels}: the squared error of an update is up to {factor:.1f} times its "
+            f"squared norm; use levels of {math.ceil(math.sqrt(largest) / 10)} or more, or average over many clients"
         ]

@@ -21,10 +21,10 @@ class RandomK(Part):
 
     class Settings(PartSettings):
         name: str = "random_k"
-        scaled: bool = Field(True, description="times d / k; false unless given, with error_feedback")
+        scaled: bool = Field(True, description="scale by d / k; default with error_feedback: false")
         error_feedback: bool = Field(
             False,
-            description="clients add to their next update what compression has lost; true unless given, without scaled",
+            description="clients add the compression error to their next update; default without scaled: true",
         )
 
         @model_validator(mode="before")
@@ -39,7 +39,8 @@ class RandomK(Part):
         def _not_both(self) -> Self:
             if self.scaled and self.error_feedback:
                 raise SettingsError(
-                    "error_feedback = true with scaled = true lets what clients keep grow without bound; set scaled to false"
+                    "error_feedback = true with scaled = true: the error-feedback residual would diverge; set scaled "
+                    "to false"
                 )
             return self
 

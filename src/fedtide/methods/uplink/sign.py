@@ -19,8 +19,8 @@ class Sign(ByNorm):
 
     class Settings(NormSettings):
         name: str = "sign"
-        error_feedback: bool = Field(True, description="clients add to their next update what compression has lost")
-        magnitude: float | None = Field(None, gt=0, description="absolute value of every number; null: their mean")
+        error_feedback: bool = Field(True, description="clients add the compression error to their next update")
+        magnitude: float | None = Field(None, gt=0, description="absolute value of every entry; null: their mean")
 
     settings: Settings
 
@@ -28,7 +28,7 @@ class Sign(ByNorm):
         return False
 
     def remedy(self, size: int) -> str:
-        return "" if self.settings.magnitude is None else "leave out magnitude"
+        return "" if self.settings.magnitude is None else "remove magnitude"
 
     def bits(self, size: int) -> int:
         return size + (32 * len(self.sizes(size)) if self.settings.magnitude is None else 0)
@@ -42,6 +42,6 @@ class Sign(ByNorm):
         if self.settings.magnitude is None:
             return []
         return [
-            f"uplink sign with magnitude = {self.settings.magnitude:g}: every update has the same length, at any learning "
-            "rate; null follows the updates"
+            f"uplink sign with magnitude = {self.settings.magnitude:g}: every update has the same norm at any "
+            "learning rate; null scales with the updates"
         ]

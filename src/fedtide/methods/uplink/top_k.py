@@ -18,7 +18,7 @@ class TopK(Part):
 
     class Settings(PartSettings):
         name: str = "top_k"
-        error_feedback: bool = Field(True, description="clients add to their next update what compression has lost")
+        error_feedback: bool = Field(True, description="clients add the compression error to their next update")
 
     settings: Settings
 
