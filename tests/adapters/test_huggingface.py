@@ -72,8 +72,8 @@ def test_arrays_keep_their_shape():
         (table(kind=[0.5, 1.0, 0.0, 1.0]), {"inputs": ["size"]}, "training sample 0: label is '0.5'"),
         (table(who=["a", None, "b", "c"]), {"inputs": ["size"], "client": "who"}, "training sample 1: client is empty"),
         (datasets.DatasetDict(train=table()), {}, "a DatasetDict; choose one of 'train'"),
-        (table().to_iterable_dataset(), {}, "IterableDataset is no datasets.Dataset"),
-        ([1, 2], {}, "list is no datasets.Dataset"),
+        (table().to_iterable_dataset(), {}, "IterableDataset is not a datasets.Dataset"),
+        ([1, 2], {}, "list is not a datasets.Dataset"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(rows, options, message):

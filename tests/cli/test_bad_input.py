@@ -22,10 +22,10 @@ WRONG_TYPE = [
     ("local.lr={a: 1}", "local.lr: should be a valid number"),
     ("local.epochs=1.5", "local.epochs = 1.5: should be a valid integer"),
     ("local.epochs='3'", "local.epochs = '3': should be a valid integer"),
-    ("local=3", "local = 3: should be an object"),
+    ("local=3", "local = 3: should be a mapping"),
     ("seed=2024-01-01", "date"),
     ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
-    ("algorithms=[fedavg]", "algorithms: should be an object"),
+    ("algorithms=[fedavg]", "algorithms: should be a mapping"),
     ("label=a/b", "label: 'a/b' should consist of letters, digits"),
     ("label=..", "label: '..' should consist of letters, digits"),
 ]
@@ -47,7 +47,7 @@ OUT_OF_BOUNDS = [
     ("algorithms={mine: {name: fedprox, mu: .inf}}", "algorithm.mu = inf: should be a finite number"),
 ]
 IMPOSSIBLE = [
-    ("local.nesterov=true", "local.nesterov = true needs local.momentum > 0"),
+    ("local.nesterov=true", "local.nesterov = true requires local.momentum > 0"),
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
     ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is for local.optimizer = sgd"),
@@ -153,7 +153,7 @@ def test_other_commands(fedtide, folder, command, wanted):
         (
             "algorithms: {fedavg: {with: {locl: {lr: 9}}}}\n",
             [],
-            "given.yaml: algorithms.fedavg.with: 'locl' is no setting of a run; did you mean 'local'?",
+            "given.yaml: algorithms.fedavg.with: 'locl' is not a setting of a run; did you mean 'local'?",
         ),
         ("", ["local={lr: -1}"], "--set local={lr: -1}: local.lr = -1: should be greater than 0"),
         (

@@ -20,7 +20,7 @@ from fedtide.settings.params import Params
         ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
         ("tracking.uri=http://", "tracking.uri: should be the address of a server"),
         ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
-        ("tracking={register: digits, model: false}", "register = 'digits' needs model = true"),
+        ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
     ],
 )
 def test_settings_of_tracking(fedtide, folder, setting, wanted):

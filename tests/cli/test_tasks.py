@@ -97,11 +97,11 @@ def test_several_labels_from_a_table_and_their_mirror(fedtide, folder, diabetes)
     [
         (
             ["algorithm=fedwcm"],
-            "algorithm = fedwcm needs classes, which a regression (objective = mean_squared_error)",
+            "algorithm = fedwcm requires classes, and a regression (objective = mean_squared_error)",
         ),
         (
             ["partition=shards"],
-            "partition = shards needs classes, which a regression (objective = mean_squared_error)",
+            "partition = shards requires classes, and a regression (objective = mean_squared_error)",
         ),
         (
             ["report.metric=accuracy"],

@@ -100,7 +100,7 @@ def _test_of_cats(folder):
 @pytest.mark.parametrize(
     ("spoil", "chosen", "message"),
     [
-        (_no_picture, {}, r"cat/ann/2\.png: no readable image \(cannot identify image file"),
+        (_no_picture, {}, r"cat/ann/2\.png: not a readable image \(cannot identify image file"),
         (_cut_off, {}, r"cat/ann/2\.png: no readable image"),
         (_no_birds, {}, r"data\.path = .*Found no valid file for the classes bird"),
         (_odd_size, {}, r"zoe\.png: has height and width 5x5, the first one 4x6; choose data\.size"),

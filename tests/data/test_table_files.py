@@ -104,8 +104,8 @@ REFUSED = [
     (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is empty, expected a label"),
     (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
     (text(), {"window": 3, "time": None}, r"window = 3 needs time"),
-    (text(), {"stride": 3}, r"stride = 3 needs a window"),
-    (text(), {"window": 30}, r"data\.window = 30: no client has as many rows"),
+    (text(), {"stride": 3}, r"stride = 3 requires a window"),
+    (text(), {"window": 30}, r"data\.window = 30: no client has this many rows"),
 ]
 
 
@@ -234,7 +234,7 @@ def test_a_window_ends_with_the_row_of_its_label(tmp_path):
     assert (data.kind, data.input_shape, data.encoding) == ("series", (1, 3), None)
     origins = data.origins
     assert origins.clients == ("a", "b")
-    assert ["1 of 3 clients have less than 3 rows (data.window) and are left out" in line for line in told.output] == [
+    assert ["1 of 3 clients have fewer than 3 rows (data.window) and are left out" in line for line in told.output] == [
         True
     ]
     inputs = torch.cat([data.train_inputs, data.test_inputs])[:, 0]

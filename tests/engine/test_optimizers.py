@@ -175,7 +175,7 @@ def _as_double(state: Any) -> Any:
     [
         (
             {"optimizer": "adam", "momentum": 0.9},
-            r"local\.momentum = 0\.9 is for local\.optimizer = sgd; adam takes no",
+            r"local\.momentum = 0\.9 is not supported with local\.optimizer = adam; use 0",
         ),
         ({"optimizer": "adamw", "clip_scope": "total_with_decay"}, r"total_with_decay: the weight decay of .* adamw"),
         ({"optimizer": "adem"}, r"local\.optimizer: unknown name 'adem'; did you mean 'adam'"),

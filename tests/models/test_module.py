@@ -90,7 +90,7 @@ def test_a_last_layer_with_something_behind_it_is_the_head_of_a_whole_module(bui
     outputs = network.outputs(x)
     torch.testing.assert_close(outputs.logits, network.head(outputs.features).log_softmax(-1))
     assert not network.has_linear_head
-    with pytest.raises(SettingsError, match=r"algorithm creff needs logits that are one linear map of the features"):
+    with pytest.raises(SettingsError, match=r"algorithm creff requires a single final nn\.Linear; model"):
         fed(own("squashed"), "creff")
     state, _ = run_rounds(fed(own("squashed"), "moon"))
     assert bool(state.w.isfinite().all())
@@ -162,7 +162,7 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
             own("Odd", head="classifier", arguments={"what": "weight"}),
             r"'classifier': forward does not call it",
         ),
-        (own("Plain", freeze=["boddy"]), r"model\.freeze: 'boddy' matches nothing in front of the head"),
+        (own("Plain", freeze=["boddy"]), r"model\.freeze: 'boddy' matches no parameter before the head"),
         (own("Plain", weights="no.pt"), r"model\.weights = 'no\.pt': no such file"),
         (
             own("Plain", arguments={"norm": "BatchNorm2d", "track_running_stats": False}),
@@ -248,7 +248,9 @@ class TestWeights:
         file = saved.with_suffix(".safetensors")
         if importlib.util.find_spec("safetensors") is None:
             file.touch()
-            with pytest.raises(SettingsError, match=r"plain\.safetensors': reading it takes the package safetensors"):
+            with pytest.raises(
+                SettingsError, match=r"plain\.safetensors': reading it requires the package safetensors"
+            ):
                 build("module", GRAY, 10, path="own_nets:Plain", weights=str(file))
             return
         from safetensors.torch import save_file

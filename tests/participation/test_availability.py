@@ -157,8 +157,14 @@ def test_laws_of_the_shares(chosen: dict[str, Any], mean: float, variance: float
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"shares": "given", "values": (0.5, 0.5)}, r"participation\.values: 2 numbers, but there are 3 clients"),
-        ({"shares": "labels", "values": (0.5,)}, r"participation\.values: 1 numbers, but there are 3 classes"),
+        (
+            {"shares": "given", "values": (0.5, 0.5)},
+            r"participation\.values: got 2 numbers; expected one for each of 3 clients",
+        ),
+        (
+            {"shares": "labels", "values": (0.5,)},
+            r"participation\.values: got 1 numbers; expected one for each of 3 classes",
+        ),
         (
             {"shares": "given", "values": (0.5, 0.5, 1.5)},
             r"participation\.values = \[0\.5, 0\.5, 1\.5\] should be prob",

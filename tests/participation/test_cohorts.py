@@ -64,7 +64,9 @@ def test_active_clients_are_those_with_samples_of_the_round():
 
 
 def test_active_needs_times_of_samples():
-    with pytest.raises(SettingsError, match=r"participation active needs scenario calendar; scenario .* has no times"):
+    with pytest.raises(
+        SettingsError, match=r"participation active requires scenario calendar; scenario .* has no sample times"
+    ):
         plugins.load("participation", "active")(AvailableSettings(name="active")).bind(steady([3], 1), LABELS, 0)
 
 

@@ -43,7 +43,7 @@ def test_the_largest_or_a_draw():
     ("chosen", "message"),
     [
         ({"min_samples": 3}, r"partition\.min_samples = 3: no client has that many; the largest has 2"),
-        ({"num_clients": 5}, r"scenario\.num_clients = 5: partition natural has 2 clients; leave it at null"),
+        ({"num_clients": 5}, r"scenario\.num_clients = 5: partition natural has 2 clients; use null"),
     ],
 )
 def test_what_cannot_be(chosen, message):

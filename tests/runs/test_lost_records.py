@@ -164,8 +164,10 @@ def test_rows_that_only_the_newest_state_counts_on_are_replayed(
     file = stopped / name
     file.write_bytes(file.read_bytes()[:-40])
     lines = again(stopped, settings)
-    assert lines[0] == f"state-00000005.pt does not fit, {name} has lost 40 of {file_size(origin, name)} bytes; " + (
-        "continuing from an older state"
+    assert (
+        lines[0]
+        == f"state-00000005.pt does not match the record files: {name} has lost 40 of {file_size(origin, name)} bytes; "
+        + ("continuing from an older state")
     )
     assert "stopped: continuing from round 4" in lines
     assert content(stopped) == content(origin / "complete")

@@ -193,11 +193,11 @@ def test_hours_are_in_the_settings_where_they_are_others():
 @pytest.mark.parametrize(
     ("origins", "scenario", "message"),
     [
-        ({"train_time": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
-        ({"test_client": None}, {}, "scenario calendar needs data that knows the clients and times of its samples"),
+        ({"train_time": None}, {}, "scenario calendar requires a dataset with client IDs and timestamps"),
+        ({"test_client": None}, {}, "scenario calendar requires a dataset with client IDs and timestamps"),
         ({}, {"last": 9}, r"scenario\.last = 9: the data has 5 periods"),
         ({}, {"period": 3600}, r"period from \d+ has no test samples; choose longer periods"),
-        ({"unit": "steps"}, {"period": "month"}, "needs times in seconds"),
+        ({"unit": "steps"}, {"period": "month"}, "requires times in seconds"),
     ],
 )
 def test_what_cannot_be(origins, scenario, message):

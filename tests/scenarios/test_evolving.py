@@ -133,7 +133,7 @@ def test_clients_that_do_not_remember_are_refused_memories(algorithm):
     chosen = run_settings(
         scenario={"name": "evolving", **SMALL, "drift": "fresh"}, partition="dirichlet_prior", algorithm=algorithm
     )
-    with pytest.raises(SettingsError, match=f"algorithm {algorithm} needs clients that remember"):
+    with pytest.raises(SettingsError, match=f"algorithm {algorithm} requires stateful clients"):
         federation(chosen, build_timeline(chosen, data), data)
 
 
@@ -144,7 +144,7 @@ def test_clients_that_do_not_remember_have_no_momentum_of_their_own():
         partition="dirichlet_prior",
         local={"momentum": 0.9, "momentum_scope": "client"},
     )
-    with pytest.raises(SettingsError, match=r"local\.momentum_scope = client needs clients that remember"):
+    with pytest.raises(SettingsError, match=r"local\.momentum_scope = client requires stateful clients"):
         federation(chosen, build_timeline(chosen, data), data)
 
 

@@ -41,7 +41,7 @@ def test_labels_of_those_who_never_come_are_not_evaluated():
 
 def test_a_world_without_anybody_is_refused():
     with pytest.raises(
-        SettingsError, match=r"^scenario\.rounds = 20 is too large: everybody has left in round 4 .* is 4$"
+        SettingsError, match=r"^scenario\.rounds = 20 is too large: all clients have left in round 4 .* is 4$"
     ):
         timeline("incremental_departure", world(), rounds=20, num_clients=3, start=2, interval=1)
     timeline("incremental_departure", world(), rounds=4, num_clients=3, start=2, interval=1)

@@ -124,7 +124,7 @@ def test_bad_rows_are_refused_by_line(tmp_path, rows, message):
 
 
 def test_bad_files_are_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"line 1: no column 'join'; the header needs client,join,leave"):
+    with pytest.raises(SettingsError, match=r"line 1: no column 'join'; the header requires client,join,leave"):
         read_trace(write(tmp_path, ["0,1,2"], header="client,start,leave"))
     with pytest.raises(SettingsError, match=r"^scenario\.file = .*none\.csv' is not a readable"):
         read_trace(tmp_path / "none.csv")

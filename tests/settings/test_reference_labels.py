@@ -130,7 +130,8 @@ def test_an_entry_without_a_name_adds_to_the_reference():
 def test_an_entry_with_a_name_takes_its_place_in_a_line():
     params = read(algorithms={"pooled": {"name": "fedprox"}})
     assert params.remarks == [
-        "params.yaml: its own algorithms.pooled is used, not the reference that `fedtide show algorithm pooled` shows"
+        "params.yaml: algorithms.pooled of this file is used instead of the built-in reference "
+        "(`fedtide show algorithm pooled`)"
     ]
     assert (params.run("pooled").algorithm.name, params.run("pooled").communication.name) == ("fedprox", "per_round")
     assert Params({"algorithms": {"pooled": {"name": "fedprox"}}}).remarks == []  # it is not compared

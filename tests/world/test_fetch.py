@@ -104,7 +104,7 @@ def test_next_address_is_tried(site, tmp_path):
 
 def test_file_without_an_address_is_asked_for(tmp_path):
     message = refusal(tmp_path, Resource("all_*.json"))
-    assert "there is no address to download it from; place all_*.json in" in message
+    assert "it has no download address; place all_*.json in" in message
 
 
 def test_wrong_file_placed_by_hand_is_refused_and_left_alone(site, tmp_path):

@@ -97,5 +97,7 @@ def test_parts_of_a_period_are_equally_long(period, data, parts):
 
 
 def test_months_need_seconds():
-    with pytest.raises(SettingsError, match=r"scenario\.period = 'month' needs times in seconds, these are in 'steps'"):
+    with pytest.raises(
+        SettingsError, match=r"scenario\.period = 'month' requires times in seconds, but the unit is 'steps'"
+    ):
         periods(np.arange(3), "month", unit="steps")

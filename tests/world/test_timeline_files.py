@@ -75,7 +75,7 @@ def test_damage_is_one_line(settings, data, path, damage):
     else:
         flipped = content[:place] + bytes((content[place] ^ 4,)) + content[place + 1 :]
         path.write_bytes({"flipped": flipped, "cut": content[:-9], "empty": b"", "text": b"timeline"}[damage])
-    what = "holds something else than a timeline" if damage == "other arrays" else "is damaged, or an earlier version"
+    what = "does not hold a timeline" if damage == "other arrays" else "is damaged, or an earlier version"
     assert refusal(settings, data, path.parent).startswith(f"{path} {what}")
 
 

@@ -13,7 +13,7 @@ def refuse_without_classes(run: Any) -> None:
     for key, name in (*_plugins(run), *_settings(run)):
         hint = "; use natural, or iid without stratified" if key == "partition" else ""
         raise SettingsError(
-            f"{key} = {name} needs classes, which {_WORDS[run.task]} (objective = {run.objective.name}) does not have{hint}"
+            f"{key} = {name} requires classes, and {_WORDS[run.task]} (objective = {run.objective.name}) has none{hint}"
         )
 
 

@@ -31,10 +31,10 @@ class CompareSettings(SettingsModel):
         "workers: the address of a scheduler, local, or a batch system (slurm, pbs, sge, lsf, ...)",
     )
     runs_per_card: int = Field(
-        0, ge=0, description="runs, also of a search, that share a graphics card; 0: as many as fit, on a cluster one"
+        0, ge=0, description="runs, also of a search, that share a GPU; 0: as many as fit, on a cluster one"
     )
     allow_failures: bool = Field(
-        False, description="succeed although runs diverged or failed; otherwise the exit status is 1, after all runs"
+        False, description="exit with status 0 even if runs diverged or failed; otherwise with 1, after all runs"
     )
 
     @field_validator("algorithms", "initializers", "seeds")
@@ -48,12 +48,13 @@ class CompareSettings(SettingsModel):
 class ReportSettings(SettingsModel):
     """The report."""
 
-    title: str = Field("Comparison", description="headline of the page")
+    title: str = Field("Comparison", description="title of the page")
     metric: ScoreName = Field(
         "accuracy",
-        description="test metric of the key figure, the table and its comparisons; except accuracy and loss, it has to be "
-        "among `evaluation.metrics`; `_next`: on the next period, with `scenario.next_period: 1`, averaged over the periods; "
-        "if not given, r2 for regression, mean_ap for multilabel, and with `scenario.next_period: 1` that on the next period",
+        description="headline test metric, also of the table and its comparisons; except accuracy and loss, it must "
+        "be among `evaluation.metrics`; `_next`: on the next period, with `scenario.next_period: 1`, "
+        "averaged over the periods; if not given, r2 for regression, mean_ap for multilabel, and with "
+        "`scenario.next_period: 1` that on the next period",
     )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
@@ -62,18 +63,18 @@ class ReportSettings(SettingsModel):
         description="value of `metric` for rounds to target; null: 90 % of the best method's mean over the last rounds (of a "
         "metric to minimize, that mean divided by 0.9)",
     )
-    baseline: str = Field("fedavg", description="label of the algorithm that speed-ups are relative to")
+    baseline: str = Field("fedavg", description="label of the baseline algorithm of speed-ups")
     transition_window: int = Field(10, ge=1, description="rounds averaged after a session change")
     transition_counting: Literal["stored", "all"] = Field(
         "stored",
         description="sessions that count as transitions: stored: those that return to clients with a stored model (as "
         "published), or all if there are none; all: every one after the pilot",
     )
-    reference: str = Field("dynamic", description="label of the initializer that recovery is compared with")
+    reference: str = Field("dynamic", description="label of the baseline initializer of recovery")
     rho: float = Field(0.95, gt=0, le=1, description="share of the reference's peak accuracy that counts as recovery")
 
     formats: tuple[Literal["png", "svg", "pdf"], ...] = Field(
-        ("png",), min_length=1, description="files of every figure; `png` is always among them"
+        ("png",), min_length=1, description="file formats of figures; `png` is always written"
     )
 
     @model_validator(mode="after")
@@ -90,7 +91,7 @@ with warnings.catch_warnings():
     class TrackingSettings(SettingsModel):
         """MLflow, and other trackers."""
 
-        mlflow: bool = Field(True, description="mirror runs into MLflow")
+        mlflow: bool = Field(True, description="log runs to MLflow")
         experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
         uri: str | None = Field(
             None, description="address of an MLflow server, http:// or https://; null: the store in the folder mlruns"
@@ -103,8 +104,8 @@ with warnings.catch_warnings():
         )
         loggers: tuple[Imported, ...] = Field(
             (),
-            description="Lightning loggers that get every round, each {path: lightning.pytorch.loggers.CSVLogger, "
-            "arguments: {...}}; `save_dir` is the run's folder unless it is given",
+            description="Lightning loggers called every round, each {path: lightning.pytorch.loggers.CSVLogger, "
+            "arguments: {...}}; `save_dir` defaults to the run directory",
         )
 
         @field_validator("uri")
@@ -117,7 +118,7 @@ with warnings.catch_warnings():
         @model_validator(mode="after")
         def _registers_a_model(self) -> TrackingSettings:
             if self.register is not None and not self.model:
-                raise SettingsError(f"register = {self.register!r} needs model = true")
+                raise SettingsError(f"register = {self.register!r} requires model = true")
             return self
 
 

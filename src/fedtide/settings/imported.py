@@ -12,5 +12,5 @@ from fedtide.core.plugins import SettingsModel
 class Imported(SettingsModel):
     """An object that a class or function of another package makes."""
 
-    path: str = Field(min_length=1, description="of the class: MODULE:NAME, or MODULE.NAME")
-    arguments: dict[str, Any] = Field({}, description="of its constructor, by name")
+    path: str = Field(min_length=1, description="the class as MODULE:NAME or MODULE.NAME")
+    arguments: dict[str, Any] = Field({}, description="constructor arguments")

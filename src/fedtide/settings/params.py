@@ -66,7 +66,10 @@ class Params:
         for label in dict.fromkeys([*self.experiment.initializers, *compare.initializers]):
             self.run(initializer=label)
         self.remarks = [
-            f"{self.source}: its own algorithms.{label} is used, not the reference that `fedtide show algorithm {label}` shows"
+            (
+                f"{self.source}: algorithms.{label} of this file is used instead of the built-in reference (`fedtide "
+                f"show algorithm {label}`)"
+            )
             for label in dict.fromkeys([*compare.algorithms, self.experiment.label])
             if label in REFERENCES and "name" in self.experiment.algorithms.get(label, {})
         ]
@@ -86,7 +89,7 @@ class Params:
         elif (path := Path(path)).is_file():
             raw, source = read_mapping(path), path.name
         else:
-            raise SettingsError(f"no settings file {path}; name one with --params, or write one with `fedtide init`")
+            raise SettingsError(f"no settings file {path}; give one with --params, or write one with `fedtide init`")
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         remarks = apply_overrides(raw, overrides, source)
@@ -109,7 +112,7 @@ class Params:
         table: Mapping[str, Any] = self.raw.get(kind) or {}
         known = {*plugins.names(folder), *references}
         if label not in known and "name" not in table.get(label, {}):
-            problem = f"{kind}.{label} needs a name" if label in table else f"unknown label {label!r} in {kind}"
+            problem = f"{kind}.{label} requires a name" if label in table else f"unknown label {label!r} in {kind}"
             source = self._origin((kind, label) if label in table else ("compare", kind))
             raise SettingsError(f"{source}: {nearest(problem, label, {*known, *table} - {label})}")
 
@@ -142,13 +145,13 @@ class Params:
         """What a label's entry has in ``with``, if it may have that."""
         place, where = (kind, label, "with"), f"{kind}.{label}.with"
         if not isinstance(extra, Mapping):
-            raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be an object")
+            raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be a mapping")
         if fixed := {"seed", "label", "algorithm", "initializer"} & extra.keys():
             raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
         if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
             source = self._origin((*place, unknown[0]), place)
             raise SettingsError(
-                f"{source}: {nearest(f'{where}: {unknown[0]!r} is no setting of a run', unknown[0], RUN_KEYS)}"
+                f"{source}: {nearest(f'{where}: {unknown[0]!r} is not a setting of a run', unknown[0], RUN_KEYS)}"
             )
         return extra
 

@@ -49,11 +49,9 @@ class LongTail(SettingsModel):
     """Long-tailed thinning of the training set, before anything else."""
 
     imbalance: float | None = Field(
-        None, gt=0, le=1, description="size of the rarest class over that of the most frequent one; null: no thinning"
+        None, gt=0, le=1, description="size of the rarest class over that of the most frequent one; null: unchanged"
     )
-    mode: Literal["clip", "feasible"] = Field(
-        "clip", description="clip: at most what there is; feasible: exact profile"
-    )
+    mode: Literal["clip", "feasible"] = Field("clip", description="clip: limited by samples; feasible: exact profile")
     order: tuple[int, ...] | None = Field(None, description="classes from most to least frequent; default 0, 1, 2, ...")
 
 
@@ -65,8 +63,8 @@ class ClientStateSettings(SettingsModel):
     )
     on_session_start: Literal["reset", "keep"] = Field(
         "reset",
-        description="client state when a session begins: reset: cleared; keep: every client keeps its own, including across "
-        "sessions in which it is absent; `on_leave` covers clients that leave inside a session",
+        description="client state when a session begins: reset: cleared; keep: every client keeps its own, including "
+        "across sessions in which it is absent; `on_leave` covers leaves inside a session",
     )
     on_leave: Annotated[Literal["discard", "keep"], OMIT_DEFAULT] = Field(
         "discard",
@@ -83,7 +81,7 @@ class EngineSettings(SettingsModel):
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
-    chunk: int = Field(0, ge=0, description="clients advanced together by `stacked`; 0 to plan it from memory")
+    chunk: int = Field(0, ge=0, description="clients trained together by `stacked`; 0: what fits in memory")
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="memory layout of image tensors; auto: the fastest for the model on this device"
     )
@@ -106,8 +104,8 @@ class EngineSettings(SettingsModel):
 class CheckpointSettings(SettingsModel):
     """Saved state."""
 
-    every: int = Field(10, ge=1, description="rounds between saved states")
-    keep_finished: bool = Field(False, description="keep the last two saved states of a complete run")
+    every: int = Field(10, ge=1, description="rounds between checkpoints")
+    keep_finished: bool = Field(False, description="keep the last two checkpoints of a complete run")
 
 
 class RunSettings(SettingsModel):
@@ -115,38 +113,38 @@ class RunSettings(SettingsModel):
 
     seed: Seed = Field(0, description="seed of models, cohorts and batches")
     world_seed: Seed | None = Field(None, description="seed of the timeline; default: seed")
-    label: Annotated[Label, INCIDENTAL] = Field("", description="name of the algorithm in tables; default: its name")
-    initializer_label: Annotated[Label, INCIDENTAL] = Field("", description="initializer in tables; default: its name")
+    label: Annotated[Label, INCIDENTAL] = Field("", description="algorithm's label in tables; default: its name")
+    initializer_label: Annotated[Label, INCIDENTAL] = Field("", description="its label in tables; default: its name")
     data: DataChoice = choice_field("digits", "dataset")
     long_tail: LongTail = Field(LongTail(), description="long-tailed training classes")
     validation: float = Field(0.1, ge=0, lt=1, description="share of the training set held out for tuning")
     scenario: ScenarioChoice = choice_field("static", "which clients are present when")
     partition: PartitionChoice = choice_field("dirichlet_equal", "which client holds which data")
-    drift: Annotated[DriftChoice, OMIT_DEFAULT] = choice_field("none", "when what clients see changes its meaning")
-    participation: ParticipationChoice = choice_field("all", "which clients are drawn in a round")
+    drift: Annotated[DriftChoice, OMIT_DEFAULT] = choice_field("none", "concept drift")
+    participation: ParticipationChoice = choice_field("all", "which clients are sampled in a round")
     model: ModelChoice = choice_field("mlp", "network")
     objective: ObjectiveChoice = choice_field("cross_entropy", "loss of a sample")
     algorithm: AlgorithmChoice = choice_field("fedavg", "federated algorithm")
     initializer: InitializerChoice = choice_field("previous", "initial model of each session")
     communication: CommunicationChoice = choice_field("per_round", "when clients average inside a round")
     detector: Annotated[DetectorChoice, OMIT_DEFAULT] = choice_field(
-        "none", "what looks for change in the training losses, and what follows its alarms"
+        "none", "drift detection from training losses, and the response to alarms"
     )
     mode: Annotated[ModeChoice, OMIT_DEFAULT] = Field(Sync(), description="synchronous rounds or asynchronous updates")
     uplink: Annotated[tuple[UplinkChoice, ...], OMIT_DEFAULT] = Field(
-        (), description="links that an update passes on its way to the server; their order is fixed"
+        (), description="compression, clipping and noise of updates, applied in a fixed order"
     )
     downlink: Annotated[DownlinkChoice, OMIT_DEFAULT] = Field(
-        None, description="compressor of the model that the server sends, as for the uplink; null: none"
+        None, description="compressor of the model sent by the server, as for uplink; null: none"
     )
     aggregation: Annotated[AggregationChoice, OMIT_DEFAULT] = choice_field("mean", "how the server combines updates")
-    attack: Annotated[AttackChoice, OMIT_DEFAULT] = choice_field("none", "what some clients do to harm the model")
+    attack: Annotated[AttackChoice, OMIT_DEFAULT] = choice_field("none", "malicious clients")
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
-    client_state: ClientStateSettings = Field(ClientStateSettings(), description="what clients keep between rounds")
+    client_state: ClientStateSettings = Field(ClientStateSettings(), description="client state between rounds")
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")
     costs: CostSettings = Field(CostSettings(), description="what a round costs")
-    engine: EngineSettings = Field(EngineSettings(), description="how it is executed")
+    engine: EngineSettings = Field(EngineSettings(), description="execution")
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
 
     @model_validator(mode="after")

@@ -59,20 +59,20 @@ class Concept:
         tables = 0 if data.tables is None else len(data.tables[0])
         if self.labels is not None and (len(self.labels) != classes or not set(self.labels) <= set(range(classes))):
             raise SettingsError(
-                f"labels = {list(self.labels)}: data {data.name} has {classes} classes; list what each of 0 to {classes - 1} "
-                "is seen as"
+                f"labels = {list(self.labels)}: data {data.name} has {classes} classes; list the new label of each "
+                f"of 0 to {classes - 1}"
             )
         if self.table is not None and not 0 <= self.table < tables:
-            known = f"tables 0 to {tables - 1}" if tables else "no tables of labels"
+            known = f"tables 0 to {tables - 1}" if tables else "no label tables"
             raise SettingsError(f"table = {self.table}: data {data.name} has {known}")
         if self.turns % 4 and (data.kind != "image" or (self.turns % 2 and shape[-1] != shape[-2])):
             raise SettingsError(
-                f"turns = {self.turns}: samples of data {data.name} are {list(shape)}, not square images"
+                f"turns = {self.turns} requires square images, but samples of data {data.name} have shape {list(shape)}"
             )
         if self.matrix is None and self.shift is None:
             return
         if data.kind != "vector":
-            raise SettingsError(f"matrix and shift are for vectors; data {data.name} is {data.kind}")
+            raise SettingsError(f"matrix and shift require vectors, but data {data.name} is {data.kind}")
         width, rows = shape[0], self.matrix or ()
         if self.matrix is not None and (len(rows) != width or any(len(row) != width for row in rows)):
             raise SettingsError(f"matrix should have {width} rows of {width} numbers, the features of data {data.name}")

@@ -304,7 +304,7 @@ def refuse_other_task(dataset: Dataset, settings: RunSettings) -> None:
     if dataset.task != settings.task:
         labels, objectives = _WORDS[dataset.task]
         raise SettingsError(
-            f"objective = {settings.objective.name} is for {settings.task}, but data {dataset.name} has {labels} "
+            f"objective = {settings.objective.name} requires {settings.task}, but data {dataset.name} has {labels} "
             f"({dataset.task}); use objective {objectives}, or other data"
         )
 

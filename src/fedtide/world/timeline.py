@@ -364,7 +364,7 @@ class Timeline:
         except OSError as error:
             raise SettingsError(f"{path} cannot be read ({error.strerror})") from None
         if "shard_values" not in arrays:
-            raise SettingsError(f"{path} holds something else than a timeline")
+            raise SettingsError(f"{path} does not hold a timeline")
         meta = json.loads(str(arrays["meta"]))
         if identity not in (None, meta["identity"]):
             raise SettingsError(f"{path} holds another timeline ({meta['identity']} instead of {identity})")

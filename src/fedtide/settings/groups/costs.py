@@ -18,7 +18,7 @@ class CostSettings(SettingsModel):
     )
     payload: Literal["algorithm", "paper"] = Field(
         "algorithm",
-        description="algorithm: the bytes it declares, in every exchange; paper: 32 bits per parameter, no buffers",
+        description="algorithm: the bytes it declares per exchange; paper: 32 bits per parameter, no buffers",
     )
     samples: int | None = Field(
         None, ge=0, description="samples e B of a device per round; null: of its batches, or 5 x 128 with payload paper"
@@ -38,14 +38,14 @@ class CostSettings(SettingsModel):
     receive_power: float = Field(0.1, ge=0, description="power of a device that receives [W]")
     slot: float = Field(5e-4, gt=0, description="length of a slot tau, in which the fading is constant [s]")
     long_transfer: int = Field(
-        20_000, ge=0, description="transfers expected to need more slots are computed at their mean rate, not by slot"
+        20_000, ge=0, description="transfers expected to take more slots use their mean rate instead of slots"
     )
     clock: float = Field(1e9, gt=0, description="processor frequency f of a device [cycles/s]")
     clock_factors: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (1.0,),
         min_length=1,
-        description="multiples of `clock`, of which every device has one, drawn once, all equally likely: [0.2, 1] for slow "
-        "and fast devices, a value given twice for twice as many",
+        description="multiples of `clock`, one per device, sampled uniformly: [0.2, 1] for slow and fast devices; "
+        "repeat a value for twice as many",
     )
     flops_per_cycle: float = Field(8.0, gt=0, description="FLOPs per cycle chi")
     capacitance: float = Field(1e-28, ge=0, description="energy per cycle divided by f squared, xi [J s^2 / cycle^3]")

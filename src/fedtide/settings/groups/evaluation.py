@@ -19,16 +19,17 @@ class EvaluationSettings(SettingsModel):
         ("test",), min_length=1, description="what to evaluate on"
     )
     metrics: tuple[Literal["balanced_accuracy", "macro_f1", "auroc", "calibration_error"], ...] = Field(
-        (), description="further metrics of a classifier that is reported, one column each; the log loss is test_loss"
+        (), description="further metrics of the reported classifier, one column each; the log loss is test_loss"
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
     models: tuple[Literal["global", "participants", "all", "ensemble"], ...] | None = Field(
         None,
-        description="global: the global model; participants: mean of this round's local models; all: mean of all clients' "
-        "latest models; ensemble: mean logits of this round's local models; null: those that the algorithm distinguishes",
+        description="global: the global model; participants: mean of this round's local models; all: mean of all "
+        "clients' latest models; ensemble: mean logits of this round's local models; null: those the "
+        "algorithm defines",
     )
     model: Literal["global", "participants", "all", "ensemble"] = Field(
-        "global", description="the model that test_accuracy refers to"
+        "global", description="model reported as test_accuracy"
     )
     clients_every: int = Field(
         0,
@@ -37,18 +38,18 @@ class EvaluationSettings(SettingsModel):
         "a Parquet file with a row per client), a multiple of `every`; 0: off",
     )
     client_threshold: float = Field(
-        0.5, ge=0, le=1, description="accuracy of the share of clients that stay below it, client_accuracy_below"
+        0.5, ge=0, le=1, description="threshold of client_accuracy_below: the share of clients under it"
     )
     client_samples: Annotated[int | None, OMIT_DEFAULT] = Field(
         None,
         ge=1,
-        description="held-out samples for each client, with its shares of labels, where the data do not know whose they are; "
+        description="held-out samples per client with its label distribution, if test samples have no client IDs; "
         "null: all of them",
     )
     departed_clients: Annotated[Literal["global_model", "last_model"], OMIT_DEFAULT] = Field(
         "global_model",
-        description="model that clients which have left are evaluated with: global_model: the current one; last_model: also "
-        "the one that each was served when it left",
+        description="model that evaluates departed clients: global_model: the current one; last_model: also the one "
+        "that each was served last",
     )
     finetune_steps: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
         0,
@@ -77,16 +78,20 @@ class EvaluationSettings(SettingsModel):
     def _consistent(self) -> EvaluationSettings:
         if self.clients_every % self.every:
             raise SettingsError(
-                f"evaluation.clients_every = {self.clients_every} should be a multiple of evaluation.every = {self.every}"
+                f"evaluation.clients_every = {self.clients_every} must be a multiple of evaluation.every = {self.every}"
             )
         if self.finetune_steps and not self.clients_every:
-            raise SettingsError(f"evaluation.finetune_steps = {self.finetune_steps} needs evaluation.clients_every > 0")
+            raise SettingsError(
+                f"evaluation.finetune_steps = {self.finetune_steps} requires evaluation.clients_every > 0"
+            )
         if self.finetune_part != "all" and not self.finetune_steps:
-            raise SettingsError(f"evaluation.finetune_part = {self.finetune_part} needs evaluation.finetune_steps > 0")
+            raise SettingsError(
+                f"evaluation.finetune_part = {self.finetune_part} requires evaluation.finetune_steps > 0"
+            )
         for name, used in (
             ("client_samples", self.client_samples),
             ("departed_clients", self.departed_clients == "last_model"),
         ):
             if used and not self.clients_every:
-                raise SettingsError(f"evaluation.{name} = {getattr(self, name)} needs evaluation.clients_every > 0")
+                raise SettingsError(f"evaluation.{name} = {getattr(self, name)} requires evaluation.clients_every > 0")
         return self

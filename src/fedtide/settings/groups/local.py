@@ -42,8 +42,8 @@ class LocalSettings(SettingsModel):
     )
     order: Literal["shuffled", "stored", "class_balanced"] = Field(
         "shuffled",
-        description="samples of each pass: shuffled: all in a new order; stored: all as stored; class_balanced: as many draws "
-        "with replacement, the client's classes equally likely",
+        description="samples of each pass: shuffled: all in a new order; stored: all as stored; class_balanced: "
+        "sampled with replacement, the client's classes equally likely",
     )
     batches_span_epochs: bool = Field(False, description="batches may span consecutive epochs, so that none is short")
     lr: float = plugins.Tunable(0.1, low=1e-3, high=1.0, log=True, gt=0, description="learning rate at the start")
@@ -76,8 +76,8 @@ class LocalSettings(SettingsModel):
     weight_decay: float = Field(
         0.0,
         ge=0,
-        description="multiple of the parameters that is added to the gradient; with `adamw` the parameters shrink by it, times "
-        "the learning rate",
+        description="multiple of the parameters added to the gradient; with `adamw` the parameters shrink by it, "
+        "times the learning rate",
     )
     clip: float | None = Field(None, gt=0, description="largest gradient norm per client; null for none")
     clip_scope: Literal["total", "total_with_decay", "loss"] = Field(
@@ -86,7 +86,7 @@ class LocalSettings(SettingsModel):
     flip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip of a training image")
     crop: int = Field(0, ge=0, description="padding in pixels of the random crop of a training image")
     crop_probability: float = Field(1.0, ge=0, le=1, description="probability of the random crop")
-    crop_padding: Literal["zeros", "reflect"] = Field("zeros", description="what the crop pads with")
+    crop_padding: Literal["zeros", "reflect"] = Field("zeros", description="fill of the padding")
 
     @model_validator(mode="before")
     @classmethod
@@ -96,18 +96,18 @@ class LocalSettings(SettingsModel):
         given = [key for key in WORK if raw.get(key) is not None]
         if len(given) > 1:
             raise SettingsError(
-                f"local.{given[0]} and local.{given[1]} exclude each other: give one of {', '.join(WORK)}"
+                f"local.{given[0]} and local.{given[1]} exclude each other; give one of {', '.join(WORK)}"
             )
         return raw if given else {**raw, "epochs": 5}
 
     @model_validator(mode="after")
     def _consistent(self) -> LocalSettings:
         if self.nesterov and self.momentum == 0:
-            raise SettingsError("local.nesterov = true needs local.momentum > 0")
+            raise SettingsError("local.nesterov = true requires local.momentum > 0")
         if self.momentum > 0 and not isinstance(self.optimizer, Sgd):
             raise SettingsError(
-                f"local.momentum = {self.momentum:g} is for local.optimizer = sgd; {self.optimizer.name} takes no momentum, "
-                "leave it 0"
+                f"local.momentum = {self.momentum:g} is not supported with local.optimizer = {self.optimizer.name}; "
+                "use 0, or local.optimizer = sgd"
             )
         if isinstance(self.optimizer, AdamW) and self.clip_scope == "total_with_decay":
             raise SettingsError(

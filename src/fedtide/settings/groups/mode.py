@@ -21,10 +21,10 @@ class Async(SettingsModel):
 
     name: Literal["async"] = "async"
     concurrency: int = Field(10, ge=1, description="most clients that train at once, each on its share of the band")
-    max_staleness: int | None = Field(None, ge=0, description="drop results that are more updates behind; null: none")
+    max_staleness: int | None = Field(None, ge=0, description="drop results with more staleness; null: none")
     leave: Literal["cancel", "finish"] = Field(
         "cancel",
-        description="of a client that leaves while it trains: cancel: the work is lost; finish: the result arrives",
+        description="if a client leaves while it trains: cancel: its work is lost; finish: its result arrives",
     )
 
 

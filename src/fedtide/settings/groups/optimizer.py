@@ -23,7 +23,7 @@ class Adam(SettingsModel):
     beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean gradient")
     beta2: float = Field(0.999, ge=0, lt=1, description="decay of the mean squared gradient")
     eps: float = Field(1e-8, gt=0, description="added to the root of the mean squared gradient")
-    amsgrad: bool = Field(False, description="divide by the largest mean squared gradient so far (Reddi et al. 2018)")
+    amsgrad: bool = Field(False, description="AMSGrad: divide by the largest mean square so far (Reddi et al. 2018)")
 
 
 class AdamW(Adam):

@@ -29,7 +29,7 @@ class SearchRange(SettingsModel):
     @model_validator(mode="after")
     def _ordered(self) -> SearchRange:
         if not self.low < self.high or (self.log and self.low <= 0):
-            raise SettingsError(f"needs low < high (and low > 0 with log), got {self.low} and {self.high}")
+            raise SettingsError(f"requires low < high (and low > 0 with log), got {self.low} and {self.high}")
         return self
 
 
@@ -97,9 +97,9 @@ class RegretTerminator(SettingsModel):
     """Ends the search when a bound on what is still to be gained falls below the error of the best value."""
 
     name: Literal["regret"] = "regret"
-    trials: int = Field(20, ge=2, description="complete trials before the bound is looked at")
+    trials: int = Field(20, ge=2, description="complete trials before the first check")
     error: float | None = Field(
-        None, gt=0, description="error of a value; null: from the spread of the best trial's seeds, two or more"
+        None, gt=0, description="standard error of a value; null: from the best trial's seeds, two or more"
     )
 
 
@@ -121,7 +121,7 @@ what local steps make of it."""
 class TuneSettings(SettingsModel):
     """The study of ``fedtide tune``."""
 
-    trials: int = Field(20, ge=1, description="number of finished trials (complete or pruned); raise it to go on")
+    trials: int = Field(20, ge=1, description="finished trials (complete or pruned); raise it to resume")
     workers: Threads = Field(0, ge=0, description="trials at once; 0 for one per core")
     seed: int = Field(
         1000, ge=0, lt=2**63, description="seed of the sampler, and of runs without `seeds`; not one of compare.seeds"
@@ -147,7 +147,7 @@ class TuneSettings(SettingsModel):
         "at least two",
     )
     cost: Literal["kappa"] | None = Field(
-        None, description="kappa: minimize the mean communication cost of the rounds, too, and find the Pareto front"
+        None, description="kappa: also minimize the rounds' mean communication cost, and find the Pareto front"
     )
     sampler: Annotated[Sampler, Choice(Sampler, "tpe")] = Field(
         Sampler(),
@@ -161,7 +161,7 @@ class TuneSettings(SettingsModel):
         "threshold, wilcoxon or none; a name, or a mapping with `name` and arguments of Optuna's pruner (steps are rounds)",
     )
     terminator: Annotated[Terminator, Choice(Terminator, "none")] = Field(
-        NoTerminator(), description="may end the search before `trials`"
+        NoTerminator(), description="criterion to stop before `trials`"
     )
     space: dict[str, Searched] = Field(
         {}, description="dotted setting -> range or choices; empty: what algorithm and initializer declare and local.lr"
@@ -172,11 +172,14 @@ class TuneSettings(SettingsModel):
         if twice := [seed for place, seed in enumerate(self.seeds) if seed in self.seeds[:place]]:
             raise SettingsError(f"seeds lists {twice[0]} twice")
         if self.cost and self.sampler.name == "cmaes":
-            raise SettingsError("sampler = cmaes has one objective, so it cannot search with cost; choose tpe or gp")
+            raise SettingsError("sampler = cmaes supports a single objective, and cost adds one; use tpe or gp")
         if self.cost and self.terminator.name != "none":
-            raise SettingsError(f"terminator = {self.terminator.name} has one objective, so cost cannot be set")
+            raise SettingsError(
+                f"terminator = {self.terminator.name} supports a single objective, and cost adds "
+                "one; remove cost or the terminator"
+            )
         if isinstance(self.terminator, RegretTerminator) and self.terminator.error is None and len(self.seeds) < 2:
-            raise SettingsError("terminator = regret needs two seeds or more in `seeds`, or its `error`")
+            raise SettingsError("terminator = regret requires two or more `seeds`, or its `error`")
         return self
 
     @property

@@ -67,7 +67,7 @@ def _clients_evaluated(run: Raw) -> Raw:
 
 REFERENCES: Mapping[str, Reference] = {
     "pooled": Reference(
-        """One model trained on all data so far, also of clients that have left.
+        """One model trained on all data so far, including data of departed clients.
 
         The participants of a round average after every local step, so that they are one model trained on their pooled samples,
         with the steps of the run's own settings and batches as large as all theirs together; this is exact for SGD without

@@ -34,8 +34,8 @@ class Augmentation:
         """Refuse samples that are not (channels, height, width), or too small for reflect padding."""
         if len(input_shape) != 3:
             raise SettingsError(
-                f"local.flip = {self.flip}, local.crop = {self.crop}: need images (channels, height, width), "
-                f"but samples have shape {input_shape}; set both to 0"
+                f"local.flip = {self.flip}, local.crop = {self.crop} require images (channels, height, width), but "
+                f"samples have shape {input_shape}; set both to 0"
             )
         side = min(input_shape[1:])
         if self.crop_padding == "reflect" and self.crop >= side:

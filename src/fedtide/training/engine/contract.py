@@ -48,7 +48,7 @@ def positions(plugin: Any, hook: str, value: Any, count: int, end: int) -> Seque
             found = f"{item.dtype} {list(item.shape)}" if isinstance(item, np.ndarray) else type(item).__name__
             raise broken_contract(plugin, hook, f"arrays [n] of integers, got {found}")
         if len(item) and not 0 <= item.min() <= item.max() < end:
-            raise broken_contract(plugin, hook, f"positions from 0 to {end - 1}, got {item.min()} to {item.max()}")
+            raise broken_contract(plugin, hook, f"indices from 0 to {end - 1}, got {item.min()} to {item.max()}")
     return value
 
 

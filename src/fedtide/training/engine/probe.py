@@ -29,7 +29,7 @@ def refuse_untrainable(network: Network, inputs: Tensor, classes: int, executor:
     The network is on the CPU and not changed; ``inputs`` are one or two prepared samples.
     """
     if not trained(network):
-        raise SettingsError("the model has no parameter to train: all of them require no gradient")
+        raise SettingsError("the model has no trainable parameters: none has requires_grad=True")
     described = structure(network)
     key = None if described is None else ("probe", described, executor, inputs.shape, inputs.dtype)
     shared(key, lambda: _probe(network, inputs, classes, executor))
@@ -67,8 +67,8 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
         layer = network.stored_name(drawing[0]) if drawing else ""
         where = f"its layer {layer}" if layer else "its forward"
         raise SettingsError(
-            f"the model draws random numbers in training, which clients could not repeat: {where}; use layers nn.Dropout, "
-            "whose masks are keyed, or set its dropout to 0"
+            "the model's forward uses unseeded randomness in training, which would make runs irreproducible: "
+            f"{where}; use nn.Dropout layers, whose masks are seeded, or set its dropout to 0"
         )
     counted = {
         f"{name}.num_batches_tracked".lstrip(".")
@@ -83,7 +83,9 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
     if written:
         name = network.stored_name(written[0])
         hint = "; give the norm a momentum" if name.endswith("num_batches_tracked") else ""
-        raise SettingsError(f"training writes the model's buffer {name}, of integers, which clients do not send{hint}")
+        raise SettingsError(
+            f"training writes the model's buffer {name}, which holds integers and is not sent by clients{hint}"
+        )
 
 
 def _note_draw(name: str, before: Tensor, drawing: list[str]) -> None:

@@ -125,7 +125,7 @@ class ForeignNetwork(Network):
             chosen = [name for name in tensors if fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")]
             if not chosen:
                 tops = {name.rpartition(".")[0] or name for name in tensors}
-                raise SettingsError(nearest(f"{key}: {pattern!r} matches nothing in front of the head", pattern, tops))
+                raise SettingsError(nearest(f"{key}: {pattern!r} matches no parameter before the head", pattern, tops))
             for name in chosen:
                 if isinstance(tensors[name], nn.Parameter):
                     tensors[name].requires_grad_(False)
@@ -224,11 +224,11 @@ def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) ->
         called.sort(key=lambda part: isinstance(part, nn.Linear))
         name = next((place for place, part in parts.items() if called and part is called[-1]), None)
         if name is None:
-            raise SettingsError("model.head: the module has no linear layer that could be its last one; name the head")
+            raise SettingsError("model.head: the module has no linear layer to use as head; give the head's name")
     if name not in parts:
         raise SettingsError(nearest(f"model.head = {name!r}: the module has no such layer", name, parts))
     if not any(True for _ in parts[name].parameters()):
-        raise SettingsError(f"model.head = {name!r}: this layer has no parameters; name the last one that has")
+        raise SettingsError(f"model.head = {name!r}: this layer has no parameters; give the last layer that has some")
     return name
 
 

@@ -41,4 +41,4 @@ def require_tokens(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
 
 def _misfit(model: str, needs: str, shape: tuple[int, ...], vocabulary: int) -> SettingsError:
     values = "token ids" if vocabulary else "numbers"
-    return SettingsError(f"model.name = {model!r}: needs {needs}; the data's samples are {values} of shape {shape}")
+    return SettingsError(f"model.name = {model!r} requires {needs}; the data's samples are {values} of shape {shape}")

@@ -18,9 +18,9 @@ Norm = Literal["group", "batch", "layer"]
 class NormSettings(PluginSettings):
     norm: Norm = Field(
         "group",
-        description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; batch: "
-        "per channel, over the batch, with running statistics; these are used, and kept, where a batch leaves a single value "
-        "per channel",
+        description="group: per sample, over `groups` groups of channels; layer: per sample, over all channels; "
+        "batch: per channel, over the batch, with running statistics; these are used, and kept, for a "
+        "single value per channel",
     )
     groups: Annotated[Literal[1, 2, 4, 8, 16, 32, 64], WHOLE] = Field(2, description="channel groups of norm `group`")
 

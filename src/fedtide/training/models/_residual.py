@@ -21,7 +21,7 @@ class ResidualSettings(NormSettings):
         "imagenet",
         description="imagenet: 7x7 convolution with stride 2 and max-pool; cifar: 3x3 convolution, full resolution",
     )
-    projection: bool = Field(False, description="linear layers of 512 and 256 units in front of the classifier")
+    projection: bool = Field(False, description="linear layers of 512 and 256 units before the classifier")
 
 
 class _ResidualNet(Network):

@@ -21,7 +21,9 @@ def read_weights(path: Path, key: str) -> dict[str, Tensor]:
             return dict(load_file(path))
         found = torch.load(path, map_location="cpu", weights_only=True)
     except ModuleNotFoundError as error:
-        raise SettingsError(f"{key} = {str(path)!r}: reading it takes the package {error.name}; install it") from None
+        raise SettingsError(
+            f"{key} = {str(path)!r}: reading it requires the package {error.name}; install it"
+        ) from None
     except Exception as error:
         raise SettingsError(f"{key} = {str(path)!r} cannot be read: {shortened(str(error))}") from error
     if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):

@@ -18,16 +18,16 @@ from fedtide.training.models.base import Model, Network
 
 
 class WrappedSettings(PluginSettings):
-    arguments: dict[str, Any] = Field({}, description="of the constructor, by name; the number of classes is added")
+    arguments: dict[str, Any] = Field({}, description="constructor arguments; the number of classes is added")
     head: str | None = Field(
         None,
-        description="name of the last layer, such as fc; it is made again if it has another number of outputs than there are "
+        description="name of the last layer, such as fc; replaced if its number of outputs is not that of the "
         "classes; null: the last linear layer, or the last convolution if there is none",
     )
     weights: Annotated[str | None, INCIDENTAL] = Field(
         None,
-        description="file with a state_dict, .pt (read with weights_only) or .safetensors; the head's weights are taken if "
-        "they fit, all others must; null: random weights",
+        description="file with a state_dict, .pt (read with weights_only) or .safetensors; the head's weights are "
+        "used if they fit, all others must; null: random weights",
     )
     freeze: tuple[str, ...] = Field(
         (),

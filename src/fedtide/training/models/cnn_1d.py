@@ -36,7 +36,7 @@ class Cnn1d(Model):
     class Settings(PluginSettings):
         name: str = "cnn_1d"
         widths: tuple[PositiveInt, ...] = Field((32, 64), min_length=1, description="channels of the convolutions")
-        kernel: int = Field(5, ge=1, description="steps of time that a convolution sees; odd numbers keep the length")
+        kernel: int = Field(5, ge=1, description="time steps per convolution kernel; odd numbers keep the length")
 
     settings: Settings
 

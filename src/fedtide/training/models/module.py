@@ -34,9 +34,7 @@ class Module(WrappedModel):
 
     class Settings(WrappedSettings):
         name: str = "module"
-        path: str = Field(
-            "my_package.nets:Net", description="MODULE:NAME of the class, or of a function that makes one"
-        )
+        path: str = Field("my_package.nets:Net", description="MODULE:NAME of the class, or of a factory function")
 
     settings: Settings
 
@@ -71,8 +69,8 @@ class Module(WrappedModel):
         if not any(cls.__name__ == "LightningModule" for cls in type(module).__mro__):
             return ()
         return (
-            f"{self.title} is a LightningModule: its forward is used; its training_step and its optimizers are not. The loss "
-            "is the objective (a file in objectives/ for one of your own), the optimizer that of local",
+            f"{self.title} is a LightningModule: its forward is used; its training_step and its optimizers are not. "
+            "The loss is the objective (add a file in objectives/ for a new one), the optimizer that of local",
         )
 
 

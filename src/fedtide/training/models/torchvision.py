@@ -22,7 +22,7 @@ class Torchvision(WrappedModel):
 
     class Settings(WrappedSettings):
         name: str = "torchvision"
-        architecture: str = Field("resnet18", description="as torchvision.models lists it, such as mobilenet_v3_small")
+        architecture: str = Field("resnet18", description="name in torchvision.models, such as mobilenet_v3_small")
         pretrained: str | None = Field(
             None, description="published weights, such as IMAGENET1K_V1 or DEFAULT, from torch's cache; null: none"
         )
@@ -43,11 +43,11 @@ class Torchvision(WrappedModel):
         if self.settings.pretrained is None:
             return super().files()
         if self.settings.weights:
-            raise SettingsError("model.pretrained and model.weights are both set: choose one")
+            raise SettingsError("model.pretrained and model.weights exclude each other; set one of them")
         url = self._published().url
         path = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
         if not path.is_file():
-            missing = f"{path} is missing, and runs download nothing; get it from {url}"
+            missing = f"{path} is missing, and runs do not download files; download it from {url}"
             raise SettingsError(f"model.pretrained = {self.settings.pretrained!r}: {missing}")
         return (path,)
 

@@ -27,7 +27,7 @@ def prepare_process(engine: EngineSettings, device: torch.device) -> str:
         facts = [device.type]
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
     if engine.allocator == "keep":
-        facts.append("freed memory is kept" if _keep_freed_memory() else "the system's allocator is unchanged")
+        facts.append("freed memory is kept" if _keep_freed_memory() else "default allocator")
     return ", ".join(facts)
 
 

@@ -73,7 +73,7 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
         SettingsError: a label is missing, a fraction, unknown, or no integer as most of them are.
     """
     if len(set(known)) < len(known):
-        raise SettingsError(f"classes: {next(name for name in known if known.count(name) > 1)!r} is there twice")
+        raise SettingsError(f"classes: duplicate class name {next(name for name in known if known.count(name) > 1)!r}")
     integers_ = integers(column, "a label", "an integer or a name")
     values = column.values.astype(str) if integers_ is None else pd.Series(integers_)
     codes, found = pd.factorize(values, sort=True)
@@ -102,7 +102,7 @@ def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
     """Refuse a name among integers, which is more often a slip than a class."""
     stray = np.array([re.fullmatch(r"\s*[-+]?\d+(\.0*)?\s*", name) is None for name in names])[codes]
     if stray.mean() < 0.5:
-        column.refuse(stray, "an integer, as most are (a class of that name has to be listed in classes)")
+        column.refuse(stray, "an integer, as most are (list the class name in classes if it is one)")
 
 
 def integers(column: Column, wanted: str, instead: str) -> Ints | None:

@@ -56,7 +56,7 @@ class Numeric(SettingsModel):
         with np.errstate(over="ignore", under="ignore"):
             mean, deviation = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
         if not np.isfinite([mean, deviation]).all():
-            raise SettingsError(f"column {column.name!r}: its numbers are too large to be standardized")
+            raise SettingsError(f"column {column.name!r}: its values are too large to be standardized")
         # The deviation of equal numbers may be above 0, and their mean another number, by rounding.
         if not deviation or known.min() == known.max():
             mean, deviation = float(known[:1].sum()), 1.0
@@ -194,7 +194,7 @@ class Encoding(SettingsModel):
     def _distinct_names(self) -> Self:
         for key, names in (("columns", [each.column for each in self.columns]), ("outputs", list(self.outputs))):
             if len(set(names)) < len(names):
-                raise SettingsError(f"{key}: {next(name for name in names if names.count(name) > 1)!r} is there twice")
+                raise SettingsError(f"{key}: duplicate name {next(name for name in names if names.count(name) > 1)!r}")
         return self
 
     @classmethod

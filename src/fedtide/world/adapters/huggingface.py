@@ -44,9 +44,11 @@ def from_huggingface(
     """
     for rows in (dataset, test):
         if isinstance(rows, dict):
-            raise SettingsError(f"a DatasetDict; choose one of {', '.join(map(repr, rows))}, and another one as test")
+            raise SettingsError(
+                f"a DatasetDict; choose one of {', '.join(map(repr, rows))} for training and another one as test"
+            )
         if rows is not None and not (hasattr(rows, "select_columns") and hasattr(rows, "__len__")):
-            raise SettingsError(f"{type(rows).__name__} is no datasets.Dataset")
+            raise SettingsError(f"{type(rows).__name__} is not a datasets.Dataset")
     named = {"label": label, "client": client, "time": time}
     for what, column in named.items():
         if column is not None and column not in dataset.column_names:

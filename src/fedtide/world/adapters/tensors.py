@@ -104,7 +104,7 @@ def from_tensors(
         codes, num_classes = _labels(_column(parts, "labels", sizes), classes)
         label, groups = torch.tensor(codes), codes
     elif classes is not None:
-        raise SettingsError(f"classes is for task classification; {task} has none")
+        raise SettingsError(f"classes is not supported with task {task}")
     else:
         label, num_classes = _targets(parts, sizes, task), 1
         groups = np.zeros(len(label), dtype=np.int64)
@@ -148,7 +148,7 @@ def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
         tensors.append(tensor.to(tensors[0].dtype) if floats else tensor)
     shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape[1:])}" for tensor in tensors]
     if shapes[0] != shapes[-1]:
-        raise SettingsError(f"training samples are {shapes[0]}, test samples {shapes[-1]}; both must be equal")
+        raise SettingsError(f"training samples are {shapes[0]}, test samples {shapes[-1]}; they must be equal")
     return tensors, kind or "vector"
 
 
@@ -158,7 +158,7 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
     for part, size, which in zip(parts, sizes, _NAMES, strict=False):
         values = getattr(part, what)
         if values is None:
-            raise SettingsError(f"the {which} samples have no {what}, but the others have")
+            raise SettingsError(f"the {which} samples have no {what}, but the other samples do")
         try:
             pieces.append(pd.Series(values.detach().cpu().numpy() if isinstance(values, Tensor) else values))
             if pieces[-1].dtype == object and pieces[-1].map(pd.api.types.is_list_like).any():
@@ -166,7 +166,9 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{what} of the {which} samples: {error}; expected one value per sample") from None
         if len(pieces[-1]) != size or size == 0:
-            raise SettingsError(f"{size} {which} samples, but {len(pieces[-1])} {what}; both should be equal, above 0")
+            raise SettingsError(
+                f"{size} {which} samples, but {len(pieces[-1])} {what}; the counts should be equal and above 0"
+            )
     first = sizes[0]
     return Column(
         values=pd.concat(pieces, ignore_index=True),
@@ -185,7 +187,7 @@ def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, in
         count = known if isinstance(known, int) else len(known) if known else max(2, int(labels.max()) + 1)
     column.refuse((labels < 0) | (labels >= count), f"a label from 0 to {count - 1}")
     if count < 2:
-        raise SettingsError("there is one class only")
+        raise SettingsError("there is only one class")
     return labels, count
 
 

@@ -48,7 +48,7 @@ def from_torch(
     """
     fields = (inputs, label, client, time)
     if test is not None and any(not isinstance(field, Field | None) for field in fields):
-        raise SettingsError("client and time: with a test set, expected the position or key in every sample")
+        raise SettingsError("client and time: with a test set, expected the index or key in every sample")
     held = None if test is None else _part(test, "test", fields)
     return from_tensors(*_part(dataset, "training", fields), test=held, **options)
 

@@ -29,7 +29,9 @@ def with_drift(timeline: Timeline, drift: Drift, data: Dataset, seed: int) -> Ti
     """
     chosen = drift.settings
     if data.task != "classification":
-        raise SettingsError(f"drift = {chosen.name}: concepts are for classification; data {data.name} is {data.task}")
+        raise SettingsError(
+            f"drift = {chosen.name}: drift requires classification, but data {data.name} is {data.task}"
+        )
     concepts = Concepts(_maps(chosen, data), len(data.train_labels), len(data.test_labels))
     p = Population(timeline, chosen.groups(timeline.num_clients, seed), seed)
     found = drift.concepts(p)

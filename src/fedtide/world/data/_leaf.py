@@ -34,7 +34,7 @@ def read_users(path: Path) -> Iterator[User]:
         if not isinstance(name, str) or not name.strip():
             raise _refusal(path, f"user {place} has no name")
         if name in seen:
-            raise _refusal(path, f"user {name!r} is there twice")
+            raise _refusal(path, f"duplicate user {name!r}")
         seen.add(name)
         samples = data.get(name)
         if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
@@ -42,7 +42,7 @@ def read_users(path: Path) -> Iterator[User]:
         x, y = samples["x"], samples["y"]
         if not len(x) == len(y) == (len(x) if count is None else count) or not x:
             raise _refusal(
-                path, f"user {name!r} has {len(x)} x, {len(y)} y and num_samples {count}; all must be equal, above 0"
+                path, f"user {name!r} has {len(x)} x, {len(y)} y and num_samples {count}; all must be equal and above 0"
             )
         yield User(name, x, y)
 

@@ -43,7 +43,7 @@ class FileSettings(DatasetSettings):
         ".", pattern="^[.,]$", description="decimal sign of a CSV file: . or ,"
     )
     date_format: Annotated[str | None, OMIT_DEFAULT] = Field(
-        None, description="format of the times, as strptime has it, such as %d/%m/%Y; null: integers or ISO dates"
+        None, description="strptime format of the times, such as %d/%m/%Y; null: integers or ISO dates"
     )
 
     @model_validator(mode="after")
@@ -51,7 +51,9 @@ class FileSettings(DatasetSettings):
         try:
             codecs.lookup(self.encoding)
         except LookupError:
-            raise SettingsError(f"encoding = {self.encoding!r} is none of Python's, such as utf-8 or latin-1") from None
+            raise SettingsError(
+                f"encoding = {self.encoding!r} is not an encoding known to Python; use one such as utf-8 or latin-1"
+            ) from None
         if self.decimal == self.delimiter:
             raise SettingsError(f"decimal and delimiter are both {self.decimal!r}")
         return self
@@ -111,7 +113,7 @@ def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
 def _read_csv(path: Path, content: bytes, options: FileSettings | None, text: Sequence[str]) -> pa.Table:
     chosen = options or FileSettings(name="table")
     if not content.strip():
-        raise SettingsError(f"{path}: no rows: the file is empty")
+        raise SettingsError(f"{path}: the file is empty")
     _refuse_names(path, header := _header(content, chosen.delimiter))
     if len(header) == 1 and (other := [sign for sign in _DELIMITERS if sign in header[0]]):
         shown = shortened(header[0])

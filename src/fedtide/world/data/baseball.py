@@ -57,7 +57,7 @@ class Baseball(DatasetPlugin):
 
     class Settings(DatasetSettings):
         name: str = "baseball"
-        client: Literal["birthplace", "town", "team"] = Field("birthplace", description="who holds a player's season")
+        client: Literal["birthplace", "town", "team"] = Field("birthplace", description="client of a player's season")
         since: int = Field(1901, ge=1871, le=2018, description="first year")
         split: SplitSettings = Field(SplitSettings(period="year"), description="which seasons are test samples")
 

@@ -52,7 +52,7 @@ class Flights(DatasetPlugin):
 
     class Settings(DatasetSettings):
         name: str = "flights"
-        client: Literal["aircraft", "carrier", "destination"] = Field("aircraft", description="who holds a flight")
+        client: Literal["aircraft", "carrier", "destination"] = Field("aircraft", description="client of a flight")
         split: SplitSettings = Field(SplitSettings(), description="which flights are test samples")
         target: Annotated[Literal["late", "minutes"], OMIT_DEFAULT] = Field(
             "late",

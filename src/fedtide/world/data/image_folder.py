@@ -32,13 +32,13 @@ class ImageFolder(DatasetPlugin):
         name: str = "image_folder"
         path: str = Field("images", description="folder of the classes' folders")
         test: str | None = Field(
-            None, description="the same with the test images; null: a share of every client's images is held out"
+            None, description="folder of the test images; null: a share of every client's images is held out"
         )
         client: Annotated[int | str | None, WHOLE] = Field(
             None, description="part of the path that names the client: a number or a regular expression; null: unknown"
         )
         size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
-            None, description="height and width that all images are resized to; null: all have one size already"
+            None, description="height and width to resize all images to; null: all have the same size"
         )
         channels: Literal[1, 3] = Field(3, description="1: gray; 3: red, green, blue")
         split: SplitSettings = Field(SplitSettings(), description="which images are held out without test images")
@@ -48,7 +48,7 @@ class ImageFolder(DatasetPlugin):
             try:
                 groups = re.compile(self.client).groups if isinstance(self.client, str) else 0
             except re.error as error:
-                raise SettingsError(f"client = {self.client!r} is no regular expression ({error})") from None
+                raise SettingsError(f"client = {self.client!r} is not a regular expression ({error})") from None
             if isinstance(self.client, int) and self.client < 0:
                 raise SettingsError(f"client = {self.client} should be at least 0, or a regular expression")
             if groups > 1:
@@ -107,7 +107,7 @@ class ImageFolder(DatasetPlugin):
             images = np.empty((len(files), *image.shape), dtype=np.uint8) if images is None else images
             if image.shape != images.shape[1:]:
                 sizes = "{}x{}, the first one {}x{}".format(*image.shape[1:], *images.shape[2:])
-                raise SettingsError(f"{file}: has height and width {sizes}; choose data.size to resize all images")
+                raise SettingsError(f"{file}: has height and width {sizes}; set data.size to resize all images")
             images[place] = image
         assert images is not None  # a class without images is refused
         return images
@@ -120,4 +120,4 @@ def _read(file: Path, channels: Literal[1, 3], size: tuple[int, int] | None) -> 
         with Image.open(file) as picture:
             return pixels(picture, channels, size)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SettingsError(f"{file}: no readable image ({shortened(str(error))})") from None
+        raise SettingsError(f"{file}: not a readable image ({shortened(str(error))})") from None

@@ -39,13 +39,15 @@ class Leaf(DatasetPlugin):
         name: str = "leaf"
         path: str = Field("train", description="folder of .json files, or one file")
         test: str | None = Field(
-            None, description="the same with the test samples; null: a share of every user's samples is held out"
+            None, description="folder or file of test samples; null: a share of every user's samples is held out"
         )
-        shape: tuple[int, ...] = Field((), description="of images: height and width, or channels, height and width")
-        tokens: Literal["words", "characters"] = Field("words", description="what a text is a sequence of")
-        field: int | None = Field(None, ge=0, description="which of several texts is the input; null: each is a token")
-        length: int | None = Field(None, ge=1, description="tokens of a sample; null: of the longest training sample")
-        vocabulary: int = Field(10_000, ge=3, description="most token ids, with padding and unknown")
+        shape: tuple[int, ...] = Field((), description="images: height and width, or channels, height and width")
+        tokens: Literal["words", "characters"] = Field("words", description="unit of a text's tokens")
+        field: int | None = Field(
+            None, ge=0, description="index of the input among several texts; null: each is a token"
+        )
+        length: int | None = Field(None, ge=1, description="tokens per sample; null: of the longest training sample")
+        vocabulary: int = Field(10_000, ge=3, description="most token IDs, with padding and unknown")
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the files")
         split: SplitSettings = Field(SplitSettings(), description="which samples are held out without test files")
 

@@ -33,7 +33,7 @@ class Newsgroups20(DatasetPlugin):
 
     class Settings(DatasetSettings):
         name: str = "newsgroups20"
-        remove: tuple[Literal["headers", "footers", "quotes"], ...] = Field((), description="parts to leave out")
+        remove: tuple[Literal["headers", "footers", "quotes"], ...] = Field((), description="parts to remove")
         length: int = Field(128, description="words per post", ge=1)
         vocabulary: int = Field(BERT_VOCABULARY, description="rows of the embedding table, row 0 is padding", ge=2)
 

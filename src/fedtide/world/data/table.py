@@ -65,17 +65,17 @@ class Table(DatasetPlugin):
         name: str = "table"
         file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
         task: Annotated[TaskName, OMIT_DEFAULT] = Field(
-            "classification", description="what is learned; has to be that of the objective"
+            "classification", description="learning task; must match the objective"
         )
-        label: str = Field("label", description="column of the labels: integers or names; regression: numbers")
+        label: str = Field("label", description="label column: integers or names; regression: numbers")
         labels: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
             (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
         )
         target_scale: Annotated[float, OMIT_DEFAULT] = Field(
-            1.0, gt=0, description="regression: unit of loss and mean absolute error, by which targets are divided"
+            1.0, gt=0, description="regression: divisor of targets, the unit of loss and mean absolute error"
         )
-        client: str | None = Field(None, description="column of the clients; null: clients are unknown")
-        time: str | None = Field(None, description="column of the times: integers or dates; null: unknown")
+        client: str | None = Field(None, description="column of client IDs; null: unknown")
+        time: str | None = Field(None, description="time column: integers or dates; null: unknown")
         unit: str = Field(
             "s", description="unit of integer times; s, ms, us or ns since 1970, which become seconds; or another"
         )
@@ -86,17 +86,15 @@ class Table(DatasetPlugin):
             "others", description="categorical features; others: all further columns of text"
         )
         max_categories: Annotated[int, OMIT_DEFAULT] = Field(
-            100, ge=1, description="most categories of a column that have a feature each"
+            100, ge=1, description="limit on one-hot categories per column"
         )
         buckets: Annotated[int | None, OMIT_DEFAULT] = Field(
-            None, ge=2, description="features of a column with more categories, which are hashed; null: it is refused"
+            None, ge=2, description="hashed features of a column with more categories; null: an error"
         )
         window: Annotated[int | None, OMIT_DEFAULT] = Field(
             None, ge=2, description="consecutive rows of a client that are one sample, a series; null: a row is one"
         )
-        stride: Annotated[int, OMIT_DEFAULT] = Field(
-            1, ge=1, description="rows of a client from one window to the next one"
-        )
+        stride: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="stride of a client's windows, in rows")
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 
@@ -106,25 +104,27 @@ class Table(DatasetPlugin):
             if not isinstance(given, list | tuple):
                 return given
             if truth := [name for name in given if isinstance(name, bool)]:
-                raise SettingsError(f"classes: {str(truth[0]).lower()} is a truth value; write it in quotation marks")
+                raise SettingsError(f"classes: {str(truth[0]).lower()} is a YAML boolean; write it in quotation marks")
             return tuple(str(name) if isinstance(name, int) else name for name in given)
 
         @model_validator(mode="after")
         def _fit_the_task(self) -> Self:
             if self.labels and self.task == "classification":
-                raise SettingsError("labels lists several columns, classification has one: use label, or another task")
+                raise SettingsError(
+                    "labels lists several columns, but classification has one label; use label, or another task"
+                )
             if not self.labels and self.task == "multilabel":
-                raise SettingsError("task = multilabel needs labels: the columns of 0 and 1")
+                raise SettingsError("task = multilabel requires labels, the columns of 0 and 1")
             if self.classes and self.task != "classification":
-                raise SettingsError(f"classes is for task classification; task {self.task} has none")
+                raise SettingsError(f"classes is not supported with task {self.task}")
             if self.target_scale != 1 and self.task != "regression":
-                raise SettingsError(f"target_scale is for task regression, not {self.task}")
+                raise SettingsError(f"target_scale is only used with task regression, not with {self.task}")
             if twice := [name for place, name in enumerate(self.labels) if name in self.labels[:place]]:
                 raise SettingsError(f"labels lists {twice[0]!r} twice")
             if self.window and not self.time:
-                raise SettingsError(f"window = {self.window} needs time: the column by which rows are in order")
+                raise SettingsError(f"window = {self.window} requires time, the column that orders the rows")
             if self.stride > 1 and not self.window:
-                raise SettingsError(f"stride = {self.stride} needs a window")
+                raise SettingsError(f"stride = {self.stride} requires a window")
             return self
 
         @property
@@ -154,14 +154,17 @@ class Table(DatasetPlugin):
         if chosen.window:
             seen = windows(client, len(order), chosen.window, chosen.stride)
             if not len(seen):
-                raise SettingsError(f"{rows.path}: data.window = {chosen.window}: no client has as many rows")
+                raise SettingsError(f"{rows.path}: data.window = {chosen.window}: no client has this many rows")
         last = seen[:, -1]
         labels, classes_ = labels[last], classes_[last]
         time = None if time is None else time[last]
         if client is not None:
             client, known = _present(client[last], names)
             if len(known) < len(names):
-                few = f"{len(names) - len(known)} of {len(names)} clients have less than {chosen.window} rows (data.window)"
+                few = (
+                    f"{len(names) - len(known)} of {len(names)} clients have fewer than {chosen.window} rows "
+                    "(data.window)"
+                )
                 logger.warning("%s: %s and are left out", rows.path, few)
             names = known
         period = period_of(chosen.split, time, len(last), unit)
@@ -207,7 +210,7 @@ class Table(DatasetPlugin):
                 column.refuse(column.values % 1 > 0, f"an integer or a name{_NUMBERS}")
             classes_, names = classes(column, chosen.classes)
             if len(names) < 2:
-                raise SettingsError(f"{rows.path}: column {chosen.label!r} has one value only, {names[0]!r}")
+                raise SettingsError(f"{rows.path}: column {chosen.label!r} has a single value, {names[0]!r}")
             if not chosen.classes and len(names) > max(_FEW, len(classes_) // 2):
                 found = f"column {chosen.label!r} has {len(names):,} classes in {len(classes_):,} rows"
                 raise SettingsError(f"{rows.path}: {found}; list them in data.classes{_NUMBERS}")
@@ -238,7 +241,7 @@ class Table(DatasetPlugin):
             if used := [column for column in chosen.targets if column in columns]:
                 raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
-            raise SettingsError(f"data.categorical: {min(both)!r} is numeric already")
+            raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
         others = [column for column in rows.frame.columns if column not in dict(uses)]
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]

@@ -33,7 +33,7 @@ class TwoRules(DatasetPlugin):
 
     class Settings(DatasetSettings):
         name: str = "two_rules"
-        rule: Literal["sine", "circle"] = Field("sine", description="which pair of rules")
+        rule: Literal["sine", "circle"] = Field("sine", description="pair of rules")
         samples: int = Field(5000, ge=2, le=LARGEST, description="training samples")
         tested: int = Field(1000, ge=2, le=LARGEST, description="test samples")
         draw: int = Field(0, ge=0, le=LARGEST, description="seed of the points")

@@ -21,17 +21,17 @@ from fedtide.world.timeline import Timeline
 class ConceptSettings(SettingsModel):
     """What a client makes of a sample."""
 
-    swap: tuple[tuple[int, int], ...] = Field((), description="pairs of labels that are seen as each other")
-    labels: tuple[int, ...] | None = Field(None, description="label y is seen as labels[y], for every label")
-    table: int | None = Field(None, ge=0, description="number of the labels that the data has for this concept")
-    turns: int = Field(0, ge=0, le=3, description="quarter turns of a picture, counter-clockwise")
+    swap: tuple[tuple[int, int], ...] = Field((), description="pairs of labels to swap")
+    labels: tuple[int, ...] | None = Field(None, description="label map: y becomes labels[y]")
+    table: int | None = Field(None, ge=0, description="index of the data's label table for this concept")
+    turns: int = Field(0, ge=0, le=3, description="counter-clockwise quarter turns of an image")
     matrix: tuple[tuple[float, ...], ...] | None = Field(None, description="A of x -> A x + b, row by row")
     shift: tuple[float, ...] | None = Field(None, description="b of x -> A x + b")
 
     @model_validator(mode="after")
     def _one_map_of_labels(self) -> Self:
         if bool(self.swap) + (self.labels is not None) + (self.table is not None) > 1:
-            raise SettingsError("swap, labels and table are alternatives; give one of them")
+            raise SettingsError("swap, labels and table exclude each other; give one of them")
         return self
 
     def concept(self, classes: int) -> Concept:
@@ -39,7 +39,7 @@ class ConceptSettings(SettingsModel):
         labels = self.labels
         if self.swap:
             if wrong := [label for pair in self.swap for label in pair if not 0 <= label < classes]:
-                raise SettingsError(f"swap: there is no label {wrong[0]}; labels are 0 to {classes - 1}")
+                raise SettingsError(f"swap: unknown label {wrong[0]}; labels are 0 to {classes - 1}")
             order = list(range(classes))
             for one, other in self.swap:
                 order[one], order[other] = order[other], order[one]
@@ -51,12 +51,8 @@ class Moment(SettingsModel):
     """A round of the run."""
 
     round: int | None = Field(None, ge=0, le=LARGEST, description="rounds before it")
-    session: int | None = Field(
-        None, ge=1, le=LARGEST, description="its session's number, from 1; the first round of it"
-    )
-    period: str | None = Field(
-        None, description="its period's name in a calendar, as in 2013-07; the first round of it"
-    )
+    session: int | None = Field(None, ge=1, le=LARGEST, description="session number, from 1; its first round")
+    period: str | None = Field(None, description="calendar period, as in 2013-07; its first round")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -108,25 +104,25 @@ class DriftSettings(PluginSettings):
     concepts: tuple[ConceptSettings, ...] = Field(
         (ConceptSettings(swap=((0, 1),)),),
         min_length=1,
-        description="what the groups change to: concept 1, 2, ..., each {swap: [[1, 2]]}, {turns: 1}, ...",
+        description="new concepts of the groups: 1, 2, ..., each {swap: [[1, 2]]}, {turns: 1}, ...",
     )
-    initial: ConceptSettings = Field(ConceptSettings(), description="concept 0, which everybody begins with")
+    initial: ConceptSettings = Field(ConceptSettings(), description="concept 0, the initial concept")
     share: float = Field(
-        1.0, gt=0, le=1, description="share of the clients that drift, drawn and dealt to the groups in turn"
+        1.0, gt=0, le=1, description="share of clients that drift, sampled and dealt to the groups in turn"
     )
-    clients: tuple[tuple[int, ...], ...] = Field((), description="ids of each group, instead of `share`")
+    clients: tuple[tuple[int, ...], ...] = Field((), description="IDs of each group, instead of `share`")
     modulus: int | None = Field(
-        None, ge=1, le=LARGEST, description="groups by id modulo this number, instead of `share`"
+        None, ge=1, le=LARGEST, description="groups by ID modulo this number, instead of `share`"
     )
-    bounds: tuple[int, ...] = Field((), description="the group is the first whose bound is above id modulo `modulus`")
+    bounds: tuple[int, ...] = Field((), description="the group is the first whose bound exceeds ID modulo `modulus`")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         ways = [self.share < 1, bool(self.clients), self.modulus is not None]
         if sum(ways) > 1:
-            raise SettingsError("share, clients and modulus are alternatives; give one of them")
+            raise SettingsError("share, clients and modulus exclude each other; give one of them")
         if (self.modulus is None) != (not self.bounds):
-            raise SettingsError("modulus and bounds belong together; give both, or neither")
+            raise SettingsError("modulus and bounds require each other; give both, or neither")
         if self.bounds and (
             list(self.bounds) != sorted(set(self.bounds)) or not 0 < self.bounds[-1] <= (self.modulus or 0)
         ):
@@ -145,7 +141,7 @@ class DriftSettings(PluginSettings):
         if self.clients:
             for number, ids in enumerate(self.clients):
                 if wrong := [id_ for id_ in ids if not 0 <= id_ < clients]:
-                    raise SettingsError(f"drift.clients: there is no client {wrong[0]}; ids are 0 to {clients - 1}")
+                    raise SettingsError(f"drift.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
                 if (group[list(ids)] >= 0).any():
                     raise SettingsError("drift.clients: a client is listed twice")
                 group[list(ids)] = number

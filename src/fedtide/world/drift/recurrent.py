@@ -15,7 +15,7 @@ class Recurrent(Drift):
 
     class Settings(StartSettings):
         name: str = "recurrent"
-        period: int = Field(10, ge=1, le=LARGEST, description="rounds under a concept before the other one returns")
+        period: int = Field(10, ge=1, le=LARGEST, description="rounds under a concept before the next switch")
 
     settings: Settings
 

@@ -24,13 +24,13 @@ class Staggered(Drift):
             None,
             ge=1,
             le=LARGEST,
-            description="every client changes in a round drawn from so many, instead of `stagger`",
+            description="each client changes in a round sampled from so many, instead of `stagger`",
         )
 
         @model_validator(mode="after")
         def _either(self) -> Self:
             if "stagger" in self.model_fields_set and self.within is not None:
-                raise SettingsError("stagger and within are alternatives; give one of them")
+                raise SettingsError("stagger and within exclude each other; give one of them")
             return self
 
     settings: Settings

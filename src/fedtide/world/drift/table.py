@@ -18,7 +18,7 @@ class Table(Drift):
 
     class Settings(DriftSettings):
         name: str = "table"
-        steps: tuple[tuple[int, ...], ...] = Field((), description="number of the concept of each client, by step")
+        steps: tuple[tuple[int, ...], ...] = Field((), description="concept index of each client, by step")
         rounds_per_step: int = Field(1, ge=1, le=LARGEST, description="rounds of a step")
 
         @model_validator(mode="after")

@@ -16,7 +16,7 @@ class Window(Drift):
     class Settings(StartSettings):
         name: str = "window"
         until: When = Field(
-            None, description="the first round after it, in the same way; null: three quarters of the rounds"
+            None, description="first round after it, given as `start`; null: three quarters of the rounds"
         )
 
     settings: Settings
@@ -25,6 +25,6 @@ class Window(Drift):
         start = self.settings.start_round(p)
         until = round_of(self.settings.until, p.timeline, "drift.until", 0.75)
         if until <= start:
-            raise SettingsError(f"drift.until is round {until}, drift.start round {start}; it should be later")
+            raise SettingsError(f"drift.until is round {until}, drift.start round {start}; drift.until should be later")
         t = np.arange(p.timeline.rounds)[:, None]
         return from_start(p, (start <= t) & (t < until))

@@ -24,9 +24,9 @@ _ATTEMPTS = 100_000
 
 
 class AvailableSettings(PluginSettings):
-    count: int | None = Field(None, ge=1, description="clients drawn of those available; null: all of them")
+    count: int | None = Field(None, ge=1, description="clients sampled from those available; null: all")
     choose: Literal["random", "oldest"] = Field(
-        "random", description="which ones: uniformly, or those whose last participation is oldest"
+        "random", description="sampling: uniform, or the least recently selected clients"
     )
 
 
@@ -160,5 +160,5 @@ class Independent(Shared):
                 return here
         raise SettingsError(
             f"participation {self.settings.name}: availabilities of at most {chances.max():.1g} are too small for "
-            f"{len(present)} present clients: none joined round {round_} in {_ATTEMPTS} draws"
+            f"{len(present)} present clients: no client joined round {round_} in {_ATTEMPTS} draws"
         )

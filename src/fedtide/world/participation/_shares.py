@@ -20,11 +20,11 @@ class ShareSettings(PluginSettings):
         description="availability of each client: uniform from `lowest` to 1, of two groups, Beta distributed, given, or by "
         "the labels it holds (u_c averaged by the client's label shares; or growing with its smallest label)",
     )
-    lowest: float = Field(0.1, ge=0, le=1, description="range, smallest_label: smallest availability")
+    lowest: float = Field(0.1, ge=0, le=1, description="range, smallest_label: lowest availability")
     groups: tuple[float, float] = Field((0.9, 0.1), description="two_groups: availability of even and of odd ids")
     beta: tuple[float, float] = Field((2.0, 2.0), description="beta: both parameters of the distribution")
     values: tuple[float, ...] | None = Field(
-        None, description="given: one availability per client; labels: u_c of each class, null: drawn"
+        None, description="given: one availability per client; labels: u_c of each class, null: sampled"
     )
 
 
@@ -71,7 +71,7 @@ def client_shares(settings: ShareSettings, timeline: Timeline, labels: Ints, see
 def _values(settings: ShareSettings, wanted: int, of: str) -> Floats:
     given = settings.values or ()
     if len(given) != wanted:
-        raise SettingsError(f"participation.values: {len(given)} numbers, but there are {wanted} {of}")
+        raise SettingsError(f"participation.values: got {len(given)} numbers; expected one for each of {wanted} {of}")
     return _probabilities("values", given)
 
 

@@ -27,7 +27,7 @@ class Active(Available):
         if not timeline.active:
             scenario = timeline.notes.get("scenario", "of this run")
             raise SettingsError(
-                f"participation active needs scenario calendar; scenario {scenario} has no times of samples"
+                f"participation active requires scenario calendar; scenario {scenario} has no sample times"
             )
         super().bind(timeline, labels, seed)
 

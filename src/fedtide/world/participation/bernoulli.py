@@ -34,7 +34,7 @@ class Bernoulli(Participation):
                 return joined
         raise SettingsError(
             f"participation.probability = {self.settings.probability:g} is too small for {len(present)} present "
-            f"clients: none joined round {round_} in {_ATTEMPTS} draws"
+            f"clients: no client joined round {round_} in {_ATTEMPTS} draws"
         )
 
     def joined(self, present: Ints, round_: int, seed: int, attempt: int) -> Ints:

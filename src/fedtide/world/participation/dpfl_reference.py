@@ -28,7 +28,7 @@ class DpflReference(Available):
 
     class Settings(AvailableSettings):
         name: str = "dpfl_reference"
-        pattern: Literal["markov", "random", "round_robin"] = Field("markov", description="which of the patterns")
+        pattern: Literal["markov", "random", "round_robin"] = Field("markov", description="reference pattern")
         interval: int = Field(10, ge=1, description="round_robin: rounds of an interval")
         step: int = Field(2, ge=1, description="round_robin: clients of an interval")
         overlap: int = Field(1, ge=0, description="round_robin: clients that stay for the next interval")
@@ -37,7 +37,7 @@ class DpflReference(Available):
         def _advances(self) -> Self:
             if self.step <= self.overlap:
                 raise SettingsError(
-                    f"overlap = {self.overlap} should be less than step = {self.step}, or no one changes"
+                    f"overlap = {self.overlap} should be less than step = {self.step}, so that clients change"
                 )
             return self
 

@@ -22,7 +22,7 @@ class LeastRecentlySelected(Available):
     class Settings(AvailableSettings):
         name: str = "least_recently_selected"
         count: int = Field(10, ge=1, description="clients per round; all if fewer are present")
-        choose: Literal["oldest"] = Field("oldest", description="those whose last participation is oldest")
+        choose: Literal["oldest"] = Field("oldest", description="the least recently selected clients")
 
     settings: Settings
 

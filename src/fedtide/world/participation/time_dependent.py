@@ -30,13 +30,13 @@ class TimeDependent(Independent):
     class Settings(SharedSettings):
         name: str = "time_dependent"
         dynamics: Literal["stationary", "sine", "staircase", "interleaved"] = Field(
-            "sine", description="the wave f(t) that availabilities are multiplied by"
+            "sine", description="wave f(t) that multiplies availabilities"
         )
         gamma: float = Field(0.3, ge=0, le=1, description="amplitude of the sine")
         period: float = Field(20.0, gt=0, description="rounds of a period")
-        phase: float = Field(0.0, description="phase of everybody, in periods")
+        phase: float = Field(0.0, description="phase of all clients, in periods")
         phases: Literal["common", "uniform", "by_group"] = Field(
-            "common", description="further phase of each client: none, drawn uniformly, or by (id mod phase_groups)"
+            "common", description="further phase of each client: none, uniformly sampled, or by (ID mod phase_groups)"
         )
         phase_groups: int = Field(2, ge=1, description="by_group: groups, at equal distances in a period")
         cut: float = Field(0.1, ge=0, le=1, description="interleaved: smaller probabilities are zero")

@@ -130,7 +130,11 @@ def fill_slots(
         if left[label] == 0:
             rows, probability = restricted()
     if given_up:
-        logger.info("%d of %d samples were dealt against their client's prior", given_up, len(slots))
+        logger.info(
+            "%d of %d samples were assigned outside their client's Dirichlet prior (capacity limits)",
+            given_up,
+            len(slots),
+        )
 
     positions = np.empty(len(slots), dtype=np.int64)
     positions[np.argsort(chosen, kind="stable")] = np.concatenate(pools)

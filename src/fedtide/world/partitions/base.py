@@ -66,7 +66,8 @@ class Partition(Plugin):
         """:meth:`deal` for samples; a partition by the data's clients overrides it, and may have no number of clients."""
         if num_clients is None:
             raise SettingsError(
-                f"scenario.num_clients = null needs partition natural; {self.settings.name} needs a number"
+                f"scenario.num_clients = null requires partition natural; partition {self.settings.name} requires a "
+                "number"
             )
         dealt = self.deal(samples.label, num_clients, num_classes, seed, group)
         return Dealt([np.sort(places) for places in dealt])

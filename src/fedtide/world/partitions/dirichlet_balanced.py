@@ -43,7 +43,7 @@ class DirichletBalanced(Partition):
                 return cut(pools, counts)
             best = max(best, smallest)
         raise SettingsError(
-            f"min_per_client = {least} is too large: none of {_ATTEMPTS} deals of {len(labels)} samples to "
+            f"min_per_client = {least} is too large: none of {_ATTEMPTS} partitions of {len(labels)} samples among "
             f"{num_clients} clients at alpha = {alpha:g} reached it; the largest value reached is {best}"
         )
 

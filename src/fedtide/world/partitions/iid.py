@@ -20,7 +20,7 @@ class Iid(Partition):
 
     class Settings(PluginSettings):
         name: str = "iid"
-        stratified: bool = Field(False, description="deal class by class: clients' label counts differ by at most one")
+        stratified: bool = Field(False, description="split by class: clients' label counts differ by at most one")
 
     settings: Settings
 

@@ -26,11 +26,11 @@ class Natural(Partition):
 
     class Settings(PluginSettings):
         name: str = "natural"
-        min_samples: int = Field(1, ge=1, description="training samples a client needs to be part of the population")
+        min_samples: int = Field(1, ge=1, description="training samples required of a client of the population")
         max_clients: int | None = Field(None, ge=1, description="size of the population; null: all clients")
         choice: Literal["random", "largest"] = Field(
             "random",
-            description="which clients, if there are more than max_clients: drawn by the world's seed, or the largest",
+            description="selection if there are more than max_clients: sampled with the world seed, or the largest",
         )
         test_on: Literal["all", "present"] = Field(
             "all", description="held-out samples to evaluate on: all of the round's, or those of the clients present"
@@ -47,7 +47,10 @@ class Natural(Partition):
 
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         """Not possible from labels alone; see :meth:`assign`."""
-        raise SettingsError("partition natural holds samples by client; the scenario deals them by label")
+        raise SettingsError(
+            "partition natural keeps the data's clients and is not supported with this scenario, "
+            "which assigns samples by label; use another partition"
+        )
 
     def assign(self, samples: Samples, num_clients: int | None, num_classes: int, seed: int, group: int = 0) -> Dealt:
         """See :meth:`Partition.assign`; all clients of the data that qualify.
@@ -56,7 +59,7 @@ class Natural(Partition):
             SettingsError: the data does not know its clients, none qualifies, or ``num_clients`` is another number.
         """
         if samples.client is None:
-            raise SettingsError("partition natural needs data that knows its clients; choose another partition")
+            raise SettingsError("partition natural requires a dataset with client IDs; use another partition")
         ids, sizes = np.unique(samples.client, return_counts=True)
         chosen = self.settings
         kept = np.flatnonzero(sizes >= chosen.min_samples)
@@ -75,7 +78,7 @@ class Natural(Partition):
             kept = kept[np.argsort(began[ids[kept]], kind="stable")]
         if num_clients is not None and num_clients != len(kept):
             raise SettingsError(
-                f"scenario.num_clients = {num_clients}: partition natural has {len(kept)} clients; leave it at null"
+                f"scenario.num_clients = {num_clients}: partition natural has {len(kept)} clients; use null"
             )
         order = np.argsort(samples.client, kind="stable")
         cut = np.cumsum(sizes)
@@ -92,7 +95,5 @@ class Natural(Partition):
         if self.settings.test_on == "all":
             return timeline
         if test.client is None:
-            raise SettingsError(
-                "partition.test_on = 'present' needs test samples whose clients are known; choose 'all'"
-            )
+            raise SettingsError("partition.test_on = 'present' requires test samples with client IDs; use 'all'")
         return evaluated_on_present(timeline, train, test)

@@ -32,7 +32,8 @@ class PartialOverlap(Partition):
     def deal(self, labels: Ints, num_clients: int, num_classes: int, seed: int, group: int = 0) -> list[Ints]:
         if num_classes < 4 or num_clients < 2:
             raise SettingsError(
-                f"partition partial_overlap needs 2 clients and 4 classes or more, got {num_clients} and {num_classes}"
+                f"partition partial_overlap requires at least 2 clients and 4 classes, got {num_clients} and "
+                f"{num_classes}"
             )
         size, common = 3 * num_classes // 5, num_classes // 5
         used = range(3) if num_classes == 4 else range(2 * size - common)

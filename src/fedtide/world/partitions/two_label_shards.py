@@ -34,8 +34,8 @@ class TwoLabelShards(Partition):
         batches = num_classes // width
         if batches < 2 or 2 * num_clients < batches:
             raise SettingsError(
-                f"num_clients = {num_clients} is too small: partition two_label_shards needs at least 2 batches of labels "
-                f"(there are {batches}) and at least {-(-batches // 2)} clients to hold them all"
+                f"num_clients = {num_clients} is too small: partition two_label_shards requires at least 2 batches "
+                f"of labels (there are {batches}) and at least {-(-batches // 2)} clients to hold them all"
             )
         fewest = rarest(labels, range(num_classes))
         require_at_most("num_clients", num_clients, fewest * batches // 2, f"the rarest class has {fewest} samples")

@@ -71,7 +71,9 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hou
         SettingsError: a calendar's period for times that are no seconds, or more than a million periods.
     """
     if period in UNITS and unit != "s":
-        raise SettingsError(f"scenario.period = {period!r} needs times in seconds, these are in {unit!r}; use a number")
+        raise SettingsError(
+            f"scenario.period = {period!r} requires times in seconds, but the unit is {unit!r}; use a number"
+        )
     first, last = int(times.min()), int(times.max())
     length = _SECONDS.get(period, last - first + 1) if isinstance(period, str) else period
     if (number := (last - first) // length) >= _MOST:

@@ -19,7 +19,7 @@ def evaluated_on_present(timeline: Timeline, train: Samples, test: Samples) -> T
     """
     if not len(timeline.origin_of_client):
         raise SettingsError(
-            "partition.test_on = 'present': the scenario does not keep the clients of the data; choose 'all'"
+            "partition.test_on = 'present': the scenario does not keep the clients of the data; use 'all'"
         )
     everything = HeldOut(np.arange(len(test), dtype=np.int64), timeline.validation)
     before = timeline.held_out_of_round if len(timeline.held_out_of_round) else np.full(timeline.rounds, -1)
@@ -37,7 +37,7 @@ def evaluated_on_present(timeline: Timeline, train: Samples, test: Samples) -> T
     for number, index in enumerate(of_round.ravel()):
         if not len(kept[first + index].test):
             raise SettingsError(
-                f"partition.test_on = 'present': no client present in round {number + 1} has test samples; choose 'all'"
+                f"partition.test_on = 'present': no client present in round {number + 1} has test samples; use 'all'"
             )
     following = timeline.next_of_round if len(timeline.next_of_round) else np.full(timeline.rounds, -1, dtype=np.int64)
     return replace(timeline, held_out=kept, held_out_of_round=first + of_round.ravel(), next_of_round=following)

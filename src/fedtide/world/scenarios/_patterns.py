@@ -14,11 +14,11 @@ from fedtide.world.timeline import Timeline
 
 class PatternSettings(PluginSettings):
     rounds: int = Field(100, ge=1, description="communication rounds")
-    num_clients: int = Field(10, ge=1, description="clients in all")
+    num_clients: int = Field(10, ge=1, description="total clients")
     start: int = Field(50, ge=0, description="round of the first change, counted from 0")
     interval: int = Field(10, ge=1, description="rounds between changes")
-    step: int = Field(1, ge=1, description="clients that come or go at once")
-    session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+    step: int = Field(1, ge=1, description="clients per change")
+    session_at_change: bool = Field(False, description="begin a new session at every arrival or departure")
 
 
 def changes(settings: PatternSettings) -> list[int]:

@@ -19,13 +19,13 @@ from fedtide.world.timeline import Timeline
 
 
 class SecondsSettings(PluginSettings):
-    num_clients: int = Field(100, ge=1, description="clients in all")
+    num_clients: int = Field(100, ge=1, description="total clients")
     rounds: int = Field(100, ge=1, description="communication rounds")
     seconds_per_round: int = Field(
-        60, ge=1, description="seconds from the start of a round to that of the next; not used with `mode: async`"
+        60, ge=1, description="seconds between the starts of rounds; not used with `mode: async`"
     )
-    start_second: int = Field(0, ge=0, description="second of the trace at which the first round starts")
-    session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+    start_second: int = Field(0, ge=0, description="start of the first round in the trace, in seconds")
+    session_at_change: bool = Field(False, description="begin a new session at every arrival or departure")
     file: str
 
 

@@ -39,7 +39,7 @@ def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -
 def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: int = 0) -> Dealt:
     """The same, with the origins of the clients; ``num_clients`` is ``None`` for all clients of the data."""
     if len(positions) == 0:
-        raise SettingsError("there are no training samples to deal")
+        raise SettingsError("there are no training samples to assign")
     samples = world.samples[positions]
     dealt = world.partition.assign(samples, num_clients, world.num_classes, world.seed, group)
     for places in dealt.shards:
@@ -47,7 +47,7 @@ def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: i
             raise broken_contract(world.partition, "deal", "arrays of integers from 0")
     clients = len(dealt.shards) if num_clients is None else num_clients
     if len(dealt.shards) != clients or max(places.max(initial=0) for places in dealt.shards) >= len(positions):
-        wanted = f"an array for each of {clients} clients, of positions below {len(positions)}"
+        wanted = f"an array for each of {clients} clients, of indices below {len(positions)}"
         raise broken_contract(world.partition, "deal", f"{wanted}; got {len(dealt.shards)} arrays")
     return replace(dealt, shards=[positions[places] for places in dealt.shards])
 
@@ -96,7 +96,9 @@ def write(
     for span in spans:
         if sizes[span.clients].sum() == 0:
             who = "no client with data" if len(span.clients) else "no client"
-            raise SettingsError(f"{who} is present in round {start} (counted from 0); every round needs one with data")
+            raise SettingsError(
+                f"{who} is present in round {start} (counted from 0); every round requires one with data"
+            )
         start += span.rounds
     assignments, assignment_of_span = _distinct([span.clients for span in spans])
     label_views, view_of_session = _distinct(list(views))
@@ -130,8 +132,8 @@ def write_visits(
     """The same with clients that come and go in seconds; the rounds are updates of the server."""
     if session_at_change:
         raise SettingsError(
-            "scenario.session_at_change = true: with mode: async clients come and go between updates, and sessions begin "
-            "with one; set it to false"
+            "scenario.session_at_change = true: with mode: async clients arrive and leave between updates, where no "
+            "session can begin; set it to false"
         )
     timeline = write_spans(world, [Span(np.unique(visits.client), rounds, 0)], len(visits.start), notes)
     return replace(timeline, visits=visits)

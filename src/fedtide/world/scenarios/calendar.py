@@ -39,13 +39,14 @@ class Calendar(Scenario):
         name: str = "calendar"
         period: Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
             "month",
-            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length in the "
-            "unit of the data's times, or equal: of equal size",
+            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length "
+            "in the data's time unit, or equal: equal size",
         )
         hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(
             HOURS,
             min_length=2,
-            description="daypart: hours at which the parts of a day begin; the last part ends where the next day begins",
+            description="daypart: hours at which the parts of a day begin; the last part ends with the day's first "
+            "hour",
         )
         equal_periods: int = Field(12, ge=1, description="number of periods of `equal`")
         first: int = Field(1, ge=1, description="first period to train on, counted from 1")
@@ -90,7 +91,7 @@ class Calendar(Scenario):
             raise SettingsError(f"scenario.last = {last}: the data has {len(calendar.names)} periods")
         dealt = assign(world, world.train, None)
         if not len(dealt.origins):
-            raise SettingsError(f"scenario calendar needs partition natural, not {world.partition.settings.name}")
+            raise SettingsError(f"scenario calendar requires partition natural, not {world.partition.settings.name}")
         holdings = _Holdings(dealt.shards, calendar.of(train.time), len(calendar.names))
         sessions = [number for number in range(chosen.first - 1, last) if holdings.present(number, 0)]
         if not sessions:
@@ -145,7 +146,7 @@ class _Dated(NamedTuple):
 
 def _dated(samples: Samples | None) -> _Dated:
     if samples is None or samples.client is None or samples.time is None:
-        raise SettingsError("scenario calendar needs data that knows the clients and times of its samples")
+        raise SettingsError("scenario calendar requires a dataset with client IDs and timestamps")
     return _Dated(samples.client, samples.time)
 
 

@@ -39,12 +39,12 @@ class Evolving(Scenario):
 
     class Settings(PluginSettings):
         name: str = "evolving"
-        num_clients: Clients = Field(7, ge=1, description="clients in all")
-        subsets: Clients = Field(30, ge=1, description="subsets of each client")
+        num_clients: Clients = Field(7, ge=1, description="total clients")
+        subsets: Clients = Field(30, ge=1, description="subsets per client")
         beta: float | None = Field(None, gt=0, description="concentration of the second split; null: partition.alpha")
         scale: Scale = Field("prior", description="meaning of beta, as in partition dirichlet_prior")
         drift: Literal["visits", "pointer", "fresh"] = Field(
-            "visits", description="visits: a random subset each round; pointer: a moving window; fresh: newly drawn"
+            "visits", description="visits: a random subset each round; pointer: a moving window; fresh: resampled"
         )
         overlap: float = Field(0.0, ge=0, lt=1, description="pointer: share of samples that consecutive rounds share")
         window: int | None = Field(
@@ -65,9 +65,9 @@ class Evolving(Scenario):
             if self.min_clients > first:
                 raise SettingsError(f"min_clients = {self.min_clients} should be at most first_clients = {first}")
             if self.overlap and self.drift != "pointer":
-                raise SettingsError(f"overlap = {self.overlap} has no effect with drift {self.drift}; leave it at 0")
+                raise SettingsError(f"overlap = {self.overlap} has no effect with drift {self.drift}; use 0")
             if self.window and self.drift == "visits":
-                raise SettingsError(f"window = {self.window} has no effect with drift visits; leave it at null")
+                raise SettingsError(f"window = {self.window} has no effect with drift visits; use null")
             return self
 
     settings: Settings

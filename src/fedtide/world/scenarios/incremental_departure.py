@@ -33,7 +33,7 @@ class IncrementalDeparture(Scenario):
         if not present[0].all():
             gone = int((~present[0]).argmax())
             raise SettingsError(
-                f"scenario.rounds = {s.rounds} is too large: everybody has left in round {gone} (counted from 0); the "
-                f"largest feasible value is {gone}"
+                f"scenario.rounds = {s.rounds} is too large: all clients have left in round {gone} (counted from 0); "
+                f"the largest feasible value is {gone}"
             )
         return write_presence(world, present, s.session_at_change, "incremental_departure")

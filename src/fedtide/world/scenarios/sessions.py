@@ -31,10 +31,10 @@ class Sessions(Scenario):
     class Settings(PluginSettings):
         name: str = "sessions"
         num_devices: Clients = Field(10, ge=1, description="devices per group")
-        groups: Clients = Field(2, ge=1, description="groups of devices; group g has ids from g num_devices")
+        groups: Clients = Field(2, ge=1, description="groups of devices; group g has IDs from g num_devices")
         num_sessions: Rounds = Field(7, ge=1, description="sessions, pilot included")
         rounds_per_session: Rounds = Field(10, ge=1, description="communication rounds of a session")
-        pilot_sessions: int = Field(1, ge=1, description="number of first sessions that only train the pilot model")
+        pilot_sessions: int = Field(1, ge=1, description="number of initial sessions, which train the pilot model")
         rounds_pilot: Rounds | None = Field(None, ge=1, description="rounds of a pilot session; null: as in the others")
         label_overlap: float | str = Field(
             "0", description="fraction of its labels that a group shares with the next one, a decimal number below 1"
@@ -47,7 +47,7 @@ class Sessions(Scenario):
         p_leave: float = Field(0.5, ge=0, le=1, description="markov: probability that a device leaves at a boundary")
         arrivals: int = Field(5, ge=0, description="markov: devices that arrive at a boundary, at most all absent ones")
         min_devices: int = Field(1, ge=1, description="markov: smallest number of devices that remain at a boundary")
-        explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device ids of each session")
+        explicit: tuple[tuple[int, ...], ...] = Field((), description="explicit: device IDs of each session")
 
         @field_validator("label_overlap")
         @classmethod
@@ -83,7 +83,9 @@ class Sessions(Scenario):
                 wrong = [id_ for id_ in ids if not 0 <= id_ < devices]
                 if wrong or len(set(ids)) != len(ids):
                     problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
-                    raise SettingsError(f"explicit, session {session + 1}: {problem}; ids are 0 to {devices - 1}")
+                    raise SettingsError(
+                        f"explicit, session {session + 1}: {problem}; device IDs are 0 to {devices - 1}"
+                    )
 
     settings: Settings
     needs_classes = True
@@ -115,8 +117,8 @@ class Sessions(Scenario):
             return [shard for group, labels in enumerate(groups) for shard in self._group(world, group, labels)], groups
         if overlap:
             raise SettingsError(
-                f"label_overlap = {chosen.label_overlap} has no effect with partition {world.partition.settings.name}, "
-                "which chooses the labels of all devices itself; leave it at 0"
+                f"label_overlap = {chosen.label_overlap} has no effect with partition "
+                f"{world.partition.settings.name}, which determines the labels of all devices; use 0"
             )
         return deal(world, world.train, chosen.groups * chosen.num_devices), []
 

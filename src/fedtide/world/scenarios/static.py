@@ -18,9 +18,7 @@ class Static(Scenario):
     class Settings(PluginSettings):
         name: str = "static"
         rounds: Rounds = Field(100, ge=1, description="communication rounds")
-        num_clients: Clients | None = Field(
-            20, description="clients; null: as many as the data has (partition natural)"
-        )
+        num_clients: Clients | None = Field(20, description="clients; null: those of the data (partition natural)")
 
     settings: Settings
 

@@ -53,7 +53,7 @@ class Trace(Scenario):
             ge=1,
             description="seconds between starts of rounds, if join and leave are seconds; null: they are rounds",
         )
-        session_at_change: bool = Field(False, description="begin a new session whenever clients come or go")
+        session_at_change: bool = Field(False, description="begin a new session at every arrival or departure")
 
     settings: Settings
 
@@ -68,7 +68,8 @@ class Trace(Scenario):
         if world.events and self.in_seconds:
             if chosen.rounds is None:
                 raise SettingsError(
-                    "scenario.rounds = null: with mode: async and a trace in seconds it is the number of updates; give one"
+                    "scenario.rounds = null: with mode: async and a trace in seconds the number of updates is "
+                    "required; give a number"
                 )
             return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
         if chosen.seconds_per_round is not None:
@@ -88,7 +89,9 @@ def read_trace(path: Path) -> list[Interval]:
             reader = csv.DictReader(stream)
             missing = [column for column in _LARGEST if column not in (reader.fieldnames or ())]
             if missing:
-                raise SettingsError(f"{path}, line 1: no column {missing[0]!r}; the header needs {','.join(_LARGEST)}")
+                raise SettingsError(
+                    f"{path}, line 1: no column {missing[0]!r}; the header requires {','.join(_LARGEST)}"
+                )
             intervals = sorted(_interval(path, reader.line_num, row) for row in reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SettingsError(f"scenario.file = {str(path)!r} is not a readable CSV file: {error}") from None

@@ -39,7 +39,7 @@ def thin(
     ranks = np.arange(len(available)) if order is None else np.asarray(order, dtype=np.int64)
     if not np.array_equal(np.sort(ranks), np.arange(len(available))):
         raise SettingsError(
-            f"long_tail.order = {tuple(ranks.tolist())}: must name each class 0..{len(available) - 1} once"
+            f"long_tail.order = {tuple(ranks.tolist())}: should list each class 0..{len(available) - 1} once"
         )
     ranked = available[ranks]
     if mode == "clip":
@@ -48,7 +48,7 @@ def thin(
         kept = _profile(_largest_feasible(ranked, imbalance), imbalance, len(ranked))
     if kept.sum() == 0:
         raise SettingsError(
-            f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample is left; a class may be empty"
+            f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample remains; raise long_tail.imbalance"
         )
     return np.sort(
         np.concatenate(

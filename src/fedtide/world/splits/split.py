@@ -23,7 +23,7 @@ class SplitSettings(SettingsModel):
         "month",
         description="year, month, week or day (UTC), a length in the unit of the times, or all; the first one scales features",
     )
-    seed: int = Field(0, ge=0, description="seed of the draw")
+    seed: int = Field(0, ge=0, description="random seed")
 
     @model_validator(mode="after")
     def _at_least_one(self) -> Self:
@@ -38,7 +38,7 @@ def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str
         return np.zeros(count, dtype=np.int64)
     if isinstance(settings.period, str) and unit != "s":
         raise SettingsError(
-            f"data.split.period = {settings.period!r} needs times in seconds, these are in {unit!r}; use a number, or all"
+            f"data.split.period = {settings.period!r} requires times in seconds, but the unit is {unit!r}; use a number, or all"
         )
     return periods(times, settings.period, unit=unit).of(times)
 
@@ -46,6 +46,6 @@ def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str
 def split_samples(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
     """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample."""
     if settings.by == "time" and times is None:
-        raise SettingsError("data.split.by = 'time' needs samples whose times are known; use random")
+        raise SettingsError("data.split.by = 'time' requires samples with timestamps; use random")
     chosen = times if settings.by == "time" else None
     return hold_out(np.arange(len(groups)), groups, period, chosen, settings.share, settings.seed, "data.split")

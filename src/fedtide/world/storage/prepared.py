@@ -153,8 +153,8 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
         inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
         if len(inputs) != len(labels) or len(labels) == 0:
             raise SettingsError(
-                f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; "
-                "both numbers must be equal and above 0"
+                f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; the "
+                "counts must be equal and above 0"
             )
         for what in ("client", "time"):
             known = getattr(dataset.origins, f"{split}_{what}")
@@ -193,7 +193,7 @@ def _refuse_other_encoding(dataset: Dataset) -> None:
     from fedtide.world.adapters.encoding import Encoding
 
     if not isinstance(dataset.encoding, Encoding):
-        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, no Encoding")
+        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, not an Encoding")
     encoding = dataset.encoding
     of_encoding = (encoding.task, [len(encoding.features)], len(encoding.outputs))
     of_data = (dataset.task, list(dataset.input_shape), dataset.outputs)

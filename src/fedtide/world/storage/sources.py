@@ -133,7 +133,7 @@ def _obtain(name: str, resource: Resource, raw: Path, mirror: Path | None) -> No
             return
         finally:
             shutil.rmtree(incomplete, ignore_errors=True)
-    why = "; ".join(reasons) or "there is no address to download it from"
+    why = "; ".join(reasons) or "it has no download address"
     raise SettingsError(f"data {name!r}: cannot get {resource.file}: {why}; {resource.request(raw)}")
 
 

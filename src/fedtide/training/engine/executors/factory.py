@@ -27,7 +27,10 @@ def executor_name(network: nn.Module, device: torch.device, engine: EngineSettin
     """
     norms = [part for part in network.modules() if isinstance(part, _BatchNorm)]
     if any(norm.running_mean is None for norm in norms):
-        raise SettingsError("the model has BatchNorm without running statistics, which single samples need: keep them")
+        raise SettingsError(
+            "the model has BatchNorm without running statistics, which single samples require; set "
+            "track_running_stats=True"
+        )
     floating = any(value.is_floating_point() for value in network.buffers())
     if engine.executor == "stacked" and floating:
         raise SettingsError(
