@@ -133,7 +133,7 @@ def test_arrays_of_any_layout():
         ((X, Y), {"classes": 2}, "training sample 2: label is '2', expected a label from 0 to 1"),
         ((X, ["a", "b"] * 4), {"classes": ("a", "c")}, "training sample 1: label is 'b', expected one of a, c"),
         ((X, ["a", None] * 4), {}, "training sample 1: label is empty, expected a label"),
-        ((X, ["a"] * 8), {}, "one class only"),
+        ((X, ["a"] * 8), {}, "there is only one class"),
         ((X, [[0]] * 8), {}, "labels of the training samples: a value is a list; expected one value per sample"),
         (([[float("nan")], *X[1:]], Y), {}, "training sample 0: an input is not a finite number"),
         (([*X[:7], [1.0, 2.0]], Y), {}, r"training sample 7: inputs have shape \[2\], the first one \[1\]"),
@@ -154,7 +154,7 @@ def test_arrays_of_any_layout():
         ((X, Y), {"test": (X, Y, WHO)}, "the training samples have no client, but the other samples do"),
         ((X, Y, WHO), {"test": (X, Y, [*WHO[:7], ""])}, "test sample 7: client is empty"),
         ((X, Y), {"test": (torch.rand(8, 2), Y)}, r"training samples are float64 \[1\], test samples float64 \[2\]"),
-        ((X, Y, WHO), {"split": SplitSettings(by="time")}, "needs samples whose times are known"),
+        ((X, Y, WHO), {"split": SplitSettings(by="time")}, "requires samples with timestamps"),
         ((X, Y, WHO, Y), {"unit": "steps"}, "data.split.period = 'month' requires times in seconds, but the unit is 'steps'"),
         ((X[:2], Y[:2]), {"split": SplitSettings(share=1e-9)}, "2 samples are too few for split.share = 1e-09"),
         ((X, Y), {"test": (X,)}, "test has 1 parts, expected inputs, labels, and optionally client and time"),
@@ -216,7 +216,7 @@ def test_pictures_of_torchvision_become_images():
         ({"inputs": "x", "label": "z"}, "training sample 0 has no 'z'"),
         (
             {"inputs": "x", "label": "y", "client": WHO, "test": Mapped(2)},
-            "with a test set, expected the position or key",
+            "with a test set, expected the index or key",
         ),
     ],
 )

@@ -236,5 +236,5 @@ def test_what_is_no_attack_is_refused_in_one_line(values: dict[str, Any], messag
 
 
 def test_labels_are_flipped_where_there_are_classes() -> None:
-    with pytest.raises(SettingsError, match="attack = label_flip needs classes"):
+    with pytest.raises(SettingsError, match="attack = label_flip requires classes"):
         Params({"objective": "huber", "partition": "natural", "attack": {"name": "label_flip", "share": 0.5}}).run()

@@ -331,7 +331,7 @@ def test_a_scaled_backdoor_needs_updates_and_classes() -> None:
     with pytest.raises(SettingsError, match="attack backdoor: communication intervals"):
         made({**TWO, "factor": 2.0}, **halfway)
     made(TWO, **halfway).parts.workers.close()
-    with pytest.raises(SettingsError, match="attack = backdoor needs classes"):
+    with pytest.raises(SettingsError, match="attack = backdoor requires classes"):
         Params({"objective": "huber", "partition": "natural", "attack": {"name": "backdoor", "share": 0.5}}).run()
 
 

@@ -77,8 +77,8 @@ def test_other_names_are_other_data(tmp_path: Path) -> None:
         ),
         (encoding(("no", "yes"), task="multilabel"), "of another dataset: multilabel, "),
         (Encoding.fit(ROWS, ["size"], [], outputs=("no", "yes")), r"inputs \[2\], 2 outputs; expected"),
-        (DatasetSettings(name="own"), "encoding is a DatasetSettings, no Encoding"),
-        ({"columns": []}, "encoding is a dict, no Encoding"),
+        (DatasetSettings(name="own"), "encoding is a DatasetSettings, not an Encoding"),
+        ({"columns": []}, "encoding is a dict, not an Encoding"),
     ],
 )
 def test_an_encoding_of_something_else_is_one_line(given: Any, message: str, tmp_path: Path) -> None:

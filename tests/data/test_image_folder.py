@@ -101,9 +101,9 @@ def _test_of_cats(folder):
     ("spoil", "chosen", "message"),
     [
         (_no_picture, {}, r"cat/ann/2\.png: not a readable image \(cannot identify image file"),
-        (_cut_off, {}, r"cat/ann/2\.png: no readable image"),
+        (_cut_off, {}, r"cat/ann/2\.png: not a readable image"),
         (_no_birds, {}, r"data\.path = .*Found no valid file for the classes bird"),
-        (_odd_size, {}, r"zoe\.png: has height and width 5x5, the first one 4x6; choose data\.size"),
+        (_odd_size, {}, r"zoe\.png: has height and width 5x5, the first one 4x6; set data\.size"),
         (None, {"path": "nowhere"}, r"data\.path = 'nowhere': .*No such file"),
         (None, {"test": "nowhere"}, r"data\.test = 'nowhere': .*No such file"),
         (_test_of_cats, {"test": "test"}, r"data\.test: class 'dog' is in only one of"),
@@ -112,7 +112,7 @@ def _test_of_cats(folder):
         (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
         (None, {"client": -1}, r"client = -1 should be at least 0, or a regular expression"),
         (None, {"client": True}, r"True should be a number"),
-        (None, {"client": "("}, r"client = '\(' is no regular expression"),
+        (None, {"client": "("}, r"client = '\(' is not a regular expression"),
         (None, {"client": "(a)(b)"}, r"client = '\(a\)\(b\)' has 2 groups"),
     ],
 )  # fmt: skip

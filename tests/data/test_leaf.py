@@ -104,7 +104,7 @@ A = ([[0.0], [1.0]], [0, 1])
         ({"a": A}, {}, {"shape": (2, 2)}, r"user 'a', sample 0: 1 numbers, but data\.shape = \[2, 2\] has 4"),
         ({"a": A}, {}, {"path": "nowhere"}, r"data\.path = 'nowhere': no such file, or no \.json files in this folder"),
         ({"a": A}, {}, {"test": "nowhere"}, r"data\.test = 'nowhere'"),
-        ({"a": A}, {}, {"split": {"by": "time"}}, "needs samples whose times are known"),
+        ({"a": A}, {}, {"split": {"by": "time"}}, "requires samples with timestamps"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(tmp_path, users, changed, chosen, message):

@@ -84,7 +84,7 @@ def test_later_rows_change_nothing_about_earlier_features(tmp_path):
         ({"late": float("inf")}, {}, r"line 5: late is 'inf', expected an integer or a name"),
         ({"who": " "}, {}, r"line 5: who is empty, expected a client"),
         ({}, {"classes": ("0", "0", "1")}, r"classes: duplicate class name '0'"),
-        ({}, {"time": None, "split": {"by": "time"}}, r"data\.split\.by = 'time' needs samples whose times are known"),
+        ({}, {"time": None, "split": {"by": "time"}}, r"data\.split\.by = 'time' requires samples with timestamps"),
         ({}, {"unit": "steps"}, r"data\.split\.period = 'month' requires times in seconds, but the unit is 'steps'"),
         ({}, {"classes": ("0",)}, r"late is '1', expected one of 0"),
         ({}, {"numeric": ("late",)}, r"data\.numeric: 'late' is the label"),

@@ -84,7 +84,7 @@ def test_draws_of_kswin_have_the_seed_it_is_given() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_library_is_one_line_that_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
-    with pytest.raises(SettingsError, match=rf"detector = {name} needs .* pip install 'fedtide\[drift\]'"):
+    with pytest.raises(SettingsError, match=rf"detector = {name} requires .* pip install 'fedtide\[drift\]'"):
         detector(name=name).require()
 
 

@@ -111,7 +111,8 @@ def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, saved(1))
     checkpoint.save(tmp_path, saved(2, owner="other"))
     expected = (
-        r"state-00000002\.pt: not the state of run that its name says, but that of other after round 2; move it away"
+        r"state-00000002\.pt: this checkpoint belongs to other after round 2, but its file name or its run \(run\) "
+        "differs; move it"
     )
     with pytest.raises(SettingsError, match=expected):
         checkpoint.load(tmp_path, "run")
@@ -120,7 +121,9 @@ def test_a_state_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_a_state_under_another_name_is_refused(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, saved(1))
     (tmp_path / "state-00000001.pt").rename(tmp_path / "state-00000007.pt")
-    with pytest.raises(SettingsError, match=r"state-00000007\.pt: not the state .*, but that of run after round 1;"):
+    with pytest.raises(
+        SettingsError, match=r"state-00000007\.pt: this checkpoint belongs to run after round 1, but its file name"
+    ):
         checkpoint.load(tmp_path, "run")
 
 

@@ -223,8 +223,12 @@ def test_a_score_of_another_task_is_refused(group: str) -> None:
 
 def test_data_of_another_task_is_refused() -> None:
     for given, objective, wanted in (
-        (data(), "cross_entropy", r"cross_entropy is for classification, but data tiny has numbers to predict"),
-        (vectors(), "huber", r"huber is for regression, but data tiny has a class per sample \(classification\); use"),
+        (data(), "cross_entropy", r"cross_entropy requires classification, but data tiny has numbers to predict"),
+        (
+            vectors(),
+            "huber",
+            r"huber requires regression, but data tiny has a class per sample \(classification\); use",
+        ),
         (data("multilabel"), "huber", r"but data tiny has several labels .+; use objective binary_cross_entropy"),
     ):
         with pytest.raises(SettingsError, match=wanted):

@@ -170,14 +170,14 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
         ),
         (
             own("Plain", arguments={"norm": "BatchNorm2d", "momentum": None}),
-            r"num_batches_tracked, of integers.*momentum",
+            r"num_batches_tracked, which holds integers.*momentum",
         ),
         (
             own("Odd", arguments={"what": "draw"}),
-            r"draws random numbers in training.*: its forward; use layers nn\.Dropout",
+            r"uses unseeded randomness in training.*: its forward; use nn\.Dropout layers",
         ),
-        (own("Odd", arguments={"what": "attend"}), r"draws random numbers in training.*: its layer attention; "),
-        (own("Odd", arguments={"what": "count"}), r"training writes the model's buffer calls, of integers"),
+        (own("Odd", arguments={"what": "attend"}), r"uses unseeded randomness in training.*: its layer attention; "),
+        (own("Odd", arguments={"what": "count"}), r"training writes the model's buffer calls, which holds integers"),
         (own("Odd", arguments={"what": "branch"}), r"the model cannot be traced .*should not depend on values"),
         (own("Odd", arguments={"what": "tuple"}), r"the model fails in training mode"),
         (

@@ -176,7 +176,7 @@ def test_distinct(classes, width, sharing):
         ("label_halves", 5, r"^num_clients = 5 .*multiple of 2, the largest feasible value is 6$"),
         ("label_halves", 8, r"^num_clients = 8 .*largest feasible value is 6$"),
         ("partial_overlap", 4, r"^num_clients = 4 .*largest feasible value is 3$"),
-        ("partial_overlap", 1, r"needs 2 clients"),
+        ("partial_overlap", 1, r"requires at least 2 clients"),
         ("label_blocks", 12, r"^num_clients = 12 .*multiple of 10, the largest feasible value is 30$"),
         ("label_blocks", 40, r"^num_clients = 40 .*largest feasible value is 30$"),
     ],

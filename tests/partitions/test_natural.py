@@ -53,5 +53,5 @@ def test_what_cannot_be(chosen, message):
 
 def test_data_without_clients():
     rule = Natural(Natural.Settings())
-    with pytest.raises(SettingsError, match="partition natural needs data that knows its clients"):
+    with pytest.raises(SettingsError, match="partition natural requires a dataset with client IDs"):
         rule.assign(Samples(np.zeros(3, dtype=np.int64)), None, 2, 0)

@@ -203,7 +203,7 @@ def test_what_it_says_of_the_partition_is_what_it_uses(chosen, used, equal, diff
 @pytest.mark.parametrize(
     ("chosen", "line"),
     [
-        ({"beta": 0.5}, "partition iid has no effect: with these settings, scenario evolving makes"),
+        ({"beta": 0.5}, "partition iid has no effect: with these settings, scenario evolving assigns"),
         ({"drift": "visits", "beta": 0.5}, None),
     ],
 )

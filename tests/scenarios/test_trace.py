@@ -81,7 +81,7 @@ def test_seconds_with_a_clock_of_events_are_visits(tmp_path):
     assert timeline("trace", given_, file=file, rounds=9).visits is None  # then join and leave are rounds
     with pytest.raises(SettingsError, match=r"^scenario\.rounds = null: with mode: async and a trace in seconds"):
         timeline("trace", given_, file=file, seconds_per_round=10)
-    with pytest.raises(SettingsError, match=r"^scenario\.session_at_change = true: with mode: async clients come"):
+    with pytest.raises(SettingsError, match=r"^scenario\.session_at_change = true: with mode: async clients arrive"):
         timeline("trace", given_, file=file, seconds_per_round=10, rounds=3, session_at_change=True)
 
 

@@ -123,5 +123,5 @@ def test_bad_input_is_refused(options, wanted):
 
 
 def test_an_empty_class_that_should_be_the_largest_leaves_nothing():
-    with pytest.raises(SettingsError, match="no sample is left"):
+    with pytest.raises(SettingsError, match="no sample remains"):
         thin(labels_of([0, 5, 5]), 0.5, mode="feasible")

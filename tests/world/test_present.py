@@ -70,5 +70,5 @@ def test_nothing_else_changes(world):
 def test_data_that_do_not_know_whose_test_samples_they_are(tmp_path):
     raw = {"data": {"name": "digits", "root": str(tmp_path)}, "partition": {"name": "natural", "test_on": "present"}}
     settings = Params({**raw, "scenario": {"name": "static", "num_clients": None}}).run()
-    with pytest.raises(SettingsError, match="natural needs data that knows its clients"):
+    with pytest.raises(SettingsError, match="natural requires a dataset with client IDs"):
         build_timeline(settings, load_data(settings))

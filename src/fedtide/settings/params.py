@@ -145,7 +145,7 @@ class Params:
         """What a label's entry has in ``with``, if it may have that."""
         place, where = (kind, label, "with"), f"{kind}.{label}.with"
         if not isinstance(extra, Mapping):
-            raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be a mapping")
+            raise SettingsError(f"{self._origin(place)}: {where} = {shortened(repr(extra))}: should be an object")
         if fixed := {"seed", "label", "algorithm", "initializer"} & extra.keys():
             raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
         if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
