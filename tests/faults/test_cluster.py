@@ -61,7 +61,7 @@ def test_a_machine_is_lost_and_another_takes_its_runs_over(folder):
         kill_machine(machines.workers[0])
         assert command.wait() == 0, output_of(folder)
     output = output_of(folder)
-    assert sum("; restarting from its saved state" in line for line in output) == 1, output
+    assert sum("; resuming from its checkpoint" in line for line in output) == 1, output
     assert sum("its worker was lost" in line for line in output) == 1
     assert not any("Traceback" in line for line in output)
     assert_same(folder, changes)

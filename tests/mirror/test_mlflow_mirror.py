@@ -273,7 +273,7 @@ def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tm
         mirror([directory, tmp_path / "empty"], mlruns, EXPERIMENT, lines.append)
     assert lines == [
         f"{directory.name}: skipped, in use by another process",
-        "empty: skipped, no run directory",
+        "empty: skipped, not a run directory",
         "MLflow: 0 runs written, 0 up to date",
     ]
     assert Store(mlruns, EXPERIMENT).runs("") == []

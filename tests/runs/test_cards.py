@@ -128,6 +128,6 @@ def test_the_plan_of_a_comparison(fake_cards: FakeCards, small: Callable[..., Ru
     assert share_cards([chosen], HERE, None, lines.append) == (4, 8)
     assert share_cards([chosen], Hosts(runs_per_card=3), None, lines.append) == (3, 6)
     assert share_cards([chosen], Hosts("tcp://host:1"), None, lines.append)[0] == 1
-    assert lines[0] == "2 graphics cards, at most 4 runs at once on each"
+    assert lines[0] == "2 GPUs, at most 4 concurrent runs on each"
     on_cpu = small(engine={"accelerator": "cpu"})
     assert share_cards([on_cpu], HERE, None, lines.append)[0] == 0

@@ -52,7 +52,7 @@ def test_a_missing_library_is_one_line_before_any_work(
     monkeypatch.setitem(sys.modules, "river", None)
     found = fedtide(command, "--set", "detector=kswin")
     assert found.status == 2
-    line = "fedtide: detector = kswin needs a package that is not installed (river); pip install 'fedtide[drift]'"
+    line = "fedtide: detector = kswin requires a package that is not installed (river); pip install 'fedtide[drift]'"
     assert found.err == [line]
     assert not list(folder.glob("runs/*/history.csv"))
 
@@ -61,5 +61,5 @@ def test_bad_settings_are_one_line_before_any_work(fedtide: Fedtide, folder: Pat
     found = fedtide("run", "--set", "detector={name: adwin, response: raise_rate}")
     assert found.status == 2
     assert len(found.err) == 1
-    assert "response = raise_rate needs factor" in found.err[0]
+    assert "response = raise_rate requires factor" in found.err[0]
     assert not (folder / "runs").exists()

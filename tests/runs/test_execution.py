@@ -134,7 +134,7 @@ def test_without_an_intact_state_the_run_is_refused(
     for path in checkpoint.generations(tmp_path / "x" / "state"):
         path.write_bytes(b"")
     kept = (tmp_path / "x" / "history.csv").read_bytes()
-    with pytest.raises(SettingsError, match="no saved state can be continued"):
+    with pytest.raises(SettingsError, match="no checkpoint can be resumed"):
         run_once(small())
     assert (tmp_path / "x" / "history.csv").read_bytes() == kept
 

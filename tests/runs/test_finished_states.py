@@ -70,7 +70,7 @@ def test_a_finished_run_is_freed_by_the_next_call(kept: RunDirectory, small: Any
     assert len(state_files(kept.state)) == 4
     assert again(kept.path, small()) == [
         "kept: already complete, nothing to do",
-        f"kept: {size:,} bytes of saved states removed, which a complete run needs no more",
+        f"kept: {size:,} bytes of checkpoints removed (run complete)",
     ]
     assert state_files(kept.state) == []
     assert {path: path.read_bytes() for path in records} == records
@@ -100,11 +100,11 @@ def test_states_that_can_repair_records_stay(kept: RunDirectory, small: Any, unt
 def test_records_that_no_state_can_repair_are_refused(kept: RunDirectory) -> None:
     history = kept.path / "history.csv"
     history.write_text(history.read_text().replace("6,1,0.", "6,1,1.", 1))
-    put_back = "history.csv was changed; put it back, or delete"
-    with pytest.raises(SettingsError, match=f"{put_back} its summary.json, and the same run restores it"):
+    put_back = "history.csv was changed; restore it, or delete"
+    with pytest.raises(SettingsError, match=f"{put_back} its summary.json, and the same command restores it"):
         kept.history()
     remove_states(kept.state)
-    with pytest.raises(SettingsError, match=f"{put_back} the run's folder to start the run again$"):
+    with pytest.raises(SettingsError, match=f"{put_back} the run directory to start the run again$"):
         kept.history()
 
 
@@ -131,7 +131,7 @@ def test_a_comparison_frees_finished_runs(small: Any, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*/state/*.pt"))) == 2
     lines: list[str] = []
     fedtide.compare([small()], tmp_path, workers=1, log=lines.append)
-    assert any("bytes of saved states removed" in line for line in lines)
+    assert any("bytes of checkpoints removed" in line for line in lines)
     assert list(tmp_path.glob("*/state/*")) == []
 
 

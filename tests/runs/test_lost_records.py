@@ -130,7 +130,7 @@ def test_lost_records_of_a_stopped_run_are_refused_by_name(
         act(stopped / name)
     line = refusal(stopped, settings)
     assert f"{name}{words}" in line
-    assert "delete the run's folder" in line
+    assert "delete the run directory" in line
     assert any(name in problem for problem in check_run(stopped).problems)
 
 
@@ -248,8 +248,8 @@ def test_a_state_of_another_seed_is_refused(stopped: Path, settings: RunSettings
     execute(other, stopped.parent, name="other")
     shutil.copy(stopped.parent / "other/state/state-00000006.pt", stopped / "state")
     line = refusal(stopped, settings)
-    assert "state-00000006.pt: not the state of fedgrab-previous-s0-" in line
-    assert "but that of fedgrab-previous-s7-" in line
+    assert "state-00000006.pt: this checkpoint belongs to fedgrab-previous-s7-" in line
+    assert "or its run (fedgrab-previous-s0-" in line
     assert any("state-00000006.pt" in problem for problem in check_run(stopped).problems)
 
 

@@ -79,13 +79,11 @@ def load_model(run: str | Path) -> FinalModel:
     folder = Path(run)
     settings, facts = (read_json(folder / name) for name in ("settings.json", "manifest.json"))
     if settings is None or facts is None:
-        raise SettingsError(f"{folder}: no run directory")
+        raise SettingsError(f"{folder}: not a run directory")
     directory = RunDirectory(folder)
     directory.verify("settings.json", "manifest.json", ENCODING, MODEL)
     if (stored := read_json(folder / ENCODING)) is None:
-        raise SettingsError(
-            f"{folder}: no {ENCODING}: its data, {facts['dataset']}, have no encoding of rows of a table"
-        )
+        raise SettingsError(f"{folder}: no {ENCODING}, since its data ({facts['dataset']}) are not rows of a table")
     if not (folder / MODEL).is_file():
         state = (directory.summary() or {"state": "unfinished"})["state"]
         raise SettingsError(f"{folder}: no final model, the run is {state}")
@@ -110,7 +108,9 @@ def final_network(
     try:
         network.load_state_dict({name: stored[network.stored_name(name)] for name in network.state_dict()})
     except (KeyError, RuntimeError) as error:
-        raise SettingsError(f"{weights}: not of model {chosen['name']} as it is now: {shortened(str(error))}") from None
+        raise SettingsError(
+            f"{weights}: does not match the current code of model {chosen['name']}: {shortened(str(error))}"
+        ) from None
     return network.eval(), dtype
 
 

@@ -208,7 +208,7 @@ def _settings(path: Path) -> Settings:
     settings = dict(_flat(read_json(path / "settings.json") or {}))
     for name in ("algorithm.name", "initializer.name", "seed"):
         if name not in settings:
-            raise SettingsError(f"{path / 'settings.json'}: no {name}, so these are not the settings of a run")
+            raise SettingsError(f"{path / 'settings.json'}: no {name}, so this is not a run directory")
     return settings
 
 
@@ -339,8 +339,8 @@ def _refuse_duplicates(runs: pd.DataFrame) -> None:
     for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
         if len(group) > 1:
             raise SettingsError(
-                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal settings: "
-                "data or code changed in between; report one of them"
+                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal "
+                "settings but different data or code; report one of them"
             )
 
 

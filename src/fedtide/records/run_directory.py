@@ -66,7 +66,7 @@ _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
 _DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
 _TIMELINE = "timeline.npz"
-_AGAIN = "delete it, and the same run writes it again (a summary: if there is a saved state)"
+_AGAIN = "delete it, and the same command writes it again (a summary: if a checkpoint exists)"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -220,9 +220,9 @@ class RunDirectory:
         """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""
         marks = self.marks()
         if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
-            restoring = "its summary.json, and the same run restores it if its saved state allows"
-            advice = restoring if generations(self.state) else "the run's folder to start the run again"
-            raise SettingsError(f"{self.path}: {', '.join(problems)}; put it back, or delete {advice}")
+            restoring = "its summary.json, and the same command restores it if its checkpoint allows"
+            advice = restoring if generations(self.state) else "the run directory to start the run again"
+            raise SettingsError(f"{self.path}: {', '.join(problems)}; restore it, or delete {advice}")
 
     def finish(self, summary: Summary) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""

@@ -44,7 +44,7 @@ def check(runs: Path) -> Iterator[Checked]:
     """
     folders = [path for path in _folders(runs) if any((path / name).exists() for name in _SIGNS)]
     if not folders:
-        raise SettingsError(f"{runs}: no run directories here")
+        raise SettingsError(f"{runs}: no run directories in this folder")
     yield from map(check_run, folders)
     yield from map(_check_pilot, _folders(runs / PILOTS))
 

@@ -171,7 +171,7 @@ class _Comparison:
         self._log(f"{_name(job.settings)}: on {place}")
 
     def repeat(self, job: _Job, reason: str) -> None:
-        self._log(f"{_name(job.settings)}: {reason}; restarting from its saved state")
+        self._log(f"{_name(job.settings)}: {reason}; resuming from its checkpoint")
 
     def is_interrupted(self, result: _Result) -> bool:
         return bool(result[0]["state"] == "interrupted")

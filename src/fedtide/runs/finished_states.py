@@ -37,7 +37,7 @@ def free_unless_kept(directory: RunDirectory, settings: RunSettings, log: Callab
     try:
         freed = free_states(directory)
     except OSError as error:  # somebody else's folder: its records can be used all the same
-        log(f"{directory.path.name}: its saved states cannot be removed ({error.strerror})")
+        log(f"{directory.path.name}: its checkpoints cannot be removed ({error.strerror})")
         return
     if freed:
-        log(f"{directory.path.name}: {freed:,} bytes of saved states removed, which a complete run needs no more")
+        log(f"{directory.path.name}: {freed:,} bytes of checkpoints removed (run complete)")

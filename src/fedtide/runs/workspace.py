@@ -79,7 +79,7 @@ def workspace(
                 require("mlflow", f"tracking.{key}")
         mlruns = None
         if log is not None:
-            log("MLflow is not installed, so runs are not mirrored there; pip install 'fedtide[mlflow]'")
+            log("MLflow is not installed, so runs are not logged there; pip install 'fedtide[mlflow]'")
     shared = params.run().canonical()
     for key in ("algorithm", "initializer", "seed", "world_seed"):
         shared.pop(key)

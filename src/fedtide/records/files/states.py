@@ -71,8 +71,8 @@ def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
     header = read_header(path)
     if header is not None and (header.get("owner") != owner or path.name != state_name(header.get("round"))):
         raise SettingsError(
-            f"{path}: not the state of {owner} that its name says, but that of {header.get('owner')} after round "
-            f"{header.get('round')}; move it away, or delete the run's folder to start the run again"
+            f"{path}: this checkpoint belongs to {header.get('owner')} after round {header.get('round')}, but its file name or "
+            f"its run ({owner}) differs; move it, or delete the run directory to start the run again"
         )
     if header is None or "rows" not in header or wrong_beginning(path.parent, header["rows"]):
         return None

@@ -123,4 +123,4 @@ def caveat(pairs: int) -> str:
             f"{text}, which cannot be checked with so few seeds. {power}; no detected difference does not mean that there is "
             f"none. The signed-rank test is omitted: below {WILCOXON_PAIRS} pairs it cannot reach p < {LEVEL:g}."
         )
-    return f"{text}; the signed-rank test (Wilcoxon) does not need that assumption."
+    return f"{text}; the signed-rank test (Wilcoxon) does not require that assumption."

@@ -26,7 +26,7 @@ def share_cards(
     if not found:
         return 0, unlimited
     per_card = hosts.runs_per_card or _room(grid, found, worlds)
-    log(f"{len(found)} graphics cards, at most {per_card} runs at once on each")
+    log(f"{len(found)} GPUs, at most {per_card} concurrent runs on each")
     return per_card, per_card * len(found)
 
 

@@ -33,7 +33,7 @@ def _refuse_other_number(settings: RunSettings) -> None:
     if started > 1 and engine.nodes * engine.devices != started:
         raise SettingsError(
             f"engine.nodes = {engine.nodes}, engine.devices = {engine.devices}: {started} processes were started; "
-            "the product must be their number"
+            "the product must equal their number"
         )
     if started == 1 and engine.nodes > 1:
         raise SettingsError(

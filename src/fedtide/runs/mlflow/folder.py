@@ -74,7 +74,7 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
     root = mlruns.resolve()
     if not (root / DATABASE).is_file():
         raise SettingsError(
-            f"{mlruns}: no MLflow store here; run something first, or rebuild it with `fedtide mlflow sync`"
+            f"{mlruns}: no MLflow store in this folder; execute a run first, or rebuild it with `fedtide mlflow sync`"
         )
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", _address(root), "--workers", "1"]
     command += ["--host", host, "--port", str(port)]

@@ -77,7 +77,7 @@ def mirror(
         store = Store(where, experiment)
         for path in run_dirs:
             if not (path / "manifest.json").is_file():
-                log(f"{path.name}: skipped, no run directory")
+                log(f"{path.name}: skipped, not a run directory")
                 continue
             with claimed(path) as free:
                 if not free:
@@ -91,9 +91,9 @@ def mirror(
                         run.upload("", options, data(run.directory) if run.lacks_model(options) else None)
                         written += 1
                 except SettingsError as error:  # of this run: the store raises none
-                    log(f"{path.name}: left out, {error}")
+                    log(f"{path.name}: not uploaded, {error}")
                     left_out += 1
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         raise SettingsError(f"MLflow's store {where} cannot be used: {reason(error)}") from error
-    log(f"MLflow: {written} runs written, {complete} up to date{f', {left_out} left out' if left_out else ''}")
+    log(f"MLflow: {written} runs written, {complete} up to date{f', {left_out} not uploaded' if left_out else ''}")
     return left_out

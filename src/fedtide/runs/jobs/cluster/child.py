@@ -71,9 +71,7 @@ def _enter(folder: Path, beacon: Path) -> str | None:
         time.sleep(1)
     if not beacon.exists():
         host = socket.gethostname()
-        return (
-            f"{host} does not see {beacon.parent}; a cluster needs this folder on a file system that its machines share"
-        )
+        return f"{beacon.parent} is not accessible on {host}; a cluster requires this folder on a shared file system"
     os.chdir(folder)
     return None
 

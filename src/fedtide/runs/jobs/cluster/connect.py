@@ -87,7 +87,7 @@ def _batch(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[[
 
     kind = getattr(dask_jobqueue, BATCH_SYSTEMS[name])
     if shutil.which(submit := shlex.split(kind.job_cls.submit_command)[0]) is None:
-        raise SettingsError(f"compare.cluster = {name}: there is no command {submit} here")
+        raise SettingsError(f"compare.cluster = {name}: the command {submit} is not available on this machine")
     chosen = dask.config.get(f"jobqueue.{kind.job_cls.config_name}")
     # The worker replaces the job's shell, which would not pass signals on; -P: see current_folder_hidden.
     python = f"exec {chosen['python'] or sys.executable} -P"

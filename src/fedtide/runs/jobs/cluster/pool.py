@@ -107,7 +107,7 @@ class _Pool(Generic[Job, Result]):
             room -= 1
         if threads == 0 and self._ahead is None and (job := self._jobs.next()) is not None:
             self._ahead = job
-            self._log(f"{self._cluster.name}: no worker yet; waiting")
+            self._log(f"{self._cluster.name}: waiting for a worker")
 
     def _next(self) -> Job | None:
         job, self._ahead = self._ahead, None
@@ -209,7 +209,7 @@ class _Pool(Generic[Job, Result]):
         flight.losses += 1
         if flight.losses > LOSSES:
             flight.future.cancel()
-            self._end(number, Failure(f"{flight.losses} workers were lost while they did it"))
+            self._end(number, Failure(f"job failed: {flight.losses} workers died while running it"))
         elif moved:
             self._jobs.repeat(flight.job, reason)
         else:
@@ -233,6 +233,6 @@ class _Pool(Generic[Job, Result]):
         except OSError:
             pass
         raise OSError(
-            f"the Dask scheduler of {self._cluster.name} is gone; runs that have ended are kept, the same command does the "
-            "others, from their saved states"
+            f"lost connection to the Dask scheduler of {self._cluster.name}; completed runs are kept; re-run the "
+            "command to resume the remaining runs from their checkpoints"
         )
