@@ -28,13 +28,13 @@ CASES = {
     "undescribed": ("Field(0.5, ge=0, le=1)", "", "is documented", "the setting pull has no description"),
     "invalid": ("Field(-1.0, ge=0, description='of nothing')", "", "is documented", "algorithms: pull = -1.0: should be"),
     "outside": (
-        "Tunable(0.5, low=0.6, high=1.0, description='of nothing')", "", "is documented", "pull = 0.5, its default, is not in",
+        "Tunable(0.5, low=0.6, high=1.0, description='of nothing')", "", "is documented", "pull = 0.5, its default, is outside its search range",
     ),
     "backwards": (
         "Tunable(0.5, low=0.6, high=0.1, description='of nothing')", "", "is documented", "pull is searched from 0.6 to 0.1",
     ),
     "lenient": (
-        f"{PULL}\n        model_config = dict(extra='ignore')", "", "refuses bad settings", "no_such_setting = 1 is not",
+        f"{PULL}\n        model_config = dict(extra='ignore')", "", "rejects invalid settings", "no_such_setting = 1 is not",
     ),
     "infinite": (PULL, "def finish(self, r):\n        return r.w + float('nan')", "trains", "diverged in round 1"),
     "crashing": (PULL, "def finish(self, r):\n        raise KeyError('no')", "trains", "in finish: KeyError: 'no'"),

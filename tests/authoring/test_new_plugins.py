@@ -50,11 +50,11 @@ def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     assert (called.status, called.out) == (2, [])
     assert called.err == ["fedtide: partitions and uplink have a plug-in named 'iid': choose one with --kind"]
     called = fedtide("test", "iid", "--kind", "link")
-    promises = ("is documented", "refuses bad settings", "trains", "repeats", "resumes, on any engine")
-    assert (called.status, called.out) == (0, [f"passed: iid {promise}" for promise in promises])
+    promises = ("is documented", "rejects invalid settings", "trains", "repeats", "resumes, on any engine")
+    assert (called.status, called.out) == (0, [f"PASSED iid: {promise}" for promise in promises])
     called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast")
-    assert (called.status, called.out) == (1, [f"passed: iid {promise}" for promise in promises[:2]])
-    assert called.err == ["FAILED: iid trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
+    assert (called.status, called.out) == (1, [f"PASSED iid: {promise}" for promise in promises[:2]])
+    assert called.err == ["FAILED iid: trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
 
 
 def test_an_error_outside_of_the_file_is_one_line(fedtide: Fedtide, own: Path) -> None:
@@ -64,9 +64,9 @@ def test_an_error_outside_of_the_file_is_one_line(fedtide: Fedtide, own: Path) -
     (own / "algorithms" / "five.py").write_text(code)
     called = fedtide("test", "five")
     assert called.status == 1
-    assert called.out == ["passed: five is documented", "passed: five refuses bad settings"]
+    assert called.out == ["PASSED five: is documented", "PASSED five: rejects invalid settings"]
     (line,) = called.err
-    assert line.startswith("FAILED: five trains: the run fails at ")
+    assert line.startswith("FAILED five: trains: the run fails at ")
     assert line.endswith("in server_vectors: TypeError: 'int' object is not iterable")
 
 
@@ -83,16 +83,16 @@ def test_the_folder_need_not_be_known_yet(fedtide: Fedtide, folder: Path, monkey
         (("algorithm", "Mine"), "name = 'Mine': should be a lower-case letter and at most 49 more, digits or _; it names a"),
         (("algorithm", "../mine"), "name = '../mine': should be"),
         (("algorithm", "_mine"), "name = '_mine': should be"),
-        (("algorithm", "lambda"), "name = 'lambda': means something else in Python"),
-        (("algorithm", "base"), "name = 'base': means something else"),
-        (("algorithm", "on"), "name = 'on': means something else"),
-        (("algorithm", "round"), "name = 'round': its class would be Round, which is taken; choose another name"),
-        (("algorithm", "settings"), "name = 'settings': its class would be Settings, which is taken; choose another name"),
-        (("algorithm", "none"), "name = 'none': its class would be None, which is taken; choose another name"),
-        (("algorithm", "scaffold"), "name = 'scaffold': there is such a plug-in in algorithms; choose another"),
-        (("objective", "mine"), "there is no template for objectives; there is one for algorithms, data, detectors,"),
+        (("algorithm", "lambda"), "name = 'lambda': is reserved in Python"),
+        (("algorithm", "base"), "name = 'base': is reserved"),
+        (("algorithm", "on"), "name = 'on': is reserved"),
+        (("algorithm", "round"), "name = 'round': its class would be Round, which already exists; choose another name"),
+        (("algorithm", "settings"), "name = 'settings': its class would be Settings, which already exists; choose another name"),
+        (("algorithm", "none"), "name = 'none': its class would be None, which already exists; choose another name"),
+        (("algorithm", "scaffold"), "name = 'scaffold': a plug-in of this name exists in algorithms; choose another"),
+        (("objective", "mine"), "no template for objectives; templates exist for algorithms, data, detectors,"),
         (("thing", "mine"), "no kind 'thing'; known: "),
-        (("algorithm", "mine", "--folder", "params.yaml"), "folder = 'params.yaml': params.yaml is no folder"),
+        (("algorithm", "mine", "--folder", "params.yaml"), "folder = 'params.yaml': params.yaml is not a folder"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_one_line_and_nothing_is_written(

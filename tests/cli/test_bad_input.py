@@ -13,7 +13,7 @@ UNKNOWN = [
     ("data=mnits", "unknown name 'mnits' in data; did you mean 'mnist'?"),
     ("compare.algorithms=[fedavgg]", "unknown label 'fedavgg' in algorithms; did you mean 'fedavg'?"),
     ("compare.initializers=[averge]", "unknown label 'averge' in initializers; did you mean 'average'?"),
-    ("algorithms={mine: {mu: 1}}", "algorithms.mine needs a name"),
+    ("algorithms={mine: {mu: 1}}", "algorithms.mine requires a name"),
 ]
 WRONG_TYPE = [
     ("local.lr=fast", "local.lr = 'fast': should be a valid number"),
@@ -22,10 +22,10 @@ WRONG_TYPE = [
     ("local.lr={a: 1}", "local.lr: should be a valid number"),
     ("local.epochs=1.5", "local.epochs = 1.5: should be a valid integer"),
     ("local.epochs='3'", "local.epochs = '3': should be a valid integer"),
-    ("local=3", "local = 3: should be a mapping"),
+    ("local=3", "local = 3: should be an object"),
     ("seed=2024-01-01", "date"),
     ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
-    ("algorithms=[fedavg]", "algorithms: should be a mapping"),
+    ("algorithms=[fedavg]", "algorithms: should be an object"),
     ("label=a/b", "label: 'a/b' should consist of letters, digits"),
     ("label=..", "label: '..' should consist of letters, digits"),
 ]
@@ -50,11 +50,11 @@ IMPOSSIBLE = [
     ("local.nesterov=true", "local.nesterov = true requires local.momentum > 0"),
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
-    ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is for local.optimizer = sgd"),
-    ("model=lenet", "needs images (channels, height, width) of at least 16 x 16 pixels"),
+    ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is not supported with local.optimizer = adamw"),
+    ("model=lenet", "requires images (channels, height, width) of at least 16 x 16 pixels"),
     ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("compare.algorithms=[]", "compare.algorithms"),
-    ("tune.space={local.lr: {low: 1, high: 0.1}}", "needs low < high"),
+    ("tune.space={local.lr: {low: 1, high: 0.1}}", "requires low < high"),
     ("algorithms={mine: {name: fedprox, with: {local: {lr: -1}}}}", "local.lr = -1: should be greater than 0"),
     ("engine={accelerator: mps, precision: 64-true}", "engine: accelerator mps"),
 ]
@@ -110,7 +110,7 @@ def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
 
 def test_a_split_that_is_empty(fedtide, folder):
     call = fedtide("run", "--set", "validation=0", "--set", "evaluation.splits=[test, validation]")
-    refused(call, "validation = 0: evaluation.splits needs a share > 0", folder)
+    refused(call, "validation = 0: evaluation.splits requires a share > 0", folder)
 
 
 @pytest.mark.parametrize("command", [["run"], ["compare", "--set", "compare.algorithms=[fedavg, fednova]"]], ids=str)
@@ -135,8 +135,8 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["show", "algorithm", "fedavgg"], "did you mean 'fedavg'?"),
         (["show", "fruit", "apple"], "no kind 'fruit'"),
         (["report"], "no runs to report"),
-        (["mlflow", "sync"], "no run directories here"),
-        (["ui"], "no MLflow store here"),
+        (["mlflow", "sync"], "no run directories in this folder"),
+        (["ui"], "no MLflow store in this folder"),
         (["run", "--runs", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
         (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot create this folder (File exists)"),
         (["timeline", "--out", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),

@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_used_is_one_line_where_it_is_used_and_a_mark_else
         assert all(not rows[name].startswith("broken") for name in rows.keys() - files.keys())
     schema = fedtide("schema")
     assert schema.status == 0
-    assert len([line for line in schema.err if "left out: " in line]) == sum(map(len, UNUSABLE.values()))
+    assert len([line for line in schema.err if "not listed: " in line]) == sum(map(len, UNUSABLE.values()))
     names = json.loads("\n".join(schema.out))["properties"]["algorithm"]["anyOf"][0]["enum"]
     assert "fedavg" in names
     assert not set(names) & UNUSABLE["algorithms"].keys()
@@ -137,7 +137,7 @@ class M(Model):
     ("made", "wanted"),
     [
         ("nn.Linear(64, 10)", "should return Network, got Linear"),
-        ("_N()", "a network that takes samples [1, 8, 8]"),
+        ("_N()", "a network for samples of shape [1, 8, 8]"),
         ("_N( )", "a network with logits [2, 10] for 2 samples, got [2, 3]"),
     ],
 )

@@ -58,8 +58,8 @@ def test_a_damaged_run_is_not_reported(fedtide, runs):
     grid = ("--set", "compare={algorithms: [fedavg], initializers: [previous, average], seeds: [0]}")
     called = fedtide("report", *SESSIONS, *grid)
     assert called.status == 2
-    assert called.err == [f"fedtide: runs/{damaged.name}: per_class.csv is missing; put it back, or delete its "
-                          "summary.json, and the same run restores it if its saved state allows"]  # fmt: skip
+    assert called.err == [f"fedtide: runs/{damaged.name}: per_class.csv is missing; restore it, or delete its "
+                          "summary.json, and the same command restores it if its checkpoint allows"]  # fmt: skip
 
 
 def test_what_a_killed_process_leaves_is_not_damage(fedtide, folder):
@@ -76,7 +76,7 @@ def test_what_a_killed_process_leaves_is_not_damage(fedtide, folder):
 
 def test_a_folder_without_runs_is_refused(fedtide):
     called = fedtide("check", "nowhere")
-    assert (called.status, called.err) == (2, ["fedtide: nowhere: no run directories here"])
+    assert (called.status, called.err) == (2, ["fedtide: nowhere: no run directories in this folder"])
 
 
 def states(runs):
@@ -104,7 +104,7 @@ def test_states_of_complete_runs_are_pruned(fedtide, runs):
     assert found.out == [
         "damaged: model.pt is missing",
         "5 runs: 2 intact, 1 unfinished, 1 running, 1 damaged: damaged; 1 shared pilot: 1 intact",
-        f"{size_of(freed):,} bytes of saved states of 2 runs removed",
+        f"{size_of(freed):,} bytes of checkpoints of 2 runs removed",
     ]
     assert states(runs) == {path: content for path, content in before.items() if path not in freed}
     assert contents(runs) == others
@@ -116,7 +116,7 @@ def test_states_of_complete_runs_are_pruned(fedtide, runs):
     assert sizes == dict.fromkeys(sizes, 0) | {used.name: size_of(kept)}
     assert len(sizes) == 5
     assert fedtide("check").out == ["4 runs: 3 intact, 1 unfinished; 1 shared pilot: 1 intact"]
-    assert fedtide("check", "--prune").out[1] == "0 bytes of saved states of 0 runs removed"
+    assert fedtide("check", "--prune").out[1] == "0 bytes of checkpoints of 0 runs removed"
 
 
 def contents(runs):

@@ -35,7 +35,7 @@ def test_papers_are_printed_in_order_and_once(fedtide: Fedtide) -> None:
     called = fedtide("cite", "scaffold", "mifa", "scaffold", "local", "dynamic", "continuous", "fedgen")
     text = "\n".join(called.out)
     assert called.status == 0
-    assert text.startswith(f"{SCAFFOLD}\n{MIFA}\n% local: its documentation names no paper\n\n@misc{{chang2025dynamic,")
+    assert text.startswith(f"{SCAFFOLD}\n{MIFA}\n% local: no reference recorded\n\n@misc{{chang2025dynamic,")
     assert text.count("scaffold in fedtide") == 1
     assert "@misc{chang2025continuous" not in text  # the same paper as that of dynamic
     assert "author = {Zhu and Hong and Zhou}," in text

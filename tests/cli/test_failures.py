@@ -35,10 +35,10 @@ def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, f
     called = fedtide("compare", "--json", *algorithms(marks, fragile={}), *grid)
     assert called.status == 0
     assert states(called) == {"fragile": "complete", "fedavg": "complete"}
-    again = [line for line in called.err if "restarting" in line]
+    again = [line for line in called.err if "resuming" in line]
     assert again == [
         "fragile / previous / seed 0: its process was killed (SIGKILL, perhaps for lack of memory); "
-        "restarting from its saved state"
+        "resuming from its checkpoint"
     ]
     keys = [summary["run_key"] for summary in json.loads(called.out[-1])]
     assert accuracies(folder, keys[0]) == accuracies(folder, keys[1])  # which differ in what they survived alone
@@ -96,7 +96,7 @@ def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
                 "--set", "tune.trials=3", "--set", "tune.workers=2", "--set", "tune.prune=false")  # fmt: skip
     first = fedtide("tune", "--json", *settings)
     result = json.loads(first.out[-1])
-    died = [line for line in first.err if "restarting" in line]
+    died = [line for line in first.err if "resuming" in line]
     assert len(died) + len(result["failed"]) == 3  # each kill is a second attempt or the end of a trial
     assert result["trials"] == 3 - len(result["failed"])
     assert first.status == (1 if result["failed"] else 0)
@@ -115,7 +115,7 @@ def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedti
     assert first.status == 1
     assert "1 trials, 1 of them complete" in "\n".join(first.out)
     head, line = first.err[-2:]
-    assert head == "1 of 2 trials failed; the same command tries them again:"
+    assert head == "1 of 2 trials failed; re-run the same command to retry them:"
     assert "-0000: " in line
     assert f"{LINE} (runs/" in line
     second = fedtide("tune", *settings)

@@ -127,7 +127,7 @@ def as_text(frame: pd.DataFrame) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("two", "rows.csv"), "runs/two: no run directory"),
+        (("two", "rows.csv"), "runs/two: not a run directory"),
         (("one", "none.csv"), "none.csv: no such file"),
         (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: sise, zone)"),
         (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),
@@ -164,17 +164,20 @@ def test_damage_is_one_line_and_seen_by_check(fedtide, folder, trained) -> None:
         return called.err[0]
 
     stored.write_text(text.replace('"red"', '"rad"'))
-    assert refused().startswith("fedtide: runs/one: encoding.json was changed; put it back, or delete its summary.json")
+    assert refused().startswith("fedtide: runs/one: encoding.json was changed; restore it, or delete its summary.json")
     assert fedtide("check").out == ["one: encoding.json was changed", "1 run: 1 damaged: one"]
     stored.unlink()
     assert "encoding.json is missing" in refused()
     # Without marks, what is read is checked all the same.
     Path("runs/one/summary.json").unlink()
-    assert refused() == "fedtide: runs/one: no encoding.json: its data, table, have no encoding of rows of a table"
+    assert refused() == "fedtide: runs/one: no encoding.json, since its data (table) are not rows of a table"
     for damaged, message in (
         (text[:50], "fedtide: runs/one/encoding.json is damaged: it is not JSON ("),
         (text.replace('"categories"', '"kinds"', 1), "fedtide: runs/one/encoding.json is damaged: columns."),
-        (text.replace('"red"', '"red", "pink"'), "fedtide: runs/one/model.pt: not of model mlp as it is now: "),
+        (
+            text.replace('"red"', '"red", "pink"'),
+            "fedtide: runs/one/model.pt: does not match the current code of model mlp: ",
+        ),
     ):
         stored.write_text(damaged)
         assert refused().startswith(message)
@@ -190,7 +193,7 @@ def test_runs_without_rows_or_a_model_are_one_line(fedtide, folder, rows) -> Non
     assert fedtide("run", "--name", "images").status == 0
     assert fedtide("run", "--name", "diverged", *words(TABLE, *SETTINGS, "local.lr=1e30")).status == 1
     for name, message in (
-        ("images", "no encoding.json: its data, digits, have no encoding of rows of a table"),
+        ("images", "no encoding.json, since its data (digits) are not rows of a table"),
         ("diverged", "no final model, the run is diverged"),
     ):
         called = fedtide("predict", f"runs/{name}", "rows.csv")

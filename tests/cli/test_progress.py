@@ -76,7 +76,7 @@ def test_a_run_and_ctrl_c(folder: Path) -> None:
     status, text = in_terminal("run", *long, stop=some_rounds)
     assert status == 130, text
     assert text.rfind(SHOW) >= text.rfind(HIDE)
-    assert "interrupted; the state is saved" in text
+    assert "Interrupted. Checkpoint saved" in text
     drawn = list(bars(text, name))
     assert {bar[2] for bar in drawn} == {"1000"}
     assert all(bar[3] for bar in drawn if int(bar[1]) > 0)

@@ -84,8 +84,8 @@ def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
     assert status == 0
     assert "final accuracy" in out[-1]
     assert err[:2] == [
-        "no params.yaml here: this is the default experiment, `fedtide init` writes its settings",
-        "MLflow is not installed, so runs are not mirrored there; pip install 'fedtide[mlflow]'",
+        "no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`",
+        "MLflow is not installed, so runs are not logged there; pip install 'fedtide[mlflow]'",
     ]
     assert not (folder / "mlruns").exists()
 
@@ -97,7 +97,7 @@ def test_commands_that_need_no_extra(called, command):
 
 def test_scripts_run_as_well(called):
     (shown, told) = called[1]
-    line = "reading records needs a package that is not installed (pandas); pip install 'fedtide[report]'"
+    line = "reading records requires a package that is not installed (pandas); pip install 'fedtide[report]'"
     assert shown.startswith("runs/")
     assert shown.endswith(line)
     assert told == f"history: {line}"

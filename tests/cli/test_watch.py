@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_one_line(fedtide: Any, port: int) -> None:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         called = fedtide("watch", "--port", str(port))
-    wanted = f"fedtide: --port {port}: Address already in use; choose another one"
+    wanted = f"fedtide: --port {port}: Address already in use; use another port"
     assert (called.status, called.out, called.err) == (2, [], [wanted])
 
 

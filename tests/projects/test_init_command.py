@@ -54,7 +54,7 @@ def test_settings_are_written_once(fedtide, empty):
     assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
     assert fedtide("init", "--template", "drift")[::2] == (
         2,
-        ["fedtide: params.yaml exists and is not overwritten; rename it, or use another folder"],
+        ["fedtide: params.yaml already exists and is not overwritten; rename it, or use another folder"],
     )
     assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
 
@@ -62,7 +62,7 @@ def test_settings_are_written_once(fedtide, empty):
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("--template", "drift", "--from", "orders.csv"), "--template and --from are both given: choose one"),
+        (("--template", "drift", "--from", "orders.csv"), "--template and --from exclude each other; give one of them"),
         (("--from", "absent.csv"), "data.file = 'absent.csv': no such file"),
         (("--from", "params.txt"), "params.txt: no column can be a label"),
         (("--from", "absent.csv", "--dvc"), "data.file = 'absent.csv': no such file"),
@@ -80,9 +80,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(fedtide, empty, arguments, wan
 def test_settings_for_a_table_run(fedtide, empty):
     call = fedtide("init", "--from", "orders.csv")
     assert call.out[:4] == [
-        "label: 'returned' is named as a label, with 2 classes.",
-        "client: 'shop' is named as an owner, with 4 values, 60 rows each on average.",
-        "time: 'day' is named as a time, with dates (2024-01-01, ...).",
+        "label: using column 'returned' (2 classes; matched by name).",
+        "client: using column 'shop' (4 clients, 60 rows per client on average; matched by name).",
+        "time: using column 'day' (dates such as 2024-01-01; matched by name).",
         "scenario: every month is a session with the clients that have rows in it.",
     ]
     assert written(empty) == ["params.yaml"]
@@ -95,7 +95,7 @@ def test_the_pipeline_comes_with_settings_that_are_there(fedtide, empty):
     assert fedtide("init", "--dvc").status == 0
     assert (empty / "params.yaml").read_text() == "seed: 5\n"
     assert {"dvc.yaml", "pipeline", ".dvc", ".gitignore"} <= set(written(empty))
-    assert "dvc.yaml exists and is not overwritten" in fedtide("init", "--dvc").err[0]
+    assert "dvc.yaml already exists and is not overwritten" in fedtide("init", "--dvc").err[0]
 
 
 def test_the_pipeline_is_that_of_the_project_without_its_sources(tmp_path):

@@ -24,7 +24,7 @@ def test_a_table_without_owner_and_time_is_dealt_to_clients(tmp_path):
     data = settings.data
     assert (data.label, data.client, data.time) == ("species", None, None)
     assert (settings.scenario.name, settings.partition.name) == ("static", "iid")
-    assert sentences[1:3] == ["client: no column repeats as an owner would.", "time: no column has dates."]
+    assert sentences[1:3] == ["client: no column with repeated values found.", "time: no column with dates found."]
 
 
 def test_a_file_with_semicolons_decimal_commas_other_dates_and_another_encoding(tmp_path):
@@ -36,7 +36,7 @@ def test_a_file_with_semicolons_decimal_commas_other_dates_and_another_encoding(
     assert (data.encoding, data.delimiter, data.decimal, data.date_format) == ("latin-1", ";", ",", "%d.%m.%Y")
     assert (data.label, data.client, data.time) == ("Störung", "Gerät", "Tag")
     assert (data.numeric, data.categorical) == (("Wert",), ())
-    assert "left out: Kennung, another value in every row." in sentences
+    assert "excluded Kennung: unique value in every row (looks like an ID)." in sentences
     assert (settings.scenario.name, settings.scenario.period) == ("calendar", "month")
 
 
@@ -45,7 +45,7 @@ def test_numbers_are_predicted_where_no_column_is_a_class(tmp_path):
     settings, sentences = proposed(tmp_path, "hospital,ts,age,progression", rows)
     assert (settings.task, settings.data.label, settings.data.client) == ("regression", "progression", "hospital")
     assert settings.data.time == "ts"
-    assert sentences[0].endswith("Regression: it is a number to predict.")
+    assert sentences[0].endswith("The task is regression.")
 
 
 def test_integers_in_order_become_periods_of_equal_length(tmp_path):

@@ -105,8 +105,11 @@ def test_a_wrong_filter_is_refused(tiny, item, message):
         ({"overrides": ["experiment.substitutes={previous: {fedavg: fedagv}}"]}, "unknown label 'fedagv'"),
         ({"overrides": ["experiment.measure={name: transition, windows: [1]}"]}, "measure"),
         ({"overrides": ["experiment.measure={name: learning, target: 9, reference: fedagv}"]}, "did you mean 'fedavg'"),
-        ({"overrides": ["experiment.grid={alpha: {key: partition.alpha}}"]}, "needs either key and values, or groups"),
-        ({"overrides": ["experiment.grid={alpha: {key: a, values: [1], groups: {b: {}}}}"]}, "needs either key"),
+        (
+            {"overrides": ["experiment.grid={alpha: {key: partition.alpha}}"]},
+            "requires either key and values, or groups",
+        ),
+        ({"overrides": ["experiment.grid={alpha: {key: a, values: [1], groups: {b: {}}}}"]}, "requires either key"),
     ],
 )
 def test_bad_settings_are_one_line(tiny, arguments, message):
@@ -133,7 +136,7 @@ def test_a_wrong_file_of_published_numbers_is_refused(tiny, rows, message):
 
 def test_a_file_without_the_block_and_a_profile_without_a_file_are_refused(tiny):
     (tiny.parent / "profiles" / "plain.yaml").unlink()
-    with pytest.raises(SettingsError, match=r"profile 'plain' needs a file .*plain\.yaml"):
+    with pytest.raises(SettingsError, match=r"profile 'plain' requires the file .*plain\.yaml"):
         Recipe(tiny)
     tiny.write_text("data: digits\n")
     with pytest.raises(SettingsError, match="no block 'experiment'"):

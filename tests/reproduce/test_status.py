@@ -69,5 +69,5 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
 def test_a_foreign_file_is_refused(tiny, folder):
     (folder / "results" / "tiny").mkdir(parents=True)
     (folder / "results" / "tiny" / "plain.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(SettingsError, match=r"plain\.csv: not written by `fedtide reproduce`; move it away"):
+    with pytest.raises(SettingsError, match=r"plain\.csv: not written by `fedtide reproduce`; move or delete it"):
         status(folder / "results", folder / "experiments")

@@ -85,7 +85,7 @@ def test_what_failed_scores_nothing_and_is_said() -> None:
 
 def test_runs_that_are_missing_are_refused() -> None:
     base = {world: [0.5] * 4 for world in "abcd"}
-    with pytest.raises(SettingsError, match="world b: other has not the runs of all 4 seeds"):
+    with pytest.raises(SettingsError, match="world b: method other is missing seeds 3"):
         board(rows(fedavg=base, other={**base, "b": [0.5] * 3}), WORLDS)
     with pytest.raises(SettingsError, match="compares with fedavg"):
         board(rows(other=base), WORLDS)

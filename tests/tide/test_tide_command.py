@@ -84,7 +84,7 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     refused = fedtide("tide", "board", "tide", "--suite", str(suite))
     assert (refused.status, refused.err) == (
         2,
-        ["fedtide: tide: careful is the name of a published method; give yours another one, or use --alone"],
+        ["fedtide: tide: careful is the name of a published method; rename the method, or use --alone"],
     )
     assert fedtide("tide", "board", "--suite", str(suite)).status == 0
 
@@ -103,8 +103,8 @@ def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path,
         return said
 
     shutil.copytree(runs[0], home / "runs" / "again")
-    assert problems() == ["seed 0: 2 runs, should be one"] + [
-        f"{name}: a run that the suite does not ask for" for name in ("again", runs[0].name)
+    assert problems() == ["seed 0: 2 runs; exactly one is required"] + [
+        f"{name}: this run is not part of the suite" for name in ("again", runs[0].name)
     ]
     shutil.rmtree(home / "runs" / "again")
 
@@ -120,7 +120,7 @@ def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path,
 
     moved = home.with_name("moved")
     runs[0].rename(moved)
-    assert problems() == ["seed 0: 0 runs, should be one"]
+    assert problems() == ["seed 0: 0 runs; exactly one is required"]
     moved.rename(runs[0])
 
     frozen = suite / "suite.json"
@@ -142,9 +142,9 @@ def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path,
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        (["local.epochs=3"], "its settings are not those of the world"),
-        (["local.lr=another"], "its settings are not those of the best trial"),
-        (["scenario.rounds_per_session=1"], "its settings are not those of the world"),
+        (["local.epochs=3"], "its settings differ from those of the world"),
+        (["local.lr=another"], "its settings differ from those of the best trial"),
+        (["scenario.rounds_per_session=1"], "its settings differ from those of the world"),
     ],
 )
 def test_a_run_with_other_settings_is_named(
@@ -195,9 +195,9 @@ def test_a_method_that_is_none_is_refused(fedtide: Fedtide, suite: Path, folder:
     ("arguments", "line"),
     [
         (["run", "fedprx"], "did you mean 'fedprox'?"),
-        (["run", "none.yaml"], "no file none.yaml of a method"),
+        (["run", "none.yaml"], "no method file none.yaml"),
         (["run", "fedavg", "--world", "endig"], "did you mean 'ending'?"),
-        (["verify", "nowhere"], "nowhere: no folder of a method here, which has a method.yaml; see `fedtide tide run`"),
+        (["verify", "nowhere"], "nowhere: no method folder (with a method.yaml) found; see `fedtide tide run`"),
         (["board"], "no methods are published with this suite (scores.csv); use --alone"),
     ],
 )
@@ -237,7 +237,7 @@ def test_a_method_that_another_process_runs_is_refused(fedtide: Fedtide, suite: 
     with held(ran / "careful" / ".lock", ""):
         found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
     assert found.status == 2
-    assert found.err[0].startswith("fedtide: tide/careful: another process is running this method here")
+    assert found.err[0].startswith("fedtide: tide/careful: another process is running this method in this folder")
     assert fedtide("tide", "verify", "--suite", str(suite)).status == 0  # nothing says that a world refuses it
 
 

@@ -141,7 +141,7 @@ def test_a_missing_package_is_one_line(params: Make, tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(
         SettingsError,
-        match=r"^tune\.sampler = cmaes needs a package that is not installed \(cmaes\); pip install 'fedtide\[tuning\]'$",
+        match=r"^tune\.sampler = cmaes requires a package that is not installed \(cmaes\); pip install 'fedtide\[tuning\]'$",
     ):
         search(params({"sampler": "cmaes"}), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -190,7 +190,7 @@ def test_what_optuna_does_not_take_is_one_line(
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ({"local.nesterov": {"choices": [True, False]}}, "local.nesterov has choices, but it searches ranges only"),
+        ({"local.nesterov": {"choices": [True, False]}}, "local.nesterov has choices, but it supports only ranges"),
         ({"local.lr": {"low": 0.1, "high": 1.0}}, "needs ranges of two settings or more"),
     ],
 )

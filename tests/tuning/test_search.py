@@ -244,7 +244,7 @@ def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
     lines: list[str] = []
     result = search(params({"trials": 1}), tmp_path, lines.append)
     assert result.value == float(table(tmp_path)[0]["value"])
-    assert lines[-1] == "no importance.png: it needs complete trials with different values"
+    assert lines[-1] == "no importance.png: it requires complete trials with different values"
     assert (tmp_path / "tuning" / "history.png").exists()
 
 
@@ -279,7 +279,7 @@ def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
     (journal,) = (home / "tuning").glob("*.journal")
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:3], damage, *lines[3:]]))
-    with pytest.raises(SettingsError, match=r"\.journal: the record of the search is damaged \(.+\); delete this file"):
+    with pytest.raises(SettingsError, match=r"\.journal: the study journal is damaged \(.+\); delete this file"):
         search(params(), home)
     journal.unlink()
     before = {path: path.stat().st_mtime_ns for path in home.glob("runs/*/history.csv")}

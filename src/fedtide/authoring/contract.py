@@ -37,7 +37,7 @@ def is_documented(trial: Trial) -> None:
         raise ContractBroken(f"its docstring should begin with one sentence of at most 118 letters, got {summary!r}")
     defaults = settings_of(trial)
     if type(defaults) is not plugin.Settings or settings_of(trial, **defaults.model_dump(mode="json")) != defaults:
-        raise ContractBroken("its settings are not the same when they are written and read again")
+        raise ContractBroken("its settings change when they are written and read again")
     plugin(defaults)
     for key, field in plugin.Settings.model_fields.items():
         if key != "name" and not field.description:
@@ -45,12 +45,14 @@ def is_documented(trial: Trial) -> None:
         extra = field.json_schema_extra
         if (tune := extra.get("tune") if isinstance(extra, dict) else None) is not None:
             if not (tune["low"] < tune["high"] and (tune["low"] > 0 or not tune["log"])):
-                raise ContractBroken(f"{key} is searched from {tune['low']} to {tune['high']}, which is no range")
+                raise ContractBroken(f"{key} is searched from {tune['low']} to {tune['high']}, which is not a range")
             if not tune["low"] <= field.default <= tune["high"]:
-                raise ContractBroken(f"{key} = {field.default}, its default, is not in the range that is searched")
+                raise ContractBroken(f"{key} = {field.default}, its default, is outside its search range")
             for bound in ("low", "high"):
                 if getattr(settings_of(trial, **{key: tune[bound]}), key) != tune[bound]:
-                    raise ContractBroken(f"{key} = {tune[bound]}, a bound of its search, is read as another value")
+                    raise ContractBroken(
+                        f"{key} = {tune[bound]}, a bound of its search range, is read as another value"
+                    )
 
 
 def refuses_bad_settings(trial: Trial) -> None:
@@ -61,10 +63,10 @@ def refuses_bad_settings(trial: Trial) -> None:
         except SettingsError as error:
             if key not in str(error) or "\n" in str(error):
                 raise ContractBroken(
-                    f"{key} = {value} should be refused in one line that names it, got {error}"
+                    f"{key} = {value} should be rejected in one line that names it, got {error}"
                 ) from None
         else:
-            raise ContractBroken(f"{key} = {value} is not refused")
+            raise ContractBroken(f"{key} = {value} is not rejected")
 
 
 def trains(trial: Trial) -> None:
@@ -88,7 +90,7 @@ def resumes_on_any_engine(trial: Trial) -> None:
 
 PROMISES: dict[str, Callable[[Trial], None]] = {
     "is documented": is_documented,
-    "refuses bad settings": refuses_bad_settings,
+    "rejects invalid settings": refuses_bad_settings,
     "trains": trains,
     "repeats": repeats,
     "resumes, on any engine": resumes_on_any_engine,

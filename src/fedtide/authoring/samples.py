@@ -63,4 +63,4 @@ def smallest(model: Model) -> Dataset:
             refused = str(error)
             continue
         return data
-    raise SettingsError(f"model {model.settings.name} takes no images, texts, series or vectors: {refused}")
+    raise SettingsError(f"model {model.settings.name} does not support images, texts, series or vectors: {refused}")

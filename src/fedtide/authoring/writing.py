@@ -27,7 +27,7 @@ def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
         SettingsError: the kind has no template, the name cannot be a plug-in's or is taken, or a file exists.
     """
     if kind not in TEMPLATES:
-        raise SettingsError(f"there is no template for {kind}; there is one for {', '.join(TEMPLATES)}")
+        raise SettingsError(f"no template for {kind}; templates exist for {', '.join(TEMPLATES)}")
     _refuse_name(kind, name)
     test = read_text(_FOLDER / "plugin_test.py").replace("KIND", kind).replace("NAME", name)
     texts = _renamed(TEMPLATES[kind], name), test
@@ -36,7 +36,7 @@ def write_plugin(kind: str, name: str, folder: Path) -> tuple[Path, Path]:
         if file.exists():
             raise SettingsError(f"{file} exists; choose another name or remove it")
         if (other := next((path for path in file.parents if path.exists()), folder)) and not other.is_dir():
-            raise SettingsError(f"folder = {str(folder)!r}: {other} is no folder")
+            raise SettingsError(f"folder = {str(folder)!r}: {other} is not a folder")
     for file, text in zip(files, texts, strict=True):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
@@ -52,7 +52,7 @@ def _renamed(template: Path, name: str) -> str:
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.alias | ast.ClassDef)]
     taken = {node.id if isinstance(node, ast.Name) else node.name for node in found} - {old}
     if new in taken or keyword.iskeyword(new):
-        raise SettingsError(f"name = {name!r}: its class would be {new}, which is taken; choose another name")
+        raise SettingsError(f"name = {name!r}: its class would be {new}, which already exists; choose another name")
     code = re.sub(rf"\bclass {old}\b", f"class {new}", code)
     return re.sub(rf'(?<=["\.]){template.stem}(?=")', name, code)
 
@@ -64,8 +64,6 @@ def _refuse_name(kind: str, name: str) -> None:
             f"{said}: should be a lower-case letter and at most 49 more, digits or _; it names a file and a setting"
         )
     if keyword.iskeyword(name) or name == "base" or not isinstance(yaml.safe_load(name), str):
-        raise SettingsError(
-            f"{said}: means something else in Python, in YAML or in a folder of plug-ins; choose another"
-        )
+        raise SettingsError(f"{said}: is reserved in Python, in YAML or in plug-in folders; choose another name")
     if name in plugins.names(kind):
-        raise SettingsError(f"{said}: there is such a plug-in in {kind}; choose another")
+        raise SettingsError(f"{said}: a plug-in of this name exists in {kind}; choose another name")

@@ -100,7 +100,7 @@ def exit_with(summary: Summary) -> None:
     if summary["state"] == "interrupted":
         _exit_interrupted(summary.get("signal", signal.SIGINT), [summary])
     if summary["state"] == "pruned":
-        log(f"a callback has stopped the run after round {summary['rounds']}; it is not continued")
+        log(f"a callback has stopped the run after round {summary['rounds']}; it is not resumed")
     if summary["state"] == "diverged":
         log(f"{summary.get('message', 'diverged')}; its history is kept")
         raise typer.Exit(1)
@@ -126,7 +126,7 @@ def exit_with_search(result: TuneResult, show: Callable[[str], None] = print) ->
     if result.stopped is None:
         show(result.text)
     failed, trials = len(result.failed), result.trials + len(result.failed)
-    _list(f"{failed} of {trials} trials failed; the same command tries them again", result.failed)
+    _list(f"{failed} of {trials} trials failed; re-run the same command to retry them", result.failed)
     if result.stopped is not None:
         log(f"interrupted; {result.text}")
         raise typer.Exit(128 + result.stopped)
@@ -142,9 +142,9 @@ def _list(title: str, lines: Sequence[str]) -> None:
 def _exit_interrupted(number: int, summaries: Sequence[Summary]) -> NoReturn:
     """Log what is kept of the runs, and exit."""
     if any(summary["state"] == "interrupted" and summary["rounds"] for summary in summaries):
-        log("interrupted; the state is saved, the same command continues from there")
+        log("Interrupted. Checkpoint saved; re-run the same command to resume.")
     elif any(summary["state"] != "interrupted" for summary in summaries):
-        log("interrupted; the runs that have ended are kept, the same command does the others")
+        log("Interrupted. Completed runs are kept; re-run the same command to execute the remaining ones.")
     else:
-        log("interrupted before the end of the first round")
+        log("Interrupted before the end of the first round.")
     raise typer.Exit(128 + int(number))

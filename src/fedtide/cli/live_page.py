@@ -119,7 +119,7 @@ def served(page: LivePage, port: int) -> Iterator[None]:
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     except OSError as error:
-        raise SettingsError(f"--port {port}: {error.strerror}; choose another one") from None
+        raise SettingsError(f"--port {port}: {error.strerror}; use another port") from None
     threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
     try:
         yield

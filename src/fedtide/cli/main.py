@@ -42,12 +42,12 @@ from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
 
 app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="Runs in MLflow.")
+mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="MLflow integration.")
 
 
 @app.callback(invoke_without_command=True)
 def fedtide(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
     """Federated learning for moving populations: run, compare, tune, report."""
     if version:
@@ -62,11 +62,11 @@ def run(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     mlruns: Mlruns = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run directory; default: the run key.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run directory. Default: the run key.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one `algorithm`, `initializer` and `seed`. A finished run is returned at once, an interrupted one continues."""
+    """Run one `algorithm`, `initializer` and `seed`. A finished run is loaded from disk, an interrupted one resumes."""
     from fedtide.records.summary import headline, score_in
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import workspace
@@ -128,7 +128,7 @@ def report(
     mlruns: Mlruns = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     tuning: Annotated[
-        Path | None, typer.Option(help="Folder of a search with tune.cost, for its Pareto front.")
+        Path | None, typer.Option(help="Folder of a study with tune.cost, whose Pareto front is included.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -170,7 +170,7 @@ def tune(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search for good settings of `algorithm` on the validation split; the best are written to a file for --params."""
+    """Tune the settings of `algorithm` on the validation split; the best ones are written to a file for --params."""
     require("tune", "fedtide tune")
     from fedtide.runs.workspace import workspace
     from fedtide.studies.tuning.study import tune as search
@@ -188,7 +188,7 @@ def tune(
 def download(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
-    out: Annotated[Path, typer.Option(help="File for the dataset's description.")] = Path("data/dataset.json"),
+    out: Annotated[Path, typer.Option(help="Output file for the dataset's description.")] = Path("data/dataset.json"),
 ) -> None:
     """Fetch and prepare the dataset."""
     from fedtide.cli import stages
@@ -227,7 +227,9 @@ app.add_typer(mlflow)
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="algorithms, datasets, ...; default: the kinds.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="Plug-in kind (algorithms, datasets, ...). Omit to list the kinds.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the plug-ins of a kind, or the kinds."""
@@ -255,7 +257,7 @@ def schema() -> None:
     from fedtide.settings.experiment import Experiment
 
     for reason in broken():
-        log(f"left out: {reason}")
+        log(f"not listed: {reason}")
     print(json.dumps(Experiment.model_json_schema(), indent=2))
 
 
@@ -263,7 +265,7 @@ def schema() -> None:
 def sync(
     params: ParamsFile = PARAMS, overrides: Override = None, runs: Runs = Path("runs"), mlruns: Mlruns = None
 ) -> None:
-    """Bring MLflow up to date with the run directories: missing runs, rounds and models. Exit status 1 if it left some out."""
+    """Upload missing runs, rounds and models from run directories to MLflow. Exit status 1 if any was not uploaded."""
     require("mlflow", "fedtide mlflow sync")
     from fedtide.cli.stages import update_mlflow
     from fedtide.core.errors import SettingsError
@@ -272,7 +274,7 @@ def sync(
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
-        raise SettingsError(f"{runs}: no run directories here")
+        raise SettingsError(f"{runs}: no run directories in this folder")
     if update_mlflow(chosen, folders, mlruns_folder(mlruns), log):
         raise typer.Exit(1)
 

@@ -23,24 +23,31 @@ def _or_default(context: typer.Context, given: Path) -> Path:
 
 
 ParamsFile = Annotated[
-    Path, typer.Option("--params", callback=_or_default, help="Settings file; without one the default experiment.")
+    Path,
+    typer.Option(
+        "--params",
+        callback=_or_default,
+        help="Settings file. Default: params.yaml, or the default experiment without one.",
+    ),
 ]
-Override = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
+Override = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated.")
+]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
 Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide timeline` writes.")]
-Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow's folder; default $FEDTIDE_MLRUNS or mlruns.")]
+Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow folder. Default: $FEDTIDE_MLRUNS, or mlruns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress output.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Execute runs on the workers of a Dask scheduler, or of: local, slurm, pbs, sge, lsf; see compare.cluster.",
+        help="Execute runs on Dask workers: a scheduler address, local, slurm, pbs, sge or lsf; see compare.cluster.",
     ),
 ]
 AllowFailures = Annotated[
-    bool, typer.Option("--allow-failures", help="Exit with status 0 although runs diverged or failed; they are listed.")
+    bool, typer.Option("--allow-failures", help="Exit with status 0 even if runs diverged or failed; they are listed.")
 ]
 
 PARAMS = Path("params.yaml")
@@ -51,7 +58,7 @@ def read_params(path: Path, overrides: list[str] | None) -> Params:
     from fedtide.settings.params import Params
 
     if path == DEFAULTS:
-        log("no params.yaml here: this is the default experiment, `fedtide init` writes its settings")
+        log("no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`")
     params = Params.read(path, overrides or ())
     for remark in params.remarks:
         log(remark)

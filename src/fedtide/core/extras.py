@@ -54,4 +54,4 @@ def not_installed(error: BaseException, what: str) -> str | None:
 def line(extra: str, what: str, lacking: list[str]) -> str:
     """That ``what`` needs packages of an extra which are not installed."""
     packages = "a package that is" if len(lacking) == 1 else "packages that are"
-    return f"{what} needs {packages} not installed ({', '.join(lacking)}); pip install 'fedtide[{extra}]'"
+    return f"{what} requires {packages} not installed ({', '.join(lacking)}); pip install 'fedtide[{extra}]'"

@@ -239,7 +239,7 @@ def _only_plugin(module: Any, kind: str) -> type[Plugin]:
     if missing := sorted(chosen.__abstractmethods__):
         problem = f"does not define {', '.join(missing)}"
     if not (inspect.isclass(chosen.Settings) and issubclass(chosen.Settings, base.Settings)):
-        problem = f"needs a nested class Settings({base.Settings.__name__}), or none"
+        problem = f"requires a nested class Settings({base.Settings.__name__}), or none"
     if problem:
         raise PluginError(f"{file}:{_line(chosen)}: {chosen.__name__} {problem}")
     return chosen

@@ -64,7 +64,8 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
     first, directories = grid[0], run_directories(params, runs)
     if not any((directory / "settings.json").is_file() for directory in directories):
         raise SettingsError(
-            f"no runs to report: {runs} has none of the {len(directories)} of `compare`; run `fedtide compare` first"
+            f"no runs to report: {runs} has none of the {len(directories)} runs of `compare`; run `fedtide compare` "
+            "first"
         )
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)

@@ -103,8 +103,8 @@ def _table_caption(table: Table) -> str:
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if score.ahead:
         parts.append(
-            f"{capitalized(score.words)}: at the end of each period, before the next one is trained on; all periods weigh the "
-            "same, the last has no next one."
+            f"{capitalized(score.words)}: at the end of each period, before the next one is trained on; all periods "
+            "have equal weight; the last has no next period."
         )
     if score != ACCURACY and keys & {"seen_estimated", "tail"}:
         parts.append("Columns about classes and estimates: accuracy.")
@@ -176,8 +176,9 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 _OVER = {
     "seeds": "",
-    "periods": "Differences on each period, means over the common seeds; the interval is for other periods like these, if they "
-    "are independent. Seeds share their test rows and cannot tell that. ",
+    "periods": "Differences on each period, means over the common seeds; the interval is for other periods like "
+    "these, if they are independent. Seeds share their test rows, so variation over seeds does not "
+    "measure this. ",
     "rows": "Intervals of two binomial shares, for other rows of this one period; single predictions are not recorded, so rows "
     "are not paired and intervals are too wide rather than too narrow. ",
 }

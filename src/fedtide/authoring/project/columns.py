@@ -64,8 +64,8 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
         found = _times(Column(values, name, place))
         if found is not None and values.nunique() > 1:
             known, unit, settings = found
-            what = f"dates ({values.iloc[0]}, ...)" if unit == "s" else "integers in order"
-            return Time(name, f"named as a time, with {what}" if named else f"has {what}", known, unit, settings)
+            what = f"dates such as {values.iloc[0]}" if unit == "s" else "integers in order"
+            return Time(name, f"{what}; matched by name" if named else what, known, unit, settings)
     return None
 
 
@@ -76,11 +76,11 @@ def find_client(frame: pd.DataFrame, taken: set[str]) -> Found | None:
         values, count = frame[name], frame[name].nunique()
         if not 2 <= count <= len(frame) / 2 or values.isna().any() or pd.api.types.is_float_dtype(values):
             continue
-        shown = f"{count:,} values, {len(frame) / count:.0f} rows each on average"
+        shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
-            named.append(Found(name, f"named as an owner, with {shown}"))
+            named.append(Found(name, f"{shown}; matched by name"))
         elif not pd.api.types.is_numeric_dtype(values) and 5 <= count <= len(frame) / 5 and not _named(name, _LABEL):
-            others.append((count, Found(name, f"the text that tells rows apart best: {shown}")))
+            others.append((count, Found(name, f"{shown}; text column with the most distinct groups")))
     return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1]
 
 
@@ -95,15 +95,15 @@ def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
-            return Found(name, f"named as a label, with {shown}"), name not in classes
+            return Found(name, f"{shown}; matched by name"), name not in classes
     few = [name for name, count in classes.items() if 2 <= count <= FEW]
     if few:
         name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
-        return Found(name, f"the last column that can be a class: it has {classes[name]} values"), False
+        return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
     numeric = [name for name in free if pd.api.types.is_numeric_dtype(frame[name])]
     if numeric:
-        return Found(numeric[-1], "the last column of numbers; no column has few enough values to be a class"), True
-    raise SettingsError("no column can be a label: none has from 2 to 20 values, or numbers, in every row")
+        return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
+    raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, without missing rows")
 
 
 def find_identifiers(frame: pd.DataFrame, taken: set[str]) -> list[str]:

@@ -28,7 +28,7 @@ def pipeline_files(folder: Path) -> dict[Path, str]:
     files = {folder / "dvc.yaml": stages} | {folder / "pipeline" / path.name: read_text(path) for path in scripts}
     for path in files:
         if path.exists():
-            raise SettingsError(f"{path} exists and is not overwritten")
+            raise SettingsError(f"{path} already exists and is not overwritten")
     return files
 
 

@@ -43,9 +43,9 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
         label, regression = find_label(frame, taken)
     except SettingsError as error:
         raise SettingsError(f"{file}: {error}") from None
-    sentences.append(_sentence("label", label) + (" Regression: it is a number to predict." if regression else ""))
-    sentences.append(_sentence("client", client) if client else "client: no column repeats as an owner would.")
-    sentences.append(_sentence("time", time) if time else "time: no column has dates.")
+    sentences.append(_sentence("label", label) + (" The task is regression." if regression else ""))
+    sentences.append(_sentence("client", client) if client else "client: no column with repeated values found.")
+    sentences.append(_sentence("time", time) if time else "time: no column with dates found.")
     data: dict[str, Any] = {"name": "table", "file": str(file), **written, "label": label.name}
     data |= {"task": "regression"} if regression else {}
     data |= {"client": client.name} if client else {}
@@ -65,11 +65,7 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
 
 
 def _sentence(role: str, found: Found | Time) -> str:
-    return (
-        f"{role}: {found.name!r} is {found.why}."
-        if not found.why.startswith("has")
-        else f"{role}: {found.name!r} {found.why}."
-    )
+    return f"{role}: using column {found.name!r} ({found.why})."
 
 
 def _written(file: Path) -> tuple[dict[str, str], list[str]]:
@@ -91,7 +87,7 @@ def _written(file: Path) -> tuple[dict[str, str], list[str]]:
         found["delimiter"] = sign
         if re.search(rf"(^|{re.escape(sign)})-?\d+,\d+({re.escape(sign)}|\r?$)", text, re.MULTILINE):
             found["decimal"] = ","
-    return found, [f"{key}: the file has {value!r}." for key, value in found.items()]
+    return found, [f"{key}: detected {value!r} in the file." for key, value in found.items()]
 
 
 def _features(frame: pd.DataFrame, taken: set[str], sentences: list[str]) -> dict[str, Any]:
@@ -102,7 +98,7 @@ def _features(frame: pd.DataFrame, taken: set[str], sentences: list[str]) -> dic
         features = [name for name in features if name not in identifiers]
         numeric = [name for name in features if pd.api.types.is_numeric_dtype(frame[name])]
         chosen |= {"numeric": numeric, "categorical": [name for name in features if name not in numeric]}
-        sentences.append(f"left out: {', '.join(identifiers)}, another value in every row.")
+        sentences.append(f"excluded {', '.join(identifiers)}: unique value in every row (looks like an ID).")
     text = [name for name in features if not pd.api.types.is_numeric_dtype(frame[name])]
     if many := [name for name in text if frame[name].nunique() > _MANY]:
         chosen["buckets"] = 64
@@ -128,7 +124,7 @@ def _scenario(period: str | int, client: Found | None, time: Time | None) -> tup
     if client is None:
         return [
             "scenario: {name: static, num_clients: 20, rounds: 100}"
-        ], "scenario: rows are dealt to 20 clients at random."
+        ], "scenario: rows are assigned to 20 clients at random."
     if time is None:
         lines = ["scenario: {name: static, num_clients: null, rounds: 100}    # all clients, always present"]
         return lines, "scenario: every client is always present."

@@ -25,7 +25,8 @@ def check(
         bool,
         typer.Option(
             "--prune",
-            help="Remove the saved states of complete, intact runs, which only serve to repair them; records and models stay.",
+            help="Remove the checkpoints of complete, intact runs, which only serve to repair them; records and "
+            "models are kept.",
         ),
     ] = False,
     as_json: Json = False,
@@ -44,7 +45,7 @@ def check(
         print(_summary(found))
         if prune:
             count = sum(size > 0 for size in freed.values())
-            print(f"{sum(freed.values()):,} bytes of saved states of {count} run{'s' * (count != 1)} removed")
+            print(f"{sum(freed.values()):,} bytes of checkpoints of {count} run{'s' * (count != 1)} removed")
     if any(each.problems for each in found):
         raise typer.Exit(1)
 

@@ -35,7 +35,7 @@ class Paper(NamedTuple):
 def cite(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms and initializers.")],
 ) -> None:
-    """Print BibTeX entries of the papers that algorithms and initializers come from, as far as their documentation has them."""
+    """Print BibTeX entries of the references recorded for algorithms and initializers."""
     known = {name: kind for kind in KINDS for name in plugins.names(kind)}
     for name in names:
         if name not in known:
@@ -44,7 +44,7 @@ def cite(
     for name in dict.fromkeys(names):
         cited = papers(known[name], name)
         if not cited:
-            print(f"% {name}: its documentation names no paper\n")
+            print(f"% {name}: no reference recorded\n")
         for paper in cited:
             if paper.title not in titles:
                 print("\n".join(_entry(name, paper)), end="\n\n")

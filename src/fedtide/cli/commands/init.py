@@ -26,24 +26,24 @@ class Template(StrEnum):
 
 def init(
     chosen: Annotated[
-        Template | None, typer.Option("--template", help="Settings to begin with; default: the default experiment.")
+        Template | None,
+        typer.Option("--template", help="Name of a settings template. Default: the default experiment."),
     ] = None,
     table: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A table (.csv, .csv.gz, .parquet): settings for it.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Infer settings from a table (.csv, .csv.gz, .parquet)."),
     ] = None,
-    dvc: Annotated[
-        bool, typer.Option("--dvc", help="Write the pipeline of DVC as well: dvc.yaml and its scripts.")
-    ] = False,
+    dvc: Annotated[bool, typer.Option("--dvc", help="Also write a DVC pipeline (dvc.yaml and its scripts).")] = False,
 ) -> None:
     """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten."""
     from fedtide.authoring.project.pipeline import pipeline_files, write_pipeline
     from fedtide.authoring.project.templates import template
 
     if chosen and table:
-        raise SettingsError("--template and --from are both given: choose one")
+        raise SettingsError("--template and --from exclude each other; give one of them")
     kept = dvc and PARAMS.exists() and not chosen and not table
     if PARAMS.exists() and not kept:
-        raise SettingsError(f"{PARAMS} exists and is not overwritten; rename it, or use another folder")
+        raise SettingsError(f"{PARAMS} already exists and is not overwritten; rename it, or use another folder")
     here = Path()
     files = pipeline_files(here) if dvc else {}
     text, sentences = template(chosen or Template.sessions), list[str]()
@@ -56,7 +56,7 @@ def init(
         print(sentence)
     if not kept:
         write_text(PARAMS, text)
-        print(f"{PARAMS}: written; `fedtide run` runs it, `fedtide compare` its grid")
+        print(f"{PARAMS}: written; start one run with `fedtide run`, its grid with `fedtide compare`")
     if dvc:
         write_pipeline(files, here)
-        print("dvc.yaml, pipeline/: written; `dvc repro` runs them")
+        print("dvc.yaml, pipeline/: written; start them with `dvc repro`")

@@ -16,12 +16,12 @@ _FORMATS = (".pdf", ".png", ".svg")
 
 
 def plot(
-    name: Annotated[str | None, typer.Argument(help="Of the figure; default: list the names.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Figure name. Omit to list available figures.")] = None,
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
-    out: Annotated[Path | None, typer.Option(help="PDF, PNG or SVG file; default: NAME.pdf.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file (.pdf, .png or .svg). Default: NAME.pdf.")] = None,
 ) -> None:
     """Write one figure of the report of `compare`, or list the figures that its runs have data for."""
     require("report", "fedtide plot")

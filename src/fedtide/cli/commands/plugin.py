@@ -15,14 +15,16 @@ from fedtide.cli.reporter import log
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
 
-Kind = Annotated[str, typer.Argument(help="algorithm, scenario, partition, dataset, model, link or detector.")]
+Kind = Annotated[
+    str, typer.Argument(help="Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector.")
+]
 Folder = Annotated[
-    Path | None, typer.Option(help="Folder of plug-ins; default: the first one in $FEDTIDE_PLUGINS, or plugins.")
+    Path | None, typer.Option(help="Plug-in folder. Default: the first one in $FEDTIDE_PLUGINS, or plugins.")
 ]
 
 
 def new(kind: Kind, name: str, folder: Folder = None) -> None:
-    """Write a plug-in to start from, and its test."""
+    """Write a template of a plug-in and its test."""
     from fedtide.authoring.writing import write_plugin
     from fedtide.cli.commands.describe import kind_of
 
@@ -37,8 +39,10 @@ def new(kind: Kind, name: str, folder: Folder = None) -> None:
 
 
 def contract(
-    name: Annotated[str, typer.Argument(help="Of the plug-in.")],
-    kind: Annotated[str | None, typer.Option(help="Its kind, if plug-ins of several kinds have this name.")] = None,
+    name: Annotated[str, typer.Argument(help="Plug-in name.")],
+    kind: Annotated[
+        str | None, typer.Option(help="Plug-in kind, required if plug-ins of several kinds have this name.")
+    ] = None,
     overrides: Override = None,
 ) -> None:
     """Test whether a plug-in keeps what every plug-in promises, in a small run. Exit status 1 if it does not."""
@@ -63,9 +67,9 @@ def contract(
     failed = False
     for promise, problem in verdicts(Trial(found[0], name, overrides or ())):
         if problem is None:
-            print(f"passed: {name} {promise}")
+            print(f"PASSED {name}: {promise}")
         else:
             failed = True
-            log(f"FAILED: {name} {promise}: {problem}")
+            log(f"FAILED {name}: {promise}: {problem}")
     if failed:
         raise typer.Exit(1)

@@ -13,9 +13,9 @@ from fedtide.core.extras import require
 
 def predict(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows: .csv, .csv.gz or .parquet.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz or .parquet).")],
     runs: Runs = Path("runs"),
-    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions; default: print them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions. Default: print them.")] = None,
 ) -> None:
     """Predict rows of a table with the final model of a run: a CSV line per row.
 

@@ -24,23 +24,24 @@ SHOWN = 20
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="An experiment; --list lists them.")] = None,
-    profile: Annotated[str | None, typer.Option(help="A profile of the experiment; default: its first.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Experiment name; see --list.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile of the experiment. Default: its first one.")] = None,
     runs: Runs = Path("runs"),
     results: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     overrides: Override = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds that replace the experiment's, e.g. 100,200.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Replace the experiment's seeds, e.g. 100,200.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Number of concurrent runs; 0 for one per core.")] = None,
     cluster: ClusterOption = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=VALUES", help="Run only these cells, e.g. algorithm=moon.")
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List experiments, or the cells of one.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments, or the cells of one.")] = False,
     status: Annotated[
         bool,
         typer.Option(
             "--status",
-            help="Show how much of each published table is reproduced; write it to README.md in the results.",
+            help="Show how much of each published table has been reproduced, and write it to README.md in the "
+            "results folder.",
         ),
     ] = False,
     allow_failures: AllowFailures = False,

@@ -15,22 +15,24 @@ from fedtide.core.discovery.shipped import TIDE as FOLDER
 from fedtide.core.extras import require
 
 tide = typer.Typer(
-    name="tide", no_args_is_help=True, help="A method on a fixed suite of moving populations, and the board."
+    name="tide",
+    no_args_is_help=True,
+    help="Evaluate methods on a fixed suite of scenarios with changing client populations, and build the leaderboard.",
 )
 
-Worlds = Annotated[list[str] | None, typer.Option("--world", help="Only this world; may be repeated.")]
-Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite; default: Tide-1.", show_default=False)]
+Worlds = Annotated[
+    list[str] | None, typer.Option("--world", help="Run only this scenario of the suite; may be repeated.")
+]
+Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite. Default: Tide-1.", show_default=False)]
 
 
 @tide.command()
 def run(
-    methods: Annotated[
-        list[str], typer.Argument(help="Files of methods, methods of the suite, or algorithms by name.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder with one folder per method.")] = Path("tide"),
+    methods: Annotated[list[str], typer.Argument(help="Method files, methods of the suite, or algorithm names.")],
+    out: Annotated[Path, typer.Option(help="Output folder, with one subfolder per method.")] = Path("tide"),
     worlds: Worlds = None,
     suite: Suite = FOLDER,
-    workers: Annotated[int, typer.Option(min=0, help="Runs executed at once; 0 for one per core.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Number of concurrent runs; 0 for one per core.")] = 0,
     cluster: ClusterOption = None,
     quiet: Quiet = False,
 ) -> None:
@@ -50,7 +52,7 @@ def run(
         for method in members:
             outcomes += run_method(method, chosen, out, watch, settings)
             if outcomes[-1].stopped is not None:
-                log("interrupted; the same command continues from there")
+                log("Interrupted. Re-run the same command to resume.")
                 raise typer.Exit(128 + outcomes[-1].stopped)
     print(f"{out}: {', '.join(method.name for method in members)}; next: fedtide tide verify {out}")
     if any(outcome.failed for outcome in outcomes):
@@ -59,7 +61,9 @@ def run(
 
 @tide.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Folder of one method, or of several.")] = Path("tide"),
+    folder: Annotated[Path, typer.Argument(help="Folder of one method, or folder of several method folders.")] = Path(
+        "tide"
+    ),
     worlds: Worlds = None,
     suite: Suite = FOLDER,
     as_json: Json = False,
@@ -85,10 +89,10 @@ def verify(
 
 @tide.command()
 def board(
-    folder: Annotated[Path | None, typer.Argument(help="Folder of methods to put on the board.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the page and its tables.")] = Path("report/tide"),
+    folder: Annotated[Path | None, typer.Argument(help="Folder of methods to include in the leaderboard.")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder of the page and its tables.")] = Path("report/tide"),
     suite: Suite = FOLDER,
-    alone: Annotated[bool, typer.Option("--alone", help="Without the published methods.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Exclude the published methods.")] = False,
 ) -> None:
     """Verify methods, and write the board with the published ones as a page, a picture and tables."""
     require("report", "fedtide tide board")

@@ -25,9 +25,9 @@ def watch(
     overrides: Override = None,
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
-    out: Annotated[Path | None, typer.Option(help="Folder of the report; default: one that is removed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: a temporary folder.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 8000,
-    every: Annotated[float, typer.Option(min=1, help="Seconds between two reports, at least.")] = 10.0,
+    every: Annotated[float, typer.Option(min=1, help="Minimum seconds between two reports.")] = 10.0,
 ) -> None:
     """Show the report of the runs of `compare` in a browser while they are running, renewed as rounds come.
 

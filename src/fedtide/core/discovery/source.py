@@ -35,8 +35,8 @@ def _packages(path: tuple[str, ...]) -> dict[str, Path]:
         if spec is None or not spec.submodule_search_locations:
             brought = f" of the installed package {point.dist.name}" if point.dist else ""
             raise SettingsError(
-                f"entry point {point.name} = {shortened(point.value)!r} in {GROUP}{brought}: no such package; reinstall or "
-                "remove what brings it"
+                f"entry point {point.name} = {shortened(point.value)!r} in {GROUP}{brought}: no such package; "
+                "reinstall or remove the package that declares it"
             )
         found[point.value] = Path(next(iter(spec.submodule_search_locations))).resolve()
     return found

@@ -79,7 +79,7 @@ class Lock:
             return ""
         told = f" (process {process} on {host.partition('?')[0]} since {since})"  # filelock's mark of a container is left out
         if self._is_note:
-            return f"{told}; the file system has no locks: if that process is dead, delete {self._note}"
+            return f"{told}; the file system does not support locks; if that process is dead, delete {self._note}"
         return "" if dead else told
 
 

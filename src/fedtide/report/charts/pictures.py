@@ -85,7 +85,7 @@ class Picture:
 
 
 _BORDERS = ("solid", "dashed", "dotted", "double")
-_THINNED = "On the page, lines show the lowest and highest of several rounds; the files of the figure show all."
+_THINNED = "On the page, lines show the minimum and maximum over several rounds; the figure files show all rounds."
 
 
 def picture(drawing: Drawing, formats: Sequence[str]) -> Picture:

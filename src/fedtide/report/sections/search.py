@@ -37,7 +37,7 @@ def search_front(folder: Path) -> tuple[Sheet, Drawing]:
         names=("Trial", "Settings"),
     )
     title = f"{capitalized(named)} over communication cost"
-    return sheet, Drawing("search_front", title, "A dot per trial; blue: the Pareto front.", picture.read_bytes())
+    return sheet, Drawing("search_front", title, "Dots: trials; blue: the Pareto front.", picture.read_bytes())
 
 
 def _names(row: pd.Series[str]) -> tuple[str, str]:

@@ -50,7 +50,7 @@ def sheet(records: Records, target: float) -> list[Sheet]:
     if goal:
         evaluated = _evaluated(history, records.column)
         caption += f" To the target: median over the seeds, of the first evaluated model that reached it; {evaluated}"
-    caption += " Refused for being too old, and cancelled: results per run, mean over the seeds."
+    caption += " Results rejected as too stale, and cancelled: per run, mean over the seeds."
     headings = [scale.heading(f"After {formats.seconds(end)}"), *goal, "Refused", "Cancelled"]
     return [Sheet("Simulated time", caption, headings, rows)]
 

@@ -21,12 +21,11 @@ from fedtide.world.timeline import Timeline
 
 _COLORS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
 _COHORTS = (
-    "The cohorts of the first run, the same for every algorithm with its seed. Below: clients present and taking part, by "
-    "round; right: share of its rounds in which a client takes part."
+    "Cohorts of the first run, identical for every algorithm with its seed. Below: clients present and taking part, "
+    "by round; right: share of its rounds in which a client takes part."
 )
 _CONCEPTS = (
-    "Of the first run; what a client sees most of its samples under, and of two that are as frequent the later one. Empty: "
-    "absent, or without samples."
+    "First run; the concept of most of a client's samples (the later one in a tie). Empty: absent, or without samples."
 )
 _MOST_CELLS = 200_000
 
@@ -34,7 +33,7 @@ _MOST_CELLS = 200_000
 def _pictures(source: Source) -> Iterator[Drawing]:
     for picture in source.contents.timeline_pictures:
         if isinstance(picture, Path) and not picture.is_file():
-            raise SettingsError(f"no picture {picture}")
+            raise SettingsError(f"no figure {picture}")
         name, content = (picture.stem, picture.read_bytes()) if isinstance(picture, Path) else ("world", picture)
         yield Drawing(name, "Clients and their data", "As generated before training.", content, written=False)
 

@@ -50,7 +50,9 @@ def _table(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_parquet(path)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: this record of the run is missing; put it back, or delete the run") from None
+        raise SettingsError(
+            f"{path}: this record of the run is missing; restore it, or delete the run directory"
+        ) from None
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
     found = frame.reindex(columns=list(_READ))

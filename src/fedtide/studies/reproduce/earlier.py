@@ -60,5 +60,5 @@ def read_earlier(recipe: Recipe, table: Path, curves: Path) -> Earlier:
                 if name in frame:
                     found.lines[cell] = frame[name].dropna()
     except (KeyError, ValueError, TypeError):
-        raise SettingsError(f"{table}: not written by `fedtide reproduce`; move it away") from None
+        raise SettingsError(f"{table}: not written by `fedtide reproduce`; move or delete it") from None
     return found

@@ -41,7 +41,7 @@ class Axis(SettingsModel):
     @model_validator(mode="after")
     def _either(self) -> Axis:
         if bool(self.groups) == bool(self.key and self.values):
-            raise SettingsError("needs either key and values, or groups")
+            raise SettingsError("requires either key and values, or groups")
         return self
 
     @property
@@ -101,7 +101,7 @@ class Cell:
 def _read(path: Path) -> tuple[dict[str, Any], TableSettings]:
     raw = read_mapping(path)
     if BLOCK not in raw:
-        raise SettingsError(f"{path}: no block {BLOCK!r}; a file with settings only is an argument of --params")
+        raise SettingsError(f"{path}: no block {BLOCK!r}; pass a file with settings only to --params")
     table: TableSettings = parse(TableSettings, raw[BLOCK], f"{path.name}: {BLOCK}")
     return raw, table
 
@@ -135,7 +135,7 @@ class Recipe:
             raise SettingsError(nearest(f"{path.name} has no profile {self.profile!r}", self.profile, table.profiles))
         shared = path.parent / PROFILES / f"{self.profile}.yaml"
         if not shared.is_file():
-            raise SettingsError(f"{path.name}: profile {self.profile!r} needs a file {shared}")
+            raise SettingsError(f"{path.name}: profile {self.profile!r} requires the file {shared}")
         raw = deep_merge(deep_merge(raw, read_mapping(shared)), table.profiles[self.profile])
         self.remarks = apply_overrides(raw, self.overrides, path.name)
         self._source = f"{path.name}, profile {self.profile}"

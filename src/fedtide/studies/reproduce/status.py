@@ -91,7 +91,7 @@ def page(found: list[Status]) -> str:
     return (
         "\n\n".join(
             [
-                "# Published tables, reproduced",
+                "# Reproduction status of published tables",
                 "How much of each published table has been reproduced; written by `fedtide reproduce --status`. The "
                 "linked pages list every cell with its spread over seeds.",
                 "* **Differences** are reproduced minus published values, in the unit of the quantity (percentage points "
@@ -119,7 +119,7 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
             if mine and count:
                 found.setdefault(_made_with(recipe, cells, row), []).append(numbers)
         except (KeyError, ValueError, TypeError):
-            raise SettingsError(f"{file}: not written by `fedtide reproduce`; move it away") from None
+            raise SettingsError(f"{file}: not written by `fedtide reproduce`; move or delete it") from None
     table, planned = Path(recipe.name) / f"{recipe.profile}.md", _planned(recipe)
     parts = []
     for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, EARLIER, UNKNOWN).index(item[0])):

@@ -69,7 +69,7 @@ def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
     """
     methods = sorted(rows["method"].unique())
     if REFERENCE not in methods:
-        raise SettingsError(f"the board compares with {REFERENCE}, which has no runs here")
+        raise SettingsError(f"the leaderboard compares with {REFERENCE}, which has no runs in this folder")
     cubes = {world.name: _cube(rows, world, methods) for world in worlds}
     draws = [_resampled(cube, place) for place, cube in enumerate(cubes.values())]
     reference = methods.index(REFERENCE)
@@ -100,9 +100,9 @@ def _cube(rows: pd.DataFrame, world: World, methods: list[str]) -> pd.DataFrame:
     cube = here.pivot_table(index="seed", columns="method", values="score").reindex(index=seeds, columns=methods)
     partly = [name for name in methods if cube[name].isna().any() and not cube[name].isna().all()]
     if partly or cube[REFERENCE].isna().any():
-        raise SettingsError(
-            f"world {world.name}: {(partly or [REFERENCE])[0]} has not the runs of all {len(seeds)} seeds"
-        )
+        name = (partly or [REFERENCE])[0]
+        missing = ", ".join(str(seed) for seed, lacks in zip(seeds, cube[name].isna(), strict=True) if lacks)
+        raise SettingsError(f"world {world.name}: method {name} is missing seeds {missing}")
     return cube.fillna(0.0)
 
 

@@ -58,7 +58,7 @@ def run_method(
     make_folder(home)
     outcomes: list[Outcome] = []
     # Locked as a whole: what a world refuses then is the method, never a search that another process is working on.
-    with held(home / ".lock", f"{home}: another process is running this method here"):
+    with held(home / ".lock", f"{home}: another process is running this method in this folder"):
         _claim(home / METHOD_FILE, method)
         for world in worlds:
             outcomes.append(_in_world(plans[world.name], home / world.name, watch))
@@ -83,7 +83,8 @@ def _claim(file: Path, method: Method) -> None:
     content = yaml.safe_dump(method.settings.model_dump(mode="json"), sort_keys=False)
     if file.is_file() and file.read_text(encoding="utf-8") != content:
         raise SettingsError(
-            f"{file}: another method of this name was run here; give it another name, or --out another folder"
+            f"{file}: another method of this name was run in this folder; rename the method, or set --out to another "
+            "folder"
         )
     write_text(file, content)
 

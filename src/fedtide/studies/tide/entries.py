@@ -31,11 +31,11 @@ def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) ->
         listed = read_rows(suite / PUBLISHED)
         if taken := sorted({*listed["method"]} & {each.method for each in own}):
             raise SettingsError(
-                f"{folder}: {taken[0]} is the name of a published method; give yours another one, or use --alone"
+                f"{folder}: {taken[0]} is the name of a published method; rename the method, or use --alone"
             )
         rows = pd.concat([listed, rows], ignore_index=True)
     if rows.empty:
-        raise SettingsError("no runs for a board; name a folder of methods")
+        raise SettingsError("no runs for the leaderboard; give a folder of methods")
     return rows.astype({"seed": int, "score": float, "bytes": int, "gradients": float, "seconds": float})
 
 

@@ -61,13 +61,11 @@ class Method:
         path = Path(given) if given.endswith((".yaml", ".yml")) else shipped.get(given)
         if path is not None:
             if not path.is_file():
-                raise SettingsError(f"no file {path} of a method")
+                raise SettingsError(f"no method file {path}")
             name = path.parent.name if path.name == METHOD_FILE else path.stem
             return Method(plain_name(name), parse(MethodSettings, read_mapping(path), path.name))
         if given not in (algorithms := plugins.names("algorithms")):
-            raise SettingsError(
-                nearest(f"no method {given!r}, nor a file that ends in .yaml", given, {*shipped, *algorithms})
-            )
+            raise SettingsError(nearest(f"no method {given!r}, and not a .yaml file", given, {*shipped, *algorithms}))
         return Method(given, MethodSettings(algorithm={"name": given}))
 
     def params(self, world: World, overrides: list[str] | None = None) -> Params:

@@ -108,7 +108,7 @@ def suite(folder: Path = TIDE) -> dict[str, World]:
     for name, limits in listed.worlds.items():
         path = world_file(name, folder)
         if not path.is_file() or file_hash(path) != limits.file:
-            raise SettingsError(f"{path}: not the file that {listed.name} was frozen with; install fedtide again")
+            raise SettingsError(f"{path}: the file differs from the frozen one of {listed.name}; reinstall fedtide")
         found[name] = World(name, read_mapping(path), limits, listed.name)
     return found
 
@@ -118,7 +118,7 @@ def chosen_worlds(names: list[str] | None, folder: Path = TIDE) -> list[World]:
     worlds = suite(folder)
     for name in names or ():
         if name not in worlds:
-            raise SettingsError(nearest(f"--world {name}: no world of the suite", name, worlds))
+            raise SettingsError(nearest(f"--world {name}: not a world of the suite", name, worlds))
     return [world for name, world in worlds.items() if not names or name in names]
 
 

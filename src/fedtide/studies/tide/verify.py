@@ -49,7 +49,7 @@ def methods_in(folder: Path) -> list[Path]:
         return [folder]
     found = sorted(file.parent for file in folder.glob(f"*/{METHOD_FILE}"))
     if not found:
-        raise SettingsError(f"{folder}: no folder of a method here, which has a {METHOD_FILE}; see `fedtide tide run`")
+        raise SettingsError(f"{folder}: no method folder (with a {METHOD_FILE}) found; see `fedtide tide run`")
     return found
 
 
@@ -83,16 +83,16 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
     for seed, timeline in world.timelines.items():
         named = [path for path in folders if _recorded(path).get("seed") == seed]
         if len(named) != 1:
-            problems.append(f"seed {seed}: {len(named)} runs, should be one")
+            problems.append(f"seed {seed}: {len(named)} runs; exactly one is required")
             continue
         path = named[0]
         folders.remove(path)
         if chosen(_recorded(path)) not in winners:
-            problems.append(f"{path.name}: its settings are not those of the best trial")
+            problems.append(f"{path.name}: its settings differ from those of the best trial")
         found, wrong = _run(method, world, path, world.params.run(seed=seed), timeline)
         rows += found
         problems += [f"{path.name}: {line}" for line in wrong]
-    return rows, problems + [f"{path.name}: a run that the suite does not ask for" for path in folders]
+    return rows, problems + [f"{path.name}: this run is not part of the suite" for path in folders]
 
 
 def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Timeline) -> tuple[list[Row], list[str]]:
@@ -103,7 +103,7 @@ def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Time
     found, problems = row(method, world, own.seed, directory, timeline), []
     manifest = read_json(path / "manifest.json") or {}
     if given_of(_recorded(path), own, f"{path.name}/settings.json") != given(own):
-        problems.append("its settings are not those of the world")
+        problems.append("its settings differ from those of the world")
     for what, mine, theirs in (
         ("the timeline built here has digest", timeline.digest, limits.timelines.get(own.seed)),
         ("it ran on timeline", manifest.get("timeline"), limits.timelines.get(own.seed)),
@@ -114,7 +114,7 @@ def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Time
     if found.state not in ("complete", "diverged"):
         problems.append(f"it is {found.state}")
     elif found.state == "complete" and (done := len(directory.history())) != timeline.rounds:
-        problems.append(f"it has {done} rounds, the suite asks for {timeline.rounds}")
+        problems.append(f"it has {done} rounds, the suite requires {timeline.rounds}")
     if found.bytes > limits.bytes:
         problems.append(f"it has sent {found.bytes:,} bytes, the budget is {limits.bytes:,.0f}")
     return [found], problems
@@ -135,12 +135,12 @@ def _search(world: World, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
         directory, recorded = RunDirectory(path), _recorded(path)
         problems += [f"trial {path.name}: {line}" for line in check_run(path).problems]
         if given_of(recorded, own, f"{path.name}/settings.json") != given(own):
-            problems.append(f"trial {path.name}: its settings are not those of the search")
+            problems.append(f"trial {path.name}: its settings differ from those of the study")
         complete = (directory.summary() or {}).get("state") == "complete"
         value = score(directory.history(), options.metric, rounds) if complete else None
         values += [] if value is None else [(value, chosen(recorded))]
     if not values:
-        return [], [*problems, "no trial of the search is complete"]
+        return [], [*problems, "no trial of the study is complete"]
     most = max(value for value, _ in values)
     return [choice for value, choice in values if value == most], problems
 

@@ -30,6 +30,6 @@ def open_journal(path: Path) -> Any:
         return JournalStorage(JournalFileBackend(str(path)))
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SettingsError(
-            f"{path}: the record of the search is damaged ({type(error).__name__}); delete this file to search again, "
+            f"{path}: the study journal is damaged ({type(error).__name__}); delete this file to repeat the study; "
             "finished runs are reused"
         ) from None

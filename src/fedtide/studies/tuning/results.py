@@ -30,7 +30,7 @@ def why_none(study: Any, metric: str) -> str:
     ended = list(_ended(study))
     if any(trial.user_attrs["outcome"] == "undetermined" for trial in ended):
         return (
-            f"tune.metric = {metric}: the validation samples do not determine it in any of {len(ended)} trials; raise "
+            f"tune.metric = {metric}: it is undefined on the validation samples in all {len(ended)} trials; raise "
             "`validation`, or choose another metric"
         )
     return f"tune.space: none of {len(ended)} trials is complete, all diverged; lower the ranges"
@@ -50,7 +50,7 @@ def summary(study: Any, objectives: Sequence[str], folder: Path) -> str:
     """The outcome of a search with a complete trial, in a few lines."""
     top, ended, complete = best(study), len(list(_ended(study))), len(_complete(study))
     lines = [f"{values_line(objectives, top.values)} with {settings_line(top.params)}"]
-    lines += [f"{ended} trials, {complete} of them complete; {folder / 'best.yaml'} is a file for --params"]
+    lines += [f"{ended} trials, {complete} of them complete; {folder / 'best.yaml'} can be passed to --params"]
     if len(objectives) == 2:
         lines += [f"Pareto front (all trials are in {folder / 'front.csv'}):"]
         front = distinct(pareto_front(study))
@@ -111,7 +111,7 @@ def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str
 
     _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
     if len({trial.value for trial in complete}) == 1:
-        log("no importance.png: it needs complete trials with different values")
+        log("no importance.png: it requires complete trials with different values")
         return ["trials.csv", "history.png"]
     evaluator = FanovaImportanceEvaluator(seed=0)
     _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")

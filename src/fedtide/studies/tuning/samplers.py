@@ -75,9 +75,9 @@ class Proposals:
         """Refuse CMA-ES if its package is missing, or for a space in which Optuna would draw at random instead."""
         extras.require("tuning", "tune.sampler = cmaes", "cmaes")
         if choices := [dimension.key for dimension in self._dimensions if isinstance(dimension, Choice)]:
-            raise SettingsError(f"tune.sampler = cmaes: {choices[0]} has choices, but it searches ranges only")
+            raise SettingsError(f"tune.sampler = cmaes: {choices[0]} has choices, but it supports only ranges")
         if len(self._dimensions) < 2:
-            raise SettingsError("tune.sampler = cmaes: it needs ranges of two settings or more; choose tpe or gp")
+            raise SettingsError("tune.sampler = cmaes requires ranges of at least two settings; use tpe or gp")
 
 
 def _values(dimension: Dimension | Choice, points: int) -> list[Value]:

@@ -77,7 +77,7 @@ class Space:
         if score.of_clients and not run.evaluation.clients_every:
             changed["clients_every"] = run.evaluation.every
         if self._tune.metric.startswith("finetuned_") and not run.evaluation.finetune_steps:
-            raise SettingsError(f"tune.metric = {self._tune.metric} needs evaluation.finetune_steps > 0")
+            raise SettingsError(f"tune.metric = {self._tune.metric} requires evaluation.finetune_steps > 0")
         return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
 
     def raw(self, values: Values) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Space:
         settings = self.settings({key: value})
         found = _find(settings, key)[2]
         if found != value and str(found) != value:  # infinity is given as a word
-            raise SettingsError(f"tune.space: {key} cannot be searched: fixed elsewhere, it stays {found!r}")
+            raise SettingsError(f"tune.space: {key} cannot be searched: it is fixed elsewhere at {found!r}")
         return settings
 
 
@@ -167,14 +167,14 @@ def _find(settings: RunSettings, key: str) -> tuple[SettingsModel, str, Any]:
 def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoices) -> Dimension | Choice:
     owner, field, present = _find(settings, key)
     if field in ("seed", "world_seed"):
-        raise SettingsError(f"tune.space: {key} cannot be searched: it is a source of randomness, not part of a method")
+        raise SettingsError(f"tune.space: {key} cannot be searched, since it only changes the random seed")
     annotation = type(owner).model_fields[field].annotation if isinstance(owner, SettingsModel) else None
     union = get_origin(annotation) in (Union, types.UnionType)
     members = get_args(annotation) if union else (annotation,)
     kinds = {get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in members}
     if isinstance(wanted, SearchChoices):
         if not isinstance(present, Value) and not (present is None and kinds & {int, float}):
-            raise SettingsError(f"tune.space: {key} is neither a word nor a number, so it cannot be searched")
+            raise SettingsError(f"tune.space: {key} is neither a string nor a number, so it cannot be searched")
         return Choice(key, wanted.choices)
     if not kinds & {int, float}:
         raise SettingsError(f"tune.space: {key} is not a number, so it cannot be searched in a range")

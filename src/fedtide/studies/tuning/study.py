@@ -108,7 +108,7 @@ def tune(
     for seed in options.run_seeds:
         timeline = timeline_for(until.cut(space.settings({}, seed)), data)
         if len(timeline.validation) == 0:
-            raise SettingsError(f"validation = {space.base.validation:g}: a search needs a share > 0 to measure on")
+            raise SettingsError(f"validation = {space.base.validation:g}: a study requires a validation share > 0")
         scored, evaluation = score_of(options.metric), space.base.evaluation
         ahead, every = scored.ahead, evaluation.clients_every if scored.of_clients else evaluation.every
         rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
@@ -117,7 +117,7 @@ def tune(
         watch.log(until.text)
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
         key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
-        watch.log(f"{key} is among compare.seeds: a seed for tuning should not be used in the comparison")
+        watch.log(f"{key} is also in compare.seeds; use a different seed for tuning")
     stops = pruner(options.pruner, length)
     chosen = {"sampler": {"name": options.sampler.name, **proposals.arguments}}
     if options.prunes:
@@ -149,10 +149,10 @@ def _held(folder: Path, name: str) -> Iterator[None]:
     with ExitStack() as holding:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            refusal = f"{folder / name}: another process is working on this search"
+            refusal = f"{folder / name}: another process is working on this study"
             holding.enter_context(held(folder / f"{name}.lock", refusal))
         except OSError as error:
-            raise SettingsError(f"{folder}: cannot write the search's records ({error.strerror})") from None
+            raise SettingsError(f"{folder}: cannot write the study's records ({error.strerror})") from None
         yield
 
 
@@ -211,7 +211,7 @@ class _Search:
         self._wanted = min(options.trials, study.proposals.most or options.trials)
         if self._wanted < options.trials:
             self._log(
-                f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials are run"
+                f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials will run"
             )
         self._repeat_lost()
         self._enough = self._promises_little()
@@ -308,7 +308,7 @@ class _Search:
         self._log(f"{job.name}: on {place}")
 
     def repeat(self, job: Task, reason: str) -> None:
-        self._log(f"{job.name}: {reason}; restarting from its saved state")
+        self._log(f"{job.name}: {reason}; resuming from its checkpoint")
 
     def is_interrupted(self, result: Outcome) -> bool:
         return result.state == "interrupted"
@@ -367,7 +367,7 @@ class _Search:
         name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
         if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
-            text = f"stopped after {ended} of {self._wanted} trials; the same command continues"
+            text = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
             raise SettingsError(next(iter(self._failures.values())).message)
@@ -376,7 +376,7 @@ class _Search:
         if best is None and not failed:
             raise SettingsError(results.why_none(self._study, self._options.metric))
         if best is None:
-            return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} ended trials is complete")
+            return TuneResult(name, ended, None, {}, None, failed, f"none of {ended} finished trials is complete")
         if self._workspace.mlruns is not None:
             from fedtide.runs.mlflow.results import record
 
@@ -385,7 +385,7 @@ class _Search:
         text = results.summary(self._study, self._objectives, folder)
         if self._enough and ended < self._wanted:
             terminator = self._options.terminator.name
-            text += f"\nended by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
+            text += f"\nstopped by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
 
 

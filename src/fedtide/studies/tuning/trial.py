@@ -165,7 +165,7 @@ def after_changes(timeline: Timeline) -> tuple[int, ...]:
         SettingsError: there is no such session.
     """
     if not (sessions := timeline.transition_sessions):
-        raise SettingsError("tune.over = 'changes': no session follows another one after the pilot; use end")
+        raise SettingsError("tune.over = 'changes': there is no session change after the pilot; use end")
     firsts = timeline.session_starts
     spans = [timeline.session_span(firsts[number - 1]) for number in sessions]
     return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
@@ -178,7 +178,7 @@ def after_drifts(timeline: Timeline) -> tuple[int, ...]:
         SettingsError: no client's concept changes.
     """
     if not (drifts := _drifts(timeline)):
-        raise SettingsError("tune.over = 'drifts': no concept of a client changes; use end, or choose a drift")
+        raise SettingsError("tune.over = 'drifts': there is no concept drift; use end, or set drift")
     rounds = {round_ for start in drifts for round_ in range(start + 1, start + 1 + _WINDOW)}
     return tuple(sorted(round_ for round_ in rounds if round_ <= timeline.rounds))
 
@@ -195,7 +195,7 @@ def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
         SettingsError: sessions are no periods.
     """
     if not timeline.has_periods:
-        raise SettingsError("tune.over = 'periods': sessions are no periods of the data's time; use scenario calendar")
+        raise SettingsError("tune.over = 'periods': sessions are not periods of the data's time; use scenario calendar")
     spans = [timeline.session_span(start) for start in timeline.session_starts]
     evaluated = [[t + 1 for t in range(first, first + n) if _evaluated(timeline, t + 1, every)] for first, n in spans]
     return tuple(rounds[-1] for rounds in evaluated if rounds)

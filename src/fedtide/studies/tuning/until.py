@@ -34,7 +34,7 @@ class Until:
         if settings.scenario.name != "calendar":
             if wanted is not None:
                 raise SettingsError(
-                    f"tune.until = {wanted}: sessions are no periods of the data; use scenario calendar"
+                    f"tune.until = {wanted}: sessions are not periods of the data; use scenario calendar"
                 )
             return Until()
         notes = timeline_for(settings, data).notes
@@ -46,7 +46,7 @@ class Until:
             raise SettingsError(f"tune.until = {wanted} should be a period of the run, {numbers[0]} to {numbers[-1]}")
         used = [name for number, name in periods.items() if number <= wanted]
         words = f"{len(used)} of {len(numbers)} periods, {used[0]} to {used[-1]} (tune.until = {wanted})"
-        return Until(wanted, f"the search uses {words}")
+        return Until(wanted, f"the study uses {words}")
 
     def cut(self, settings: RunSettings) -> RunSettings:
         """The run up to the last period of the search."""
