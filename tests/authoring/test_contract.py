@@ -28,7 +28,8 @@ CASES = {
     "undescribed": ("Field(0.5, ge=0, le=1)", "", "is documented", "the setting pull has no description"),
     "invalid": ("Field(-1.0, ge=0, description='of nothing')", "", "is documented", "algorithms: pull = -1.0: should be"),
     "outside": (
-        "Tunable(0.5, low=0.6, high=1.0, description='of nothing')", "", "is documented", "pull = 0.5, its default, is outside its search range",
+        "Tunable(0.5, low=0.6, high=1.0, description='of nothing')", "", "is documented",
+        "pull = 0.5, its default, is outside its search range",
     ),
     "backwards": (
         "Tunable(0.5, low=0.6, high=0.1, description='of nothing')", "", "is documented", "pull is searched from 0.6 to 0.1",

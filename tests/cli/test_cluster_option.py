@@ -37,5 +37,6 @@ def test_what_is_missing_is_named(fedtide, monkeypatch, command):
     )
     assert called.status == 2
     assert called.err[-1] == (
-        "fedtide: compare.cluster = local requires a package that is not installed (distributed); pip install 'fedtide[cluster]'"
+        "fedtide: compare.cluster = local requires a package that is not installed (distributed); "
+        "pip install 'fedtide[cluster]'"
     )

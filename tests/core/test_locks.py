@@ -134,7 +134,7 @@ def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path, timeout):
 def test_without_locks_the_note_decides_and_the_refusal_says_what_to_delete(tmp_path):
     lock, note = tmp_path / ".lock", tmp_path / ".lock.owner"
     note.write_text("7\nelsewhere\n")
-    advice = f"; the file system has no locks: if that process is dead, delete {note}"
+    advice = f"; the file system does not support locks; if that process is dead, delete {note}"
     named = re.escape(f"{REFUSAL} (process 7 on elsewhere since ")
     for timeout in (0, -1):  # nobody knows whether it is alive
         with pytest.raises(SettingsError) as caught, held(lock, REFUSAL, timeout):

@@ -72,7 +72,9 @@ def test_without_locks_a_run_that_died_on_another_machine_waits_for_somebody_who
     assert refused.end() == 2
     (line,) = refused.lines
     assert line.startswith("fedtide: runs/run: another process is working on this run (process 7 on elsewhere since 2")
-    assert line.endswith("); the file system has no locks: if that process is dead, delete runs/run/.lock.owner")
+    assert line.endswith(
+        "); the file system does not support locks; if that process is dead, delete runs/run/.lock.owner"
+    )
     assert {path: path.read_bytes() for path in killed.run.rglob("*") if path.is_file()} == before
     note.unlink()
     assert Attempt(folder, before=without_locks).end() == 0

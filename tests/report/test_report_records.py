@@ -151,8 +151,8 @@ def exchange(file):
     ("scenario", "stated", "common"),
     [
         ({"drift": "visits"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
-        ({"drift": "fresh"}, "none, the scenario makes the clients' data (alpha 0.6)", {"partition.alpha"}),
-        ({"drift": "fresh", "beta": 0.3}, "none, the scenario makes the clients' data", set()),
+        ({"drift": "fresh"}, "none, the scenario assigns the clients' data (alpha 0.6)", {"partition.alpha"}),
+        ({"drift": "fresh", "beta": 0.3}, "none, the scenario assigns the clients' data", set()),
         ({"name": "lost", "drift": "fresh"}, "dirichlet_equal (alpha 0.6)", {"partition.name", "partition.alpha"}),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_world_that_was_changed_is_refused(fedtide: Fedtide, suite: Path) -> N
     file.write_text(file.read_text() + "seed: 3\n")
     found = fedtide("tide", "run", "fedavg", "--suite", str(suite))
     assert found.status == 2
-    assert "not the file that mine was frozen with" in found.err[0]
+    assert "the file differs from the frozen one of mine" in found.err[0]
 
 
 def test_another_method_of_the_same_name_is_refused(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(par
     lines: list[str] = []
     search(params({**grid, "trials": 5}, **WARM), tmp_path)
     result = search(params({**grid, "trials": 40}, **WARM), tmp_path, lines.append)
-    assert lines[0] == "tune.trials = 40: the grid has 12 points, so 12 trials are run"
+    assert lines[0] == "tune.trials = 40: the grid has 12 points, so 12 trials will run"
     assert result.trials == 12
     seen = [(float(row["local.lr"]), int(row["local.epochs"]), row["local.nesterov"]) for row in table(tmp_path)]
     rates = (0.01, 0.1, 1.0)
@@ -235,7 +235,7 @@ def test_stagnation_ends_the_search_and_the_same_command_does_no_more(params: Ma
     best = values.index(max(values))
     assert len(values) - 1 - best == 1
     assert values[:-1] == sorted(values[:-1])
-    assert f"ended by tune.terminator = stagnation after {len(values)} of 30 trials" in result.text
+    assert f"stopped by tune.terminator = stagnation after {len(values)} of 30 trials" in result.text
     assert search(params(tune), tmp_path).text == result.text
     assert search(params({**tune, "terminator": "none", "trials": len(values) + 1}), tmp_path).trials == len(values) + 1
 

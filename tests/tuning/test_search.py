@@ -264,7 +264,7 @@ def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: P
 @pytest.mark.usefixtures("without_figures")
 def test_only_one_process_works_on_a_search(params: Make, tmp_path: Path) -> None:
     study = search(params({"trials": 1}), tmp_path).study
-    holder = rf"another process is working on this search \(process {os.getpid()} on .+ since .+\)"
+    holder = rf"another process is working on this study \(process {os.getpid()} on .+ since .+\)"
     with held(tmp_path / "tuning" / f"{study}.lock", ""), pytest.raises(SettingsError, match=holder):
         search(params({"trials": 1}), tmp_path)
 

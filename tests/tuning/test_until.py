@@ -84,7 +84,7 @@ def test_half_of_the_periods_are_searched_and_later_rows_change_nothing(tmp_path
         table(root / "rows.csv", turned=9, months=8, later=later)
         lines: list[str] = []
         search(params(root), root, lines.append)
-        assert "the search uses 4 of 8 periods, 2013-01 to 2013-04 (tune.until = 4)" in lines
+        assert "the study uses 4 of 8 periods, 2013-01 to 2013-04 (tune.until = 4)" in lines
         assert "last" not in (root / "tuning" / "best.yaml").read_text()
         found.append(trials(root))
     assert found[0] == found[1]
@@ -100,7 +100,7 @@ def test_the_last_period_of_a_search_is_one_of_the_run(tmp_path: Path) -> None:
         search(params(tmp_path, until=1), tmp_path)
     static = Params({"tune": {"until": 2}, "scenario": {"name": "static", "rounds": 1, "num_clients": 4}})
     with pytest.raises(
-        SettingsError, match=r"^tune\.until = 2: sessions are no periods of the data; use scenario calendar$"
+        SettingsError, match=r"^tune\.until = 2: sessions are not periods of the data; use scenario calendar$"
     ):
         search(static, tmp_path)
 

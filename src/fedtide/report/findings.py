@@ -134,7 +134,7 @@ def _part(records: Records, group: str) -> str:
         mine = {name.removeprefix(start): value for name, value in settings.items() if name.startswith(start)}
         given = {name: value for name, value in mine.items() if name != "name" and value not in (None, [], "")}
         details = [f"{name} {plain(value)}" for name, value in given.items()]
-        name = str(mine.get("name", "none (the scenario assigns the clients' data)" if group == "partition" else ""))
+        name = str(mine.get("name", "none, the scenario assigns the clients' data" if group == "partition" else ""))
         parts[f"{name} ({', '.join(details)})" if details else name] = None
     return "; ".join(parts)
 
