@@ -153,9 +153,9 @@ def test_a_missing_package_is_one_line(params: Make, tmp_path: Path, monkeypatch
         ({"sampler": "gpp"}, r"tune\.sampler: unknown name 'gpp'; did you mean 'gp'"),
         ({"sampler": 3}, r"tune\.sampler: should be tpe, gp, .*, got 3"),
         ({"pruner": "hyper"}, r"tune\.pruner: unknown name 'hyper'; did you mean 'hyperband'"),
-        ({"sampler": "cmaes", "cost": "kappa"}, "sampler = cmaes has one objective"),
-        ({"terminator": "stagnation", "cost": "kappa"}, "terminator = stagnation has one objective"),
-        ({"terminator": "regret"}, "terminator = regret needs two seeds or more"),
+        ({"sampler": "cmaes", "cost": "kappa"}, "sampler = cmaes supports a single objective"),
+        ({"terminator": "stagnation", "cost": "kappa"}, "terminator = stagnation supports a single objective"),
+        ({"terminator": "regret"}, "terminator = regret requires two or more `seeds`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_one_line(params: Make, tune: dict[str, Any], message: str) -> None:
@@ -191,7 +191,7 @@ def test_what_optuna_does_not_take_is_one_line(
     ("space", "message"),
     [
         ({"local.nesterov": {"choices": [True, False]}}, "local.nesterov has choices, but it supports only ranges"),
-        ({"local.lr": {"low": 0.1, "high": 1.0}}, "needs ranges of two settings or more"),
+        ({"local.lr": {"low": 0.1, "high": 1.0}}, "requires ranges of at least two settings"),
     ],
 )
 def test_what_cmaes_cannot_search_is_one_line(

@@ -53,7 +53,7 @@ def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_pat
     (run,) = (tmp_path / "runs").iterdir()
     assert result.value == float(RunDirectory(run).history()[-1]["finetuned_accuracy_mean"])
     with pytest.raises(
-        SettingsError, match=r"tune\.metric = finetuned_accuracy_mean needs evaluation\.finetune_steps > 0"
+        SettingsError, match=r"tune\.metric = finetuned_accuracy_mean requires evaluation\.finetune_steps > 0"
     ):
         Space(params(wanted))
 

@@ -170,7 +170,7 @@ def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make)
 
 def test_a_setting_that_the_initializer_overrides_cannot_be_searched(params: Make) -> None:
     initializers = {"previous": {"with": {"local": {"lr": 0.5}}}}
-    with pytest.raises(SettingsError, match=r"local.lr cannot be searched: fixed elsewhere, it stays 0.5"):
+    with pytest.raises(SettingsError, match=r"local.lr cannot be searched: it is fixed elsewhere at 0.5"):
         Space(params(initializers=initializers))
 
 
