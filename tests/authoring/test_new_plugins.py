@@ -87,7 +87,10 @@ def test_the_folder_need_not_be_known_yet(fedtide: Fedtide, folder: Path, monkey
         (("algorithm", "base"), "name = 'base': is reserved"),
         (("algorithm", "on"), "name = 'on': is reserved"),
         (("algorithm", "round"), "name = 'round': its class would be Round, which already exists; choose another name"),
-        (("algorithm", "settings"), "name = 'settings': its class would be Settings, which already exists; choose"),
+        (
+            ("algorithm", "settings"),
+            "name = 'settings': its class would be Settings, which already exists; choose another name",
+        ),
         (("algorithm", "none"), "name = 'none': its class would be None, which already exists; choose another name"),
         (("algorithm", "scaffold"), "name = 'scaffold': a plug-in of this name exists in algorithms; choose another"),
         (("objective", "mine"), "no template for objectives; templates exist for algorithms, data, detectors,"),

@@ -31,7 +31,10 @@ UNUSABLE = {
         "empty": (b"", ": must define exactly one public plug-in class, a subclass of Algorithm; found 0"),
         "two": (ALGORITHM.encode() + b"class A(Algorithm): ...\nclass B(Algorithm): ...\n", "found 2 (A in line 2, B in"),
         "foreign": (MODEL.encode() + b"class M(Model): ...\n", "a subclass of Algorithm; found 0 (M in line 3)"),
-        "unset": (ALGORITHM.encode() + b"class A(Algorithm):\n    Settings = None\n", ":2: A requires a nested class"),
+        "unset": (
+            ALGORITHM.encode() + b"class A(Algorithm):\n    Settings = None\n",
+            ":2: A requires a nested class Settings(",
+        ),
     },
     "models": {
         "bare_net": (MODEL.encode() + b"class N(nn.Module): ...\n", "a subclass of Model; found 0 (N in line 3)"),
