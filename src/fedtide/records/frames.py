@@ -21,7 +21,7 @@ from fedtide.records.files.guarantees import COLUMNS, PRIVACY
 from fedtide.records.measures import detections, drifts
 from fedtide.records.measures.arrivals import since_arrival
 from fedtide.records.measures.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
-from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.records.run_directory import RunDirectory, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, Score
 from fedtide.world.presence.calendar import RECURRING
 from fedtide.world.scenarios.base import Scenario
@@ -358,9 +358,8 @@ def _text(value: Any) -> str:
 
 def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
     """A table; without rows if the file is missing or empty, as for a run stopped before its first round."""
-    text = read_text(path) if path.is_file() else ""
     try:
-        frame = pd.read_csv(io.StringIO(text[: text.rfind("\n") + 1]))  # a killed run may leave a torn last line
+        frame = pd.read_csv(io.StringIO(whole_lines(path)))
     except pd.errors.EmptyDataError:
         return pd.DataFrame(columns=required, dtype=float)
     except ValueError as error:

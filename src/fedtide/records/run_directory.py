@@ -354,12 +354,15 @@ def _event(line: str) -> dict[str, Any] | None:
     return facts if isinstance(facts, dict) and "event" in facts and line.endswith("\n") else None
 
 
+def whole_lines(path: Path) -> str:
+    """The text of a table without a last line that a killed process has left incomplete; empty if the file is missing."""
+    text = read_text(path) if path.is_file() else ""
+    return text[: text.rfind("\n") + 1]
+
+
 def _rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file without a torn last line (no newline, or missing fields)."""
-    if not path.exists():
-        return []
-    text = read_text(path)
-    rows = list(csv.DictReader(text[: text.rfind("\n") + 1].splitlines()))
+    """Rows of a CSV file, without a last one that lacks fields."""
+    rows = list(csv.DictReader(whole_lines(path).splitlines()))
     if any(None in row or None in row.values() for row in rows[:-1]) or any("round" not in row for row in rows):
         raise SettingsError(f"{path} is damaged: not all of its rows have a cell for each column")
     return [row for row in rows if None not in row and None not in row.values()]
