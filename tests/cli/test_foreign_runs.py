@@ -59,8 +59,8 @@ def test_looking_at_runs_imports_nothing_that_they_name(fedtide, folder, runs):
     called = fedtide("mlflow", "sync", *mlflow)
     assert called.status == 1
     assert called.err == [
-        f"{older.name}: left out, its manifest.json has no label, so another version wrote it",
-        "MLflow: 0 runs written, 1 up to date, 1 left out",
+        f"{older.name}: not uploaded, its manifest.json has no label, so another version wrote it",
+        "MLflow: 0 runs written, 1 up to date, 1 not uploaded",
     ]
     records = package.load(runs)
     assert len(records.runs) == 2

@@ -70,4 +70,4 @@ def test_what_cannot_be_drawn_is_one_line(
 def test_without_runs_there_is_no_figure(fedtide: Fedtide) -> None:
     called = fedtide("plot", *GRID)
     assert called.status == 2
-    assert called.err[0].startswith("fedtide: no runs to report: runs has none of the 2 of `compare`")
+    assert called.err[0].startswith("fedtide: no runs to report: runs has none of the 2 runs of `compare`")

@@ -67,7 +67,7 @@ def test_no_intact_state_is_refused_and_nothing_is_touched(folder, killed):
     assert attempt.end() == 2
     (line,) = attempt.lines
     assert "no checkpoint can be resumed (state-00000009.pt is damaged; state-00000006.pt is damaged)" in line
-    assert "delete the run's folder" in line
+    assert "delete the run directory" in line
     assert contents(killed) == before
 
 

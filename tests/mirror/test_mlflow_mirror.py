@@ -299,8 +299,8 @@ def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path,
     lines: list[str] = []
     mirror([directory], mlruns, EXPERIMENT, lines.append)
     assert len(lines) == 2
-    assert lines[0].startswith(f"{directory.name}: left out, {directory}: history.csv has ")
-    assert lines[1] == "MLflow: 0 runs written, 0 up to date, 1 left out"
+    assert lines[0].startswith(f"{directory.name}: not uploaded, {directory}: history.csv has ")
+    assert lines[1] == "MLflow: 0 runs written, 0 up to date, 1 not uploaded"
 
 
 def test_an_unusable_store_is_refused_when_rebuilding(tmp_path: Path) -> None:

@@ -41,17 +41,17 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
 
     assert again() == 3
     problems = [
-        "setting: left out, without its model: model in its settings.json: unknown key 'width'",
-        "model: left out, without its model: unknown name 'logistics' in models",
-        "label: left out, its manifest.json has no label, so another version wrote it",
+        "setting: not uploaded, without its model: model in its settings.json: unknown key 'width'",
+        "model: not uploaded, without its model: unknown name 'logistics' in models",
+        "label: not uploaded, its manifest.json has no label, so another version wrote it",
     ]
     for line, problem in zip(lines, problems, strict=False):
         assert line.startswith(problem)
-    assert lines[3:] == ["MLflow: 1 runs written, 0 up to date, 3 left out"]
+    assert lines[3:] == ["MLflow: 1 runs written, 0 up to date, 3 not uploaded"]
     store = Store(mlruns, EXPERIMENT)
     known = {run.info.run_name: (run.info.status, run.data.tags["outcome"]) for run in store.runs("tags.run_key != ''")}
     assert known == dict.fromkeys(("setting", "model", "today"), ("FINISHED", "complete"))
     (model,) = store.client.search_logged_models([store.experiment])
     assert model.name == "today"
     assert again() == 3
-    assert lines[3:] == ["MLflow: 0 runs written, 1 up to date, 3 left out"]
+    assert lines[3:] == ["MLflow: 0 runs written, 1 up to date, 3 not uploaded"]

@@ -65,7 +65,7 @@ def test_the_ui_is_light_and_stays_on_this_machine(mlruns: Path) -> None:
 
 
 def test_the_ui_of_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no MLflow store here"):
+    with pytest.raises(SettingsError, match="no MLflow store in this folder"):
         ui_command(tmp_path)
 
 

@@ -105,7 +105,8 @@ def test_mlflow_has_the_further_metrics_of_the_rounds_that_determine_them(home: 
 def test_a_search_for_what_no_trial_determines_says_so(tmp_path: Path) -> None:
     chosen = {"trials": 2, "workers": 1, "metric": "validation_auroc", "over": "end", "seed": 1}
     with pytest.raises(
-        SettingsError, match=r"tune\.metric = validation_auroc: the validation samples do not determine"
+        SettingsError,
+        match=r"tune\.metric = validation_auroc: it is undefined on the validation samples in all 2 trials",
     ):
         tune(settings(tmp_path, tune=chosen), Workspace(tmp_path / "runs"), tmp_path / "tuning")
     table = pd.read_csv(tmp_path / "tuning" / "trials.csv")

@@ -269,7 +269,7 @@ class TestWeights:
         monkeypatch.setenv("TORCH_HOME", str(tmp_path))
         settings = {"architecture": "squeezenet1_1", "pretrained": "IMAGENET1K_V1"}
         with pytest.raises(
-            SettingsError, match=r"checkpoints/squeezenet1_1-\w+\.pth is missing.* get it from https://"
+            SettingsError, match=r"checkpoints/squeezenet1_1-\w+\.pth is missing.* download it from https://"
         ):
             build("torchvision", (3, 32, 32), 3, **settings)
         folder = tmp_path / "hub" / "checkpoints"

@@ -165,7 +165,7 @@ def test_differences_are_listed_with_their_runs(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"last": 0}, "report.last = 0"), ({"timeline_pictures": [Path("nothing.png")]}, "no picture nothing.png")],
+    [({"last": 0}, "report.last = 0"), ({"timeline_pictures": [Path("nothing.png")]}, "no figure nothing.png")],
 )
 def test_bad_input_leaves_nothing_behind(tmp_path, options, message):
     with pytest.raises(SettingsError, match=message):

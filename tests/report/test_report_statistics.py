@@ -95,4 +95,4 @@ def test_caveats_name_the_number_of_seeds():
     assert statistics.caveat(3).startswith("3 seeds: the intervals extend 4.30 standard errors")
     assert "Only large and consistent" in statistics.caveat(2)
     assert "cannot reach p < 0.05" in statistics.caveat(5)
-    assert "signed-rank test (Wilcoxon) does not need" in statistics.caveat(6)
+    assert "signed-rank test (Wilcoxon) does not require" in statistics.caveat(6)

@@ -24,9 +24,8 @@ def test_a_machine_that_does_not_share_the_folder_refuses_its_jobs(tmp_path, mon
     if there:
         folder.mkdir()
     problem = child._enter(folder, folder / "runs" / ".cluster.part")
-    refusal = (
-        f"{socket.gethostname()} does not see {folder / 'runs'}; a cluster needs this folder on a file system that "
-    )
+    host = socket.gethostname()
+    refusal = f"{folder / 'runs'} is not accessible on {host}; a cluster requires this folder on a shared file system"
     assert problem.startswith(refusal)
-    with pytest.raises(SettingsError, match="does not see"):
+    with pytest.raises(SettingsError, match="is not accessible on"):
         child._refusing(problem)(None, None)

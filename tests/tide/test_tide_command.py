@@ -220,7 +220,7 @@ def test_another_method_of_the_same_name_is_refused(fedtide: Fedtide, suite: Pat
     (folder / "careful.yaml").write_text(OWN.replace("0.1}", "0.2}", 1))
     found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
     assert found.status == 2
-    assert "another method of this name was run here" in found.err[0]
+    assert "another method of this name was run in this folder" in found.err[0]
 
 
 def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suite: Path, folder: Path) -> None:

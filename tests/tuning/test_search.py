@@ -252,11 +252,11 @@ def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
 def test_a_search_that_compares_on_its_own_seed_is_warned(params: Make, tmp_path: Path) -> None:
     lines: list[str] = []
     search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, lines.append)
-    assert lines[0].startswith("tune.seed = 1000 is among compare.seeds")
+    assert lines[0].startswith("tune.seed = 1000 is also in compare.seeds")
 
 
 def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="validation = 0: a search needs a share > 0"):
+    with pytest.raises(SettingsError, match="validation = 0: a study requires a validation share > 0"):
         search(params(validation=0.0), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -311,7 +311,7 @@ def test_rounds_after_the_changes_that_count() -> None:
     sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
     assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
     single = timeline(deal((3,)), [{0: 0}] * 4)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': no session follows"):
+    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is no session change"):
         evaluated_rounds(single, "changes", 1)
     assert evaluated_rounds(single, "auto", 1) == evaluated_rounds(single, "end", 1) == (4,)
     assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == after_changes(sessions)
@@ -331,7 +331,7 @@ def test_rounds_after_drifts_count_once_and_come_before_session_changes() -> Non
     assert evaluated_rounds(drifting, "drifts", 1) == evaluated_rounds(drifting, "auto", 1) == expected
     assert evaluated_rounds(drifting, "changes", 1) == after_changes(world)
     assert evaluated_rounds(world, "auto", 1) == after_changes(world)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'drifts': no concept of a client changes"):
+    with pytest.raises(SettingsError, match=r"tune\.over = 'drifts': there is no concept drift"):
         evaluated_rounds(world, "drifts", 1)
 
 

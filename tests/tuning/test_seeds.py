@@ -135,7 +135,7 @@ def test_a_seed_that_diverges_ends_the_trial(params: Make, tmp_path: Path) -> No
 def test_compared_seeds_are_named(params: Make, tmp_path: Path) -> None:
     lines: list[str] = []
     search(params({"trials": 1, "seeds": [3, 4]}, compare={"seeds": [4]}), tmp_path, lines.append)
-    assert lines[0].startswith("tune.seeds: 4 is among compare.seeds")
+    assert lines[0].startswith("tune.seeds: 4 is also in compare.seeds")
 
 
 def test_a_seed_cannot_be_listed_twice(params: Make) -> None:

@@ -56,7 +56,7 @@ def features_of(chosen: Chosen) -> tuple[Feature, ...]:
     s = chosen.settings
     features = [
         None if s.detector.name == "none" else Detection(plugins.create(Detector, s.detector), s.seed),
-        SyntheticSamples(per_shard) if (per_shard := chosen.algorithm.synthetic_per_shard) else None,
+        SyntheticSamples(chosen.algorithm.synthetic_per_shard),
         None if s.aggregation.name == "mean" else AggregationRule(plugins.create(Rule, s.aggregation)),
         None if s.downlink is None else Downlink(_compression(s.downlink)),
         Consistency() if s.evaluation.consistency else None,

@@ -48,8 +48,7 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
     _refuse_unsuitable(chosen, timeline, data)
     data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
-    per_shard = algorithm.synthetic_per_shard
-    synthetic = capacity(timeline, per_shard) if per_shard else 0
+    synthetic = capacity(timeline, algorithm.synthetic_per_shard)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)

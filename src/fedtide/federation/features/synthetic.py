@@ -17,6 +17,8 @@ from fedtide.world.timeline import Timeline
 
 def capacity(timeline: Timeline, per_shard: int) -> int:
     """Largest number of synthetic samples, if clients make at most ``per_shard`` for every shard they hold."""
+    if per_shard == 0:
+        return 0
     pairs = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
     return per_shard * len(np.unique(np.concatenate(pairs, axis=1), axis=1).T)
 
@@ -36,7 +38,7 @@ class SyntheticSamples(Feature):
         self._own: int
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
-        if data.kind == "text":
+        if self.per_shard and data.kind == "text":
             return (
                 f"algorithm {chosen.settings.algorithm.name} generates synthetic samples, which is not supported "
                 f"for text (data {data.name})"
