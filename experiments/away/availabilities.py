@@ -24,7 +24,7 @@ from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
 AVAILABILITIES = ["stationary", "sine", "staircase", "interleaved"]
-BOUND, REFERENCE = "everybody", "fedavg"
+BOUND, REFERENCE = "full_participation", "fedavg"
 LAST = 50
 """Rounds at the end of a run over which scores are averaged, as far as they are evaluated."""
 SCORES = ["accuracy", "rare", "loss", "accuracy_all", "spread", "gate"]

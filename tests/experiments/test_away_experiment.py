@@ -33,21 +33,21 @@ def test_memories_of_the_absent_end_where_everybody_takes_part(tmp_path: Path) -
     assert (tmp_path / "fixed_points.png").is_file()
 
 
-def test_only_the_bound_has_everybody() -> None:
+def test_only_the_bound_has_full_participation() -> None:
     params = Params.read(AWAY)
     rules = {run.label: run.participation.name for run in params.grid()}
-    assert {label for label, rule in rules.items() if rule == "all"} == {"everybody"}
+    assert {label for label, rule in rules.items() if rule == "all"} == {"full_participation"}
 
 
 @pytest.mark.slow
 def test_availabilities_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    small = [*SMALL, "scenario.rounds=3", "compare.algorithms=[fedavg, mifa, everybody]"]
+    small = [*SMALL, "scenario.rounds=3", "compare.algorithms=[fedavg, mifa, full_participation]"]
     away = script("availabilities")
     fedtide.compare(Params.read(AWAY, small), workers=1)
     away["main"](AWAY, tmp_path / "out", small)
     methods = pd.read_csv(tmp_path / "out/methods.csv")
-    bound = methods["label"] == "everybody"  # one run for all availabilities
+    bound = methods["label"] == "full_participation"  # one run for all availabilities
     assert methods.loc[bound, ["availability", "complete"]].to_numpy().tolist() == [
         [n, 2] for n in away["AVAILABILITIES"]
     ]
