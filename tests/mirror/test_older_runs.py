@@ -31,7 +31,7 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
     for name in names:
         assert execute(settings(), Workspace(tmp_path), name=name)["state"] == "complete"
     changed(tmp_path / "setting" / "settings.json", lambda values: values["model"].update(width=3))
-    changed(tmp_path / "model" / "settings.json", lambda values: values["model"].update(name="logistics"))
+    changed(tmp_path / "model" / "settings.json", lambda values: values["model"].update(name="softmax_regresion"))
     changed(tmp_path / "label" / "manifest.json", lambda values: values.pop("label"))
     root, lines, folders = Path(raw["data"]["root"]), list[str](), [tmp_path / name for name in names]
 
@@ -42,7 +42,7 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
     assert again() == 3
     problems = [
         "setting: not uploaded, without its model: model in its settings.json: unknown key 'width'",
-        "model: not uploaded, without its model: unknown name 'logistics' in models",
+        "model: not uploaded, without its model: unknown name 'softmax_regresion' in models; did you mean 'softmax_regression'?",
         "label: not uploaded, its manifest.json has no label, so another version wrote it",
     ]
     for line, problem in zip(lines, problems, strict=False):

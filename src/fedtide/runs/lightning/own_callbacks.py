@@ -30,7 +30,7 @@ class OwnCallbacks(L.Callback):
     """The callbacks of ``engine.callbacks`` as one, so that a saved state holds theirs after the same round.
 
     In ``on_train_epoch_end``, ``trainer.callback_metrics`` has the latest value of every number that rounds have recorded.
-    ``pruned``, read by :func:`fedtide.runs.execution.execute`, says whether one of them has stopped the run. Refused are those
+    ``pruned``, read by :func:`fedtide.runs.train.train`, says whether one of them has stopped the run. Refused are those
     that cannot be made, or do what the run does itself.
     """
 
