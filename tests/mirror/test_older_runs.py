@@ -42,7 +42,8 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
     assert again() == 3
     problems = [
         "setting: not uploaded, without its model: model in its settings.json: unknown key 'width'",
-        "model: not uploaded, without its model: unknown name 'softmax_regresion' in models; did you mean 'softmax_regression'?",
+        "model: not uploaded, without its model: unknown name 'softmax_regresion' in models; "
+        "did you mean 'softmax_regression'?",
         "label: not uploaded, its manifest.json has no label, so another version wrote it",
     ]
     for line, problem in zip(lines, problems, strict=False):
