@@ -27,7 +27,7 @@ from fedtide.training.engine.plan import step_count
 from fedtide.training.programs import interpreter, traces
 from fedtide.training.programs.program import trace, trace_plain
 from fedtide.training.resources.workers import WorkerState
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 from naive import NaiveLoop
 from timing import RoundClock, Segment

@@ -82,7 +82,7 @@ def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> 
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import Workspace
     from fedtide.settings.params import Params
-    from fedtide.world.building.files import timeline_for
+    from fedtide.world.building.build import timeline_for
     from fedtide.world.storage.prepared import load_data
     from timing import RoundClock
 

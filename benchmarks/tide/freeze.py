@@ -18,7 +18,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.studies.tide.suite import file_hash
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
 NAME, HERE = "Tide-1", Path(__file__).parent

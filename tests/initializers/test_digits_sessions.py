@@ -13,7 +13,7 @@ from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 from support import assembled
 

@@ -13,8 +13,7 @@ import pytest
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.world.participation import dpfl_reference
-from fedtide.world.participation._available import Available
-from fedtide.world.participation._shares import client_shares, draw_label_chances, label_shares
+from fedtide.world.participation._available import Available, client_shares, draw_label_chances, label_shares
 from fedtide.world.participation.base import coins
 from fedtide.world.participation.heterogeneous import Heterogeneous
 from fedtide.world.participation.markov import from_mean_on, from_stability

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.partitions import _dealing as dealing
+from fedtide.world.partitions import base as dealing
 
 DRAWS = 3000
 

@@ -19,7 +19,7 @@ def every(kind):
 @pytest.mark.parametrize(
     ("stage", "modules", "packages"),
     [
-        ("timeline", ["fedtide.world.building.files", "fedtide.report.picture"], {"world"}),
+        ("timeline", ["fedtide.world.building.build", "fedtide.report.picture"], {"world"}),
         ("report", ["fedtide.report.build"], {"report"}),
         ("tune", ["fedtide.studies.tuning.study", "fedtide.report.tables.front"], {"studies"}),
     ],

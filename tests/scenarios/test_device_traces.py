@@ -14,8 +14,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.presence.visits import Changes
-from fedtide.world.scenarios._plain_pickle import load_plain
-from fedtide.world.scenarios.fedscale_trace import parse_device
+from fedtide.world.scenarios.fedscale_trace import load_plain, parse_device
 from fedtide.world.scenarios.flash_trace import parse_messages
 from traces import fedscale_file, flash_file, messages
 from worlds import timeline, world

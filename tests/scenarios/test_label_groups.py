@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.scenarios._label_groups import label_groups, parse_overlap
+from fedtide.world.scenarios.sessions import label_groups, parse_overlap
 
 HUNDREDTHS = st.integers(0, 99).map(lambda number: f"0.{number:02d}")
 

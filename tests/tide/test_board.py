@@ -16,7 +16,7 @@ from fedtide.studies.tide.entries import read_rows
 from fedtide.studies.tide.page import lines
 from fedtide.studies.tide.scores import Row, score
 from fedtide.studies.tide.suite import Limits, World
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
 RAW = {"compare": {"seeds": [0, 1, 2, 3]}, "scenario": {"name": "static", "num_clients": 4, "rounds": 30}, "validation": 0.1,

@@ -14,7 +14,7 @@ from fedtide.studies.tide.board import board
 from fedtide.studies.tide.entries import PUBLISHED, read_rows
 from fedtide.studies.tide.method import Method
 from fedtide.studies.tide.suite import suite
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
 PROJECT = Path(__file__).parents[2]

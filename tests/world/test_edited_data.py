@@ -16,8 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.data.digits import Digits
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.contents import content_hashes
-from fedtide.world.storage.prepared import load, prepared_file
+from fedtide.world.storage.prepared import content_hashes, load, prepared_file
 from fedtide.world.storage.sources import Resource
 
 

@@ -10,8 +10,7 @@ from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.arrays import write_arrays
 from fedtide.settings.params import Params
-from fedtide.world.building.build import build_timeline
-from fedtide.world.building.files import timeline_for, world_file, world_identity
+from fedtide.world.building.build import build_timeline, timeline_for, world_file, world_identity
 from fedtide.world.timeline import Timeline
 from support import vectors
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.splits.validation import stratified_split
+from fedtide.world.splits.holdout import stratified_split
 
 
 def labels_of(counts):

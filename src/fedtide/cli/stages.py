@@ -20,8 +20,7 @@ from fedtide.runs.workspace import MlflowOptions, Workspace, mlflow_place
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
-from fedtide.world.building.build import build_timeline
-from fedtide.world.building.files import world_file, world_identity, world_origin
+from fedtide.world.building.build import build_timeline, world_file, world_identity, world_origin
 from fedtide.world.concepts import seen_classes
 from fedtide.world.storage.prepared import load_data
 

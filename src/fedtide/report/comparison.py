@@ -20,7 +20,7 @@ from fedtide.runs.compare import refuse_unrecorded
 from fedtide.runs.identity import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
-from fedtide.world.building.files import timeline_for, world_file, world_identity
+from fedtide.world.building.build import timeline_for, world_file, world_identity
 from fedtide.world.concepts import seen_classes
 from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline

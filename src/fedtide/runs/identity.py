@@ -12,9 +12,9 @@ from fedtide.core.hashing import short_hash
 from fedtide.settings.choices import plugins_in
 from fedtide.settings.run import RunSettings
 from fedtide.training.models.base import Model
-from fedtide.world.building.files import world_identity
+from fedtide.world.building.build import world_identity
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.contents import content_hashes
+from fedtide.world.storage.prepared import content_hashes
 
 _ROOTS = ("fedtide.federation.module", "fedtide.world.building.build")
 

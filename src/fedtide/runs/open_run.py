@@ -14,7 +14,7 @@ from fedtide.runs.display.progress import UNWATCHED, Watch
 from fedtide.runs.identity import run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings, plain_name
-from fedtide.world.building.files import timeline_for, world_identity
+from fedtide.world.building.build import timeline_for, world_identity
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline

@@ -43,7 +43,7 @@ def _needed(settings: RunSettings, worlds: Path | None) -> int:
 
     from fedtide.federation.assembly.choose import choose
     from fedtide.federation.assembly.footprint import footprint
-    from fedtide.world.building.files import timeline_for
+    from fedtide.world.building.build import timeline_for
     from fedtide.world.concepts import under
     from fedtide.world.storage.prepared import load_data
 

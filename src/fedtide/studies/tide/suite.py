@@ -20,7 +20,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline
 

@@ -19,7 +19,7 @@ from fedtide.studies.tide.suite import World, chosen, given, given_of
 from fedtide.studies.tuning.space import Space
 from fedtide.studies.tuning.trial import evaluated_rounds, score
 from fedtide.studies.tuning.until import Until
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline
 

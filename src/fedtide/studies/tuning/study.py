@@ -40,7 +40,7 @@ from fedtide.studies.tuning.stopping import promises_little, report_seeds
 from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
 from fedtide.studies.tuning.until import Until
 from fedtide.training.resources.workers import available_cores
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.run import RunSettings
-from fedtide.world.building.files import timeline_for
+from fedtide.world.building.build import timeline_for
 from fedtide.world.dataset import Dataset
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.world.adapters.arrays import stacked
-from fedtide.world.adapters.pictures import pixels
+from fedtide.world.adapters.arrays import pixels, stacked
 from fedtide.world.adapters.tensors import Options, Part, from_tensors
 from fedtide.world.dataset import Dataset
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.adapters.pictures import is_picture, pixels
+from fedtide.world.adapters.arrays import is_picture, pixels
 from fedtide.world.adapters.tensors import Options, Part, from_tensors
 from fedtide.world.dataset import Dataset
 

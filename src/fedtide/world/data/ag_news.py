@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.data._text import BERT_VOCABULARY, encode
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.splits.validation import stratified_split
+from fedtide.world.splits.holdout import stratified_split
 from fedtide.world.storage.sources import Resource
 
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"

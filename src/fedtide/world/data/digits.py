@@ -10,7 +10,7 @@ import torch
 
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.splits.validation import stratified_split
+from fedtide.world.splits.holdout import stratified_split
 
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.data._archives import read_all
-from fedtide.world.data._idx import parse_idx
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.mnist import parse_idx
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.sources import Resource
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fedtide.world.data._idx import idx_resources
-from fedtide.world.data.mnist import Mnist
+from fedtide.world.data.mnist import Mnist, idx_resources
 
 
 class FashionMnist(Mnist):

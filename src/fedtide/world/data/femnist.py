@@ -12,8 +12,8 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.world.data._leaf import User, read_users
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
+from fedtide.world.data.leaf import User, read_users
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.storage.sources import Resource
 

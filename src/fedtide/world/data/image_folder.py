@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from fedtide.core.bounds import WHOLE
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.world.adapters.pictures import pixels
+from fedtide.world.adapters.arrays import pixels
 from fedtide.world.adapters.tensors import from_tensors
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset

@@ -1,11 +1,12 @@
-"""Tasks of the LEAF benchmark, from its JSON files."""
+"""Tasks of the LEAF benchmark (Caldas et al. 2018), from its JSON files: samples by user."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,62 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.arrays import stacked, typed
 from fedtide.world.adapters.columns import Column, classes
 from fedtide.world.adapters.tensors import from_tensors
-from fedtide.world.data._leaf import User, read_users
 from fedtide.world.data._text import UNKNOWN, learn, padded, words
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, split_samples
+
+
+class User(NamedTuple):
+    """What a file holds of one user: ``x`` and ``y`` are lists of one length, at least 1."""
+
+    name: str
+    x: list[Any]
+    y: list[Any]
+
+
+def read_users(path: Path) -> Iterator[User]:
+    """The users of a file, in its order.
+
+    Raises:
+        SettingsError: the file is not one of LEAF's; the message names the user.
+    """
+    content = _content(path)
+    names, data = content["users"], content["user_data"]
+    counts = content.get("num_samples", [None] * len(names))
+    if not isinstance(counts, list) or len(counts) != len(names):
+        raise _refusal(path, f"{len(names)} users, but num_samples is not a list of as many numbers")
+    seen = set[str]()
+    for place, (name, count) in enumerate(zip(names, counts, strict=True)):
+        if not isinstance(name, str) or not name.strip():
+            raise _refusal(path, f"user {place} has no name")
+        if name in seen:
+            raise _refusal(path, f"duplicate user {name!r}")
+        seen.add(name)
+        samples = data.get(name)
+        if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
+            raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
+        x, y = samples["x"], samples["y"]
+        if not len(x) == len(y) == (len(x) if count is None else count) or not x:
+            raise _refusal(
+                path, f"user {name!r} has {len(x)} x, {len(y)} y and num_samples {count}; all must be equal and above 0"
+            )
+        yield User(name, x, y)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise _refusal(path, " ".join(str(error).split())) from None
+    for key, kind in (("users", list), ("user_data", dict)):
+        if not isinstance(content, dict) or not isinstance(content.get(key), kind):
+            raise _refusal(path, f"no {kind.__name__} {key!r}")
+    return content  # type: ignore[no-any-return]
+
+
+def _refusal(path: Path, problem: str) -> SettingsError:
+    return SettingsError(f"{path}: not a LEAF file ({problem}); replace it")
 
 
 class Leaf(DatasetPlugin):

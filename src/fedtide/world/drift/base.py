@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.bounds import LARGEST
@@ -48,11 +48,16 @@ class ConceptSettings(SettingsModel):
 
 
 class Moment(SettingsModel):
-    """A round of the run."""
+    """A round of the run, as a number or by its session or period."""
 
     round: int | None = Field(None, ge=0, le=LARGEST, description="rounds before it")
     session: int | None = Field(None, ge=1, le=LARGEST, description="session number, from 1; its first round")
     period: str | None = Field(None, description="calendar period, as in 2013-07; its first round")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_or_mapping(cls, value: Any) -> Any:
+        return {"round": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -82,11 +87,7 @@ def round_of(moment: Moment | None, timeline: Timeline, key: str, share: float) 
     return int(share * timeline.rounds) if moment is None else moment.of(timeline, key)
 
 
-def _number_or_mapping(value: Any) -> Any:
-    return {"round": value} if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-When = Annotated[Moment | None, BeforeValidator(_number_or_mapping)]
+When = Moment | None
 
 
 @dataclass(frozen=True)

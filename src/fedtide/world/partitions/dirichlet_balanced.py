@@ -9,8 +9,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, cut, require_a_sample_each, require_least
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, cut, require_a_sample_each, require_least
 
 _ATTEMPTS = 1000
 

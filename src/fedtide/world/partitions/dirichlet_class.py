@@ -8,8 +8,7 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, cut, require_least
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, cut, require_least
 
 
 class DirichletClass(Partition):

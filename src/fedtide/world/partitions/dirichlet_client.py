@@ -10,8 +10,7 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, fill_slots, require_a_sample_each
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, fill_slots, require_a_sample_each
 
 
 class DirichletClient(Partition):

@@ -10,8 +10,14 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import NEGLIGIBLE, class_pools, equal_sizes, fill_slots, require_a_sample_each
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import (
+    NEGLIGIBLE,
+    Partition,
+    class_pools,
+    equal_sizes,
+    fill_slots,
+    require_a_sample_each,
+)
 
 
 class DirichletEqual(Partition):

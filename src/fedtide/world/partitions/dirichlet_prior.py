@@ -11,8 +11,7 @@ from fedtide.core.array_types import Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, require_a_sample_each
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, require_a_sample_each
 
 Scale = Literal["prior", "per_class"]
 

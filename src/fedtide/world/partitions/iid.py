@@ -8,8 +8,7 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import require_a_sample_each
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, require_a_sample_each
 
 
 class Iid(Partition):

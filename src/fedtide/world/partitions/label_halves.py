@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, require_multiple
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, hand_out, rarest, require_multiple
 
 
 class LabelHalves(Partition):

@@ -11,8 +11,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.bounds import WHOLE
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, equal_sizes, require_a_sample_each
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, equal_sizes, require_a_sample_each
 
 
 class RoundRobinChunks(Partition):

@@ -10,8 +10,7 @@ from pydantic import Field
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import by_owner, rarest, require_at_most, require_multiple
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, by_owner, rarest, require_at_most, require_multiple
 
 
 class Shards(Partition):

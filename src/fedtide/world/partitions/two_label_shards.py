@@ -10,8 +10,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
-from fedtide.world.partitions._dealing import class_pools, hand_out, rarest, require_at_most
-from fedtide.world.partitions.base import Partition
+from fedtide.world.partitions.base import Partition, class_pools, hand_out, rarest, require_at_most
 
 
 class TwoLabelShards(Partition):

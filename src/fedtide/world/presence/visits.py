@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -37,7 +37,8 @@ class Visits:
         rows = [
             (client, *visit)
             for client, (own, length) in enumerate(zip(visits, period, strict=True))
-            for visit in _merged(own, length or np.inf)
+            for visit in merged((max(0.0, begin), min(end, length or np.inf)) for begin, end in own)
+            if visit[0] < visit[1]
         ]
         columns = np.array(rows, dtype=np.float64).reshape(-1, 3).T
         ends = (np.array(values, dtype=np.float64) for values in (start, period))
@@ -47,11 +48,10 @@ class Visits:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _merged(visits: Sequence[tuple[float, float]], period: float) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
-    for begin, end in sorted((max(0.0, begin), min(end, period)) for begin, end in visits):
-        if begin >= end:
-            continue
+def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Intervals in the order of their beginnings; those that touch are one."""
+    found = list[tuple[float, float]]()
+    for begin, end in sorted(intervals):
         if found and begin <= found[-1][1]:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:

@@ -12,9 +12,8 @@ from pydantic import Field
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.world.presence.visits import Visits
-from fedtide.world.scenarios._patterns import write_presence
-from fedtide.world.scenarios._writing import write_visits
-from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios._presence import write_presence
+from fedtide.world.scenarios.base import Scenario, WorldInput, write_visits
 from fedtide.world.timeline import Timeline
 
 
@@ -48,7 +47,7 @@ class Replay:
         begin, period: what happens at second s is what the trace says of ``begin + (s - begin) mod period``.
     """
 
-    intervals: Sequence[tuple[int, int]]
+    intervals: Sequence[tuple[float, float]]
     begin: int
     period: int
 

@@ -13,8 +13,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings
 from fedtide.world.dataset import Samples
 from fedtide.world.presence.calendar import HOURS, Periods, periods
-from fedtide.world.scenarios._writing import assign
-from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios.base import Scenario, WorldInput, assign
 from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 

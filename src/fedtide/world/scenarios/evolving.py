@@ -17,8 +17,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.world.partitions.dirichlet_prior import Scale, draw_parts
 from fedtide.world.scenarios._presence import markov
-from fedtide.world.scenarios._writing import deal, refuse_too_many
-from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios.base import Scenario, WorldInput, deal, refuse_too_many
 from fedtide.world.timeline import Assignment, Timeline
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
+from fedtide.world.presence.visits import merged
 from fedtide.world.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
 from fedtide.world.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
@@ -82,7 +83,7 @@ def parse_messages(messages: str) -> Replay | None:
         return None
     if not times or times[-1] - times[0] < 1:
         return None
-    if not (intervals := _merged(_intervals(times, ready))):
+    if not (intervals := merged(_intervals(times, ready))):
         return None
     return Replay(intervals, times[0], times[-1] - times[0])
 
@@ -106,9 +107,9 @@ def _states(messages: str) -> tuple[list[int], list[bool]]:
     return times, ready
 
 
-def _intervals(times: list[int], ready: list[bool]) -> list[tuple[int, int]]:
+def _intervals(times: list[int], ready: list[bool]) -> list[tuple[float, float]]:
     """From the message that makes the device ready to the first that ends it; an interval still open at the end is dropped."""
-    found, since = list[tuple[int, int]](), None
+    found, since = list[tuple[float, float]](), None
     for time, now in zip(times, ready, strict=True):
         if now and since is None:
             since = time
@@ -116,14 +117,3 @@ def _intervals(times: list[int], ready: list[bool]) -> list[tuple[int, int]]:
             found.append((since, time))
             since = None
     return found
-
-
-def _merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Intervals that touch as one, by first second."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(intervals):
-        if merged and merged[-1][1] >= first:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged

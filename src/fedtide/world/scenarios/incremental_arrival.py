@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from fedtide.core.array_types import Bools
 from fedtide.core.errors import SettingsError
-from fedtide.world.scenarios._patterns import PatternSettings, changes, write_presence
+from fedtide.world.scenarios._presence import PatternSettings, changes, write_presence
 from fedtide.world.scenarios.base import Scenario, WorldInput
 from fedtide.world.timeline import Timeline
 

@@ -7,8 +7,7 @@ from pydantic import Field
 
 from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.plugins import PluginSettings
-from fedtide.world.scenarios._writing import Span, assign, write
-from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios.base import Scenario, Span, WorldInput, assign, write
 from fedtide.world.timeline import Timeline
 
 

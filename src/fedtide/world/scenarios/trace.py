@@ -14,8 +14,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.world.presence.visits import Visits
-from fedtide.world.scenarios._writing import Span, write_spans, write_visits
-from fedtide.world.scenarios.base import Scenario, WorldInput
+from fedtide.world.scenarios.base import Scenario, Span, WorldInput, write_spans, write_visits
 from fedtide.world.timeline import Timeline
 
 _LAST_ROUND = 10_000_000  # a larger number is a time stamp

@@ -1,10 +1,11 @@
-"""Samples held out of data whose clients and times are known, without a look at the future."""
+"""Samples that are held out: by client and period without a look at the future, or by class."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedtide.core.array_types import Ints
+from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 
 
@@ -33,3 +34,35 @@ def hold_out(
         place[order] = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         held[members[place < counts[group]]] = True
     return positions[~held], positions[held]
+
+
+def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
+    """Positions of the training and of the validation samples, split by class, each in the order of ``positions``.
+
+    Class c contributes ``fraction * n_c`` of its n_c samples, 0 <= fraction < 1, rounded up or down such that the total is the
+    rounded sum: the classes with the largest remainders are rounded up, ties go to the lower class. A class with one sample
+    counts as 0, and no class contributes its last sample. Draws use one generator per class.
+
+    Args:
+        labels: int64 [N] labels of all samples.
+        positions: int64 [n] positions into ``labels``: the samples to split.
+    """
+    if not 0 <= fraction < 1:
+        raise SettingsError(f"validation = {fraction}: allowed is 0 <= validation < 1")
+    present = labels[positions]
+    classes, counts = np.unique(present, return_counts=True)
+    chosen = np.zeros(len(positions), dtype=bool)
+    for label, take in zip(classes, _shares(counts, fraction), strict=True):
+        members = np.flatnonzero(present == label)
+        chosen[generator(seed, "validation", int(label)).permutation(members)[:take]] = True
+    return positions[~chosen], positions[chosen]
+
+
+def _shares(counts: Ints, fraction: float) -> Ints:
+    exact = np.where(counts > 1, fraction * counts, 0.0)
+    shares = np.floor(exact).astype(np.int64)
+    missing = int(np.floor(exact.sum() + 0.5)) - int(shares.sum())
+    remainders = np.where(shares + 1 < counts, exact - shares, 0.0)
+    largest = np.argsort(-remainders, kind="stable")[:missing]
+    shares[largest[remainders[largest] > 0]] += 1
+    return shares

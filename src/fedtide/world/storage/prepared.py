@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +20,16 @@ from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
 from fedtide.core.storage.arrays import read_arrays, write_arrays
+from fedtide.core.storage.files import write_json
 from fedtide.core.storage.locks import held
 from fedtide.settings.run import RunSettings
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset, Origins, refuse_malformed, refuse_other_task
-from fedtide.world.storage.contents import content_hashes
 from fedtide.world.storage.digest import ARRAYS, ORIGINS, TABLES, constants_of, content_digest, further_arrays
 from fedtide.world.storage.sources import fetch, make_folder
+
+_SETTLED = 2 * 10**9
+"""Nanoseconds after its last change in which a file's hash is not cached: another change could leave the same times."""
 
 
 def load_data(settings: RunSettings) -> Dataset:
@@ -37,12 +45,9 @@ def load_data(settings: RunSettings) -> Dataset:
 def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Dataset:
     """The dataset of ``plugin``, on the CPU: fetched and read at the first call, loaded from the prepared file afterwards.
 
-    The prepared file is made again when it is damaged, or when the content of a file that it was made from or a source file
-    of the plug-in has changed. Raw files may be deleted, all of them, once it is there. A plug-in that does not declare its
-    files (``DatasetPlugin``) has none and is read every time. Several processes may call this at once:
-    one prepares. Each choice of settings has its own prepared file; ``digest`` is the SHA-256 of the arrays and of the
-    preprocessing constants. ``root`` and ``mirror`` are used instead of the plug-in's own, see
-    :func:`fedtide.world.storage.sources.fetch`.
+    Each choice of settings has its own prepared file. It is made again when it is damaged, or when a file that it was made
+    from or a source file of the plug-in has changed; all raw files may be deleted once it exists. A plug-in that does not
+    declare its files (``DatasetPlugin``) has none and is read every time. Of several processes that call this, one prepares.
 
     Raises:
         SettingsError: a file is unavailable, not what its name says, or changed while it was read.
@@ -148,42 +153,31 @@ def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
 
 
 def _refuse_inconsistent(dataset: Dataset) -> None:
+    """Refuse samples, labels, origins, label tables and an encoding that do not fit each other."""
     _refuse_other_encoding(dataset)
     for split in ("train", "test"):
-        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        origins, labels = dataset.origins, getattr(dataset, f"{split}_labels")
+        inputs, client = getattr(dataset, f"{split}_inputs"), getattr(origins, f"{split}_client")
+        refusal = f"data {dataset.name!r}: {{}}".format
         if len(inputs) != len(labels) or len(labels) == 0:
-            raise SettingsError(
-                f"data {dataset.name!r}: the {split} files hold {len(inputs)} samples and {len(labels)} labels; the "
-                "counts must be equal and above 0"
-            )
-        for what in ("client", "time"):
-            known = getattr(dataset.origins, f"{split}_{what}")
+            counts = f"{len(inputs)} samples and {len(labels)} labels"
+            raise SettingsError(refusal(f"the {split} files hold {counts}; the counts must be equal and above 0"))
+        for what, known in ((f"{split}_client", client), (f"{split}_time", getattr(origins, f"{split}_time"))):
             if known is not None and (known.dtype != np.int64 or known.shape != (len(labels),)):
-                raise SettingsError(
-                    f"data {dataset.name!r}: {split}_{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"
-                )
-        client = getattr(dataset.origins, f"{split}_client")
-        if client is not None and len(client) and not 0 <= client.min() <= client.max() < len(dataset.origins.clients):
-            raise SettingsError(
-                f"data {dataset.name!r}: {split} clients run from {client.min()} to {client.max()}, but there are "
-                f"{len(dataset.origins.clients)} names"
-            )
+                raise SettingsError(refusal(f"{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"))
         table = None if dataset.tables is None else dataset.tables[split == "test"]
         if table is not None and (table.dtype != torch.int64 or table.dim() != 2 or table.shape[1] != len(labels)):
             found = f"{table.dtype} {list(table.shape)}"
-            raise SettingsError(
-                f"data {dataset.name!r}: tables of {split} labels are {found}, not int64 [K, {len(labels)}]"
-            )
-        if table is not None and (table.min() < 0 or table.max() >= dataset.num_classes):
-            raise SettingsError(
-                f"data {dataset.name!r}: tables of {split} labels run from {int(table.min())} to {int(table.max())}; "
-                f"allowed are 0 to {dataset.num_classes - 1}"
-            )
-        if dataset.task == "classification" and (labels.min() < 0 or labels.max() >= dataset.num_classes):
-            raise SettingsError(
-                f"data {dataset.name!r}: {split} labels run from {int(labels.min())} to {int(labels.max())}; "
-                f"allowed are 0 to {dataset.num_classes - 1}"
-            )
+            raise SettingsError(refusal(f"tables of {split} labels are {found}, not int64 [K, {len(labels)}]"))
+        ranges = [
+            (f"{split} clients", client, len(origins.clients)),
+            (f"tables of {split} labels", table, dataset.num_classes),
+            (f"{split} labels", labels if dataset.task == "classification" else None, dataset.num_classes),
+        ]
+        for what, numbers, end in ranges:
+            if numbers is not None and not 0 <= numbers.min() <= numbers.max() < end:
+                found = f"{int(numbers.min())} to {int(numbers.max())}"
+                raise SettingsError(refusal(f"{what} run from {found}; allowed are 0 to {end - 1}"))
 
 
 def _refuse_other_encoding(dataset: Dataset) -> None:
@@ -200,3 +194,45 @@ def _refuse_other_encoding(dataset: Dataset) -> None:
     if of_encoding != of_data:
         found, wanted = (f"{task}, inputs {shape}, {count} outputs" for task, shape, count in (of_encoding, of_data))
         raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")
+
+
+def content_hashes(files: Iterable[Path], memory: Path) -> dict[str, str]:
+    """SHA-256 of each file by its path; empty for a file that does not exist.
+
+    ``memory`` caches hashes and may be deleted at any time. A cached hash counts only while size, inode, mtime and ctime are
+    the same; only the system's clock sets the ctime, so a date that was put back does not hide a change.
+    """
+    known, hashes, new = _remembered(memory), dict[str, str](), dict[str, list[Any]]()
+    for file in files:
+        name, now = str(file), time.time_ns()
+        try:
+            stream = file.open("rb")
+        except FileNotFoundError:
+            hashes[name] = ""
+            continue
+        with stream:
+            state = _state(stream.fileno())
+            remembered = known.get(str(file.absolute()))
+            if isinstance(remembered, list) and remembered[:-1] == state:
+                hashes[name] = remembered[-1]
+                continue
+            hashes[name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            if state == _state(stream.fileno()) and now - max(state[2:4]) > _SETTLED:
+                new[str(file.absolute())] = [*state, hashes[name]]
+    if new:
+        with suppress(OSError):  # a folder that cannot be written only costs time
+            write_json(memory, {**known, **new})
+    return hashes
+
+
+def _state(descriptor: int) -> list[int]:
+    status = os.fstat(descriptor)
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _remembered(memory: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -33,8 +33,7 @@ class Resource:
         file: its name in the raw folder. A pattern (``all_data_*.json``) matches one or more files.
         urls: addresses, tried in turn; none if the file can only be placed by hand.
         checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the file; empty if unknown.
-        alternatives: other names, for the same content in another format; their checksums are unknown, so only the reader
-            checks them.
+        alternatives: other names, for the same content in another format, without checksums.
     """
 
     file: str
@@ -78,13 +77,12 @@ class Resource:
 def fetch(name: str, resources: Sequence[Resource], root: Path, mirror: Path | None = None) -> Path:
     """Collect all files of a dataset in ``<root>/<name>/raw``, and return that folder.
 
-    A file gets there only when it is complete and its checksum is right. A second process that needs the same dataset waits
-    for the first. ``mirror`` is searched recursively before the network is tried, by default the folder in the environment
-    variable ``FEDTIDE_MIRROR``; files there may be compressed (``<file>.gz``).
+    A file gets there only when it is complete and its checksum is right; a second process waits for the first. ``mirror``
+    (default: the environment variable ``FEDTIDE_MIRROR``) is searched recursively before the network is tried; files there
+    may be compressed (``<file>.gz``).
 
     Raises:
-        SettingsError: a file is unavailable, or the one in the raw folder is wrong. The message lists what was tried, what
-            was expected and what to place where.
+        SettingsError: a file is unavailable, or the one in the raw folder is wrong.
     """
     raw = root / name / "raw"
     if resources:
@@ -113,8 +111,7 @@ def _obtain(name: str, resource: Resource, raw: Path, mirror: Path | None) -> No
                 raise SettingsError(f"data {name!r}: {path} {error}; delete it, or {resource.request(raw)}") from error
         return
     incomplete, reasons = raw.with_name(_INCOMPLETE), []
-    sources: Iterator[list[Path] | str] = itertools.chain(_in_mirror(resource, mirror), resource.urls)
-    for source in sources:
+    for source in itertools.chain[list[Path] | str](_in_mirror(resource, mirror), resource.urls):
         try:
             incomplete.mkdir()
             if isinstance(source, str):
