@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from fedtide import SettingsError, SplitSettings, from_tensors, from_torch
-from fedtide.world.storage.digest import content_digest
+from fedtide.world.dataset import content_digest
 
 X = [[0.0], [1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [7.0]]
 Y = [0, 1, 2, 0, 1, 2, 0, 1]

@@ -20,8 +20,8 @@ from fedtide.world.building.drifting import with_drift
 from fedtide.world.concepts import Concept, under
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.data.two_rules import labels_of
+from fedtide.world.dataset import content_digest
 from fedtide.world.drift.base import Drift, Population
-from fedtide.world.storage.digest import content_digest
 from fedtide.world.storage.prepared import load
 from fedtide.world.timeline import Ints, Timeline
 from support import settings, steady, vectors

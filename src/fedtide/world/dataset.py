@@ -1,11 +1,13 @@
-"""The dataset of a run: tensors in memory, on the run's device."""
+"""The dataset of a run: tensors in memory, on the run's device; what it consists of, and the hash of it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -22,6 +24,18 @@ from fedtide.settings.scores import TaskName
 
 Kind = Literal["image", "series", "vector", "text"]
 Split = Literal["train", "test"]
+
+SHAPES: dict[Kind, str] = {
+    "image": "[n, channels, height, width]",
+    "series": "[n, channels, time]",
+    "vector": "[n, features]",
+    "text": "[n, length]",
+}
+"""Inputs of each kind."""
+
+ARRAYS = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+TABLES = ("train_table", "test_table")
+ORIGINS = ("train_client", "test_client", "train_time", "test_time")
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ class Dataset:
         return len(self.train_labels if split == "train" else self.test_labels)
 
     def read(self, split: Split, positions: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Inputs [n, ...] and labels [n] or [n, T] of samples as they are stored: the only place where the two are gathered.
+        """Inputs [n, ...] and labels [n] or [n, T] of samples as they are stored.
 
         ``positions``: int64 [n] on the device of the data; the samples of a slice are not copied.
         """
@@ -126,21 +140,14 @@ class Dataset:
 
     def classes(self, positions: Ints | slice, split: Split = "train") -> Ints:
         """Classes of samples, int64 [n] on the CPU; all 0 where the task has none."""
-        return (self._train_classes if split == "train" else self._test_classes)[positions]
+        return self._classes[split][positions]
 
     @cached_property
-    def _train_classes(self) -> Ints:
-        return self._classes(self.train_labels)
-
-    @cached_property
-    def _test_classes(self) -> Ints:
-        return self._classes(self.test_labels)
-
-    def _classes(self, labels: Tensor) -> Ints:
+    def _classes(self) -> dict[Split, Ints]:
+        labels: dict[Split, Tensor] = {"train": self.train_labels, "test": self.test_labels}
         if self.task != "classification":
-            return np.zeros(len(labels), dtype=np.int64)
-        classes: Ints = labels.cpu().numpy()
-        return classes
+            return {split: np.zeros(len(of_split), dtype=np.int64) for split, of_split in labels.items()}
+        return {split: of_split.cpu().numpy() for split, of_split in labels.items()}
 
     def label_counts(self, shards: Sequence[Ints]) -> Tensor:
         """Training samples per class of each shard of positions, float64 [C, L]."""
@@ -153,10 +160,10 @@ class Dataset:
         places = slice(first, first + len(labels))
         rows = places if self.train_rows is None else self.train_rows[places]
         self.train_inputs[rows], self.train_labels[places] = inputs, labels
-        self._train_classes[places] = labels.cpu().numpy()
+        self._classes["train"][places] = labels.cpu().numpy()
 
     def prepare(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Model inputs from stored samples: uint8 images become normalized floats, other values are only cast."""
+        """Model inputs from stored samples: uint8 images become normalized floats, other values are cast."""
         if inputs.dtype != torch.uint8:
             return inputs if inputs.dtype in (torch.int64, dtype) else inputs.to(dtype)
         return self.normalize(inputs.to(dtype) / self.scale)
@@ -172,15 +179,9 @@ class Dataset:
 
     def with_features(self, train: Tensor, test: Tensor) -> Dataset:
         """The same samples with features [n, q] as their inputs."""
-        plain: dict[str, Any] = {
-            "mean": (),
-            "std": (),
-            "vocabulary": 0,
-            "train_rows": None,
-            "test_rows": None,
-            "encoding": None,
-        }
-        return replace(self, kind="vector", train_inputs=train, test_inputs=test, **plain)
+        plain: dict[str, Any] = dict.fromkeys(("train_rows", "test_rows", "encoding"))
+        plain |= {"kind": "vector", "mean": (), "std": (), "vocabulary": 0}
+        return replace(self, train_inputs=train, test_inputs=test, **plain)
 
     def with_capacity(self, count: int) -> Dataset:
         """The dataset with ``count`` empty training samples appended, to be filled later."""
@@ -240,21 +241,44 @@ def resident_bytes(data: Dataset, device: torch.device, dtype: torch.dtype, adde
     return wanted + passing
 
 
-def refuse_malformed(plugin: Any, dataset: Any) -> None:
-    """Refuse what ``read`` of a dataset plug-in returned, if it is no dataset of tensors that can be trained on.
+def content_digest(dataset: Dataset) -> str:
+    """SHA-256 of everything a run can see of a dataset: arrays, shapes, types and constants, not ``digest`` itself."""
+    digest = hashlib.sha256(json.dumps(constants_of(dataset), sort_keys=True).encode())
+    for key in ARRAYS:
+        array = np.ascontiguousarray(getattr(dataset, key).numpy())
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.data)
+    for key, array in further_arrays(dataset).items():
+        digest.update(f"{key} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
-    Labels have a type or shape that the task has not, inputs one that the kind has not, or numbers are not finite.
-    """
+
+def constants_of(dataset: Dataset) -> dict[str, Any]:
+    """Everything but arrays and ``digest``, JSON-able."""
+    left_out = [*ARRAYS, "digest", "origins", "encoding", "tables", "train_rows", "test_rows"]
+    if dataset.task == "classification":  # so that datasets from before there was a choice keep their digests
+        left_out.append("task")
+    constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
+    if any(key in ORIGINS for key in further_arrays(dataset)):
+        constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
+    if dataset.encoding is not None:
+        constants["encoding"] = dataset.encoding.model_dump(mode="json")
+    return constants
+
+
+def further_arrays(dataset: Dataset) -> dict[str, Ints]:
+    """Clients, times and further labels of the samples, as far as they are known."""
+    known = {key: array for key in ORIGINS if (array := getattr(dataset.origins, key)) is not None}
+    return known | dict(zip(TABLES, (table.numpy() for table in dataset.tables or ()), strict=False))
+
+
+def refuse_malformed(plugin: Any, dataset: Any) -> None:
+    """Refuse what ``read`` of a dataset plug-in returned, if its tensors are not those of its kind and task, or not finite."""
     if not isinstance(dataset, Dataset):
         raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
-    shapes = {
-        "image": "[n, channels, height, width]",
-        "series": "[n, channels, time]",
-        "vector": "[n, features]",
-        "text": "[n, length]",
-    }
-    if dataset.kind not in shapes:
-        raise broken_contract(plugin, "read", f"kind {', '.join(shapes)}, got {dataset.kind!r}")
+    if dataset.kind not in SHAPES:
+        raise broken_contract(plugin, "read", f"kind {', '.join(SHAPES)}, got {dataset.kind!r}")
     for split in ("train", "test"):
         inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
         if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
@@ -262,9 +286,9 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
         _refuse_malformed_labels(plugin, dataset, split, labels)
         fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
         fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
-        if not fits or inputs.dim() != shapes[dataset.kind].count(",") + 1:
+        if not fits or inputs.dim() != SHAPES[dataset.kind].count(",") + 1:
             found = f"{inputs.dtype} {list(inputs.shape)}"
-            wanted = f"{split}_inputs of kind {dataset.kind}, numbers {shapes[dataset.kind]}"
+            wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
             raise broken_contract(plugin, "read", f"{wanted}, got {found}")
         if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
             wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])

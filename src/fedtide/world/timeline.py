@@ -1,13 +1,14 @@
 """The world as a table: which clients are present in round t, which shard each one holds, which labels are evaluated.
 
-Consecutive rounds usually share one assignment of clients to shards, so the table is stored as a list of *assignments*
-and one index per round. Everything is a NumPy array; the file is one ``.npz``.
+Consecutive rounds usually share one assignment of clients to shards, so the table is a list of *assignments* and one index
+per round.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,8 +21,10 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.arrays import flattened, ragged, read_arrays, write_arrays
 from fedtide.world.concepts import NO_DRIFT, Concepts
-from fedtide.world.presence.transitions import transition_sessions
 from fedtide.world.presence.visits import Visits
+
+_ROUNDS = ("assignment_of_round", "session_of_round", "label_views", "view_of_round", "validation")
+_HELD_OUT = ("held_out_of_round", "next_of_round", "origin_of_client")
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,9 @@ class Assignment:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Ascending int64 positions of samples that a model is evaluated on.
+    """Ascending int64 positions of samples that a model is evaluated on: in the test set, and in the training set.
 
-    ``test``: in the test set. ``validation``: in the training set. ``train``: in the training set, of samples that are tested
-    before they are trained on, and belong to split ``test``.
+    ``train`` are training samples that are tested before they are trained on; they belong to split ``test``.
     """
 
     test: Ints
@@ -135,7 +137,7 @@ class Timeline:
         return self._facts(present)[1]
 
     def _facts(self, present: Assignment) -> tuple[Assignment, float]:
-        """What takes a look at every client present, once for all consecutive rounds with the same ones."""
+        """Clients that hold samples, and the mean size: computed once for consecutive rounds with the same clients."""
         if not self._latest or self._latest[0] is not present:
             sizes = self.sizes_of(present)
             holds = sizes > 0
@@ -211,20 +213,17 @@ class Timeline:
         return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
 
     def concept_shares(self, round_: int) -> Floats:
-        """Share of the samples of each client present in a round that it sees under each concept, [present, C].
-
-        The rows sum to one, or are zero for a client without samples.
-        """
+        """Share of the samples of each client present in a round that it sees under each concept, [present, C]."""
         return self.shares_of(self.at(round_).shards)
 
     def shares_of(self, shards: Ints | list[int]) -> Floats:
-        """The same of some shards, by number."""
+        """Share of the samples of some shards (by number) under each concept, [shards, C]; 0 for empty shards."""
         return self._concepts_of_shards[shards]
 
     def mixture_at(self, round_: int) -> Floats | None:
-        """The same of all samples that clients hold in a round, [C]; None where concepts do not change what is evaluated.
+        """Share of each concept among all samples that clients hold in a round, [C].
 
-        They do not without drift, nor where every sample that is evaluated has an owner, under whose concept it is seen.
+        None without drift, and where all samples that are evaluated have owners, under whose concepts they are seen.
         """
         if not self.concepts or self.evaluated_at(round_) is not None:
             return None
@@ -232,11 +231,7 @@ class Timeline:
         return np.asarray(sizes @ self.concept_shares(round_) / sizes.sum(), dtype=np.float64)
 
     def changed_at(self, round_: int) -> Ints:
-        """Clients present in a round and in the one before it whose concepts differ, ascending.
-
-        None where everybody is replaced: clients that arrive or return under another concept are a change of the population,
-        not of a concept.
-        """
+        """Clients present both in a round and in the one before whose concepts differ, ascending."""
         if round_ == 0 or not self.concepts or self.at(round_) is self.at(round_ - 1):
             return np.zeros(0, dtype=np.int64)
         now, before = self.at(round_).clients, self.at(round_ - 1).clients
@@ -269,7 +264,7 @@ class Timeline:
     def returning(self, session: int) -> bool:
         """Whether a session (0-based) begins with exactly the clients of an earlier session after the pilot.
 
-        Where periods recur, whether an earlier one is of its kind.
+        Of periods that recur, whether an earlier one is of the same kind.
         """
         if kinds := self.kinds:
             return kinds[session] in kinds[:session]
@@ -295,7 +290,7 @@ class Timeline:
     def transition_sessions(self) -> list[int]:
         """Numbers (from 1) of the sessions that reports count as transitions, see :func:`transition_sessions`.
 
-        Every period is new data, so all of them count, whoever is present; of periods that recur, those of an earlier kind.
+        Periods are new data, so all of them count; of periods that recur, those of an earlier kind.
         """
         counts = self.kinds or not self.has_periods
         returning = {session + 1 for session in range(self.sessions) if counts and self.returning(session)}
@@ -320,30 +315,18 @@ class Timeline:
     def save(self, path: Path, identity: str) -> None:
         """Write the timeline, and the ``identity`` of what it was made from, to one ``.npz``; equal ones are equal files."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        sizes = np.array([len(item.clients) for item in self.assignments], dtype=np.int64)
         empty = np.zeros(0, dtype=np.int64)
-        facts = {
-            "identity": identity,
-            "num_clients": self.num_clients,
-            "num_classes": self.num_classes,
-            "notes": self.notes,
-        }
+        facts = {"identity": identity} | {key: getattr(self, key) for key in ("num_clients", "num_classes", "notes")}
         facts |= {"concepts": self.concepts.to_json()} if self.concepts else {}
         arrays = {
             **flattened("shard", self.shards),
             "assignment_clients": np.concatenate([*(item.clients for item in self.assignments), empty]),
             "assignment_shards": np.concatenate([*(item.shards for item in self.assignments), empty]),
-            "assignment_sizes": sizes,
-            "assignment_of_round": self.assignment_of_round,
-            "session_of_round": self.session_of_round,
-            "label_views": self.label_views,
-            "view_of_round": self.view_of_round,
-            "validation": self.validation,
+            "assignment_sizes": np.array([len(item.clients) for item in self.assignments], dtype=np.int64),
+            **{name: getattr(self, name) for name in _ROUNDS},
             **flattened("test", [held.test for held in self.held_out]),
             **flattened("validation", [held.validation for held in self.held_out]),
-            "held_out_of_round": self.held_out_of_round,
-            "next_of_round": self.next_of_round,
-            "origin_of_client": self.origin_of_client,
+            **{name: getattr(self, name) for name in _HELD_OUT},
             **flattened("active", self.active),
             "meta": np.array(json.dumps(facts, sort_keys=True)),
         }
@@ -378,17 +361,20 @@ class Timeline:
             num_classes=meta["num_classes"],
             shards=ragged(arrays, "shard"),
             assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
-            assignment_of_round=arrays["assignment_of_round"],
-            session_of_round=arrays["session_of_round"],
-            label_views=arrays["label_views"],
-            view_of_round=arrays["view_of_round"],
-            validation=arrays["validation"],
+            **{name: arrays[name] for name in (*_ROUNDS, *_HELD_OUT)},
             notes=meta["notes"],
             held_out=[HeldOut(*parts) for parts in zip(*map(partial(ragged, arrays), held), strict=True)],
-            held_out_of_round=arrays["held_out_of_round"],
-            next_of_round=arrays["next_of_round"],
-            origin_of_client=arrays["origin_of_client"],
             active=ragged(arrays, "active"),
             visits=Visits(**visits) if visits else None,
             concepts=Concepts.from_json(meta["concepts"]) if "concepts" in meta else NO_DRIFT,
         )
+
+
+def transition_sessions(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
+    """Numbers (from 1) of the sessions that return to the clients of an earlier session after the pilot.
+
+    With two groups that take turns, these are all from session pilot + 3 on. If no session returns, they are all sessions
+    after the pilot that follow another one.
+    """
+    later = range(max(2, pilot + 1), sessions + 1)
+    return [number for number in later if number in returning] or list(later)

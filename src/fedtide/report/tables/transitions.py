@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from fedtide.core.array_types import Floats
 from fedtide.records.frames import METHOD, Records
 from fedtide.records.measures import metrics
-from fedtide.world.presence.transitions import transition_sessions
+from fedtide.world.timeline import transition_sessions
 
 
 @dataclass(frozen=True)

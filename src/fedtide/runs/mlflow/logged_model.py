@@ -19,8 +19,7 @@ from fedtide.runs.mlflow.store import Store
 from fedtide.settings.reading.parse import parse
 from fedtide.training.models.base import Model
 from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.dataset import Dataset
-from fedtide.world.storage.digest import constants_of
+from fedtide.world.dataset import Dataset, constants_of
 
 _LOADER = "fedtide.runs.mlflow.served"
 _EXAMPLES = 2

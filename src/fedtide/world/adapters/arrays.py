@@ -11,28 +11,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError, shortened
+from fedtide.world.dataset import SHAPES, Kind
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Kind = Literal["image", "series", "vector", "text"]
-
-_SHAPES: dict[Kind, str] = {
-    "image": "[n, channels, height, width], uint8 or floating point",
-    "series": "[n, channels, time]",
-    "vector": "[n, features]",
-    "text": "[n, length], integers",
-}
+_SHAPES = {**SHAPES, "image": f"{SHAPES['image']}, uint8 or floating point", "text": f"{SHAPES['text']}, integers"}
 _GRAY = ("1", "L", "I", "I;16", "F", "LA")
 _MODES: dict[int, str] = {1: "L", 3: "RGB"}
 _KINDS: dict[int, Kind] = {2: "vector", 3: "series", 4: "image"}
 
 
 def stacked(values: Any, place: Callable[[int], str]) -> Tensor:
-    """Samples as a tensor [n, ...] on the CPU, which may share the memory of ``values``.
+    """A tensor, an array, or a sequence of tensors, arrays or lists of one shape as a tensor [n, ...] on the CPU.
 
-    Args:
-        values: tensor, array, or sequence of tensors, arrays or lists of one shape. place: of a sample, for errors.
+    It may share the memory of ``values``; ``place`` names a sample in errors.
 
     Raises:
         SettingsError: shapes differ, or something is no number.

@@ -17,11 +17,7 @@ from fedtide.world.dataset import Origins
 
 @dataclass(frozen=True)
 class Column:
-    """One value per sample.
-
-    Attributes:
-        values: of n samples. name: what an error calls it. place: where the sample of a position is found, for errors.
-    """
+    """One value per sample; errors call it ``name``, and the sample of a position ``place(position)``."""
 
     values: pd.Series[Any]
     name: str
@@ -37,22 +33,14 @@ class Column:
 
 
 def numbers(column: Column) -> pd.Series[float]:
-    """Values as floats, NaN where one is missing.
-
-    Raises:
-        SettingsError: a value is no number.
-    """
+    """Values as floats, NaN where one is missing; a SettingsError if one is no number."""
     values = pd.to_numeric(column.values, errors="coerce")
     column.refuse(values.isna() & column.values.notna(), "a number")
     return values.astype(np.float64)
 
 
 def is_numeric(column: Column) -> bool:
-    """Whether a column holds numbers.
-
-    Raises:
-        SettingsError: most of its values do, but not all.
-    """
+    """Whether a column holds numbers; a SettingsError if most of its values are numbers, but not all."""
     if pd.api.types.is_numeric_dtype(column.values):
         return True
     if pd.api.types.is_datetime64_any_dtype(column.values):
@@ -65,12 +53,10 @@ def is_numeric(column: Column) -> bool:
 
 
 def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:
-    """Labels as int64 [n] numbers of classes, and the classes' names.
-
-    Without ``known`` classes they are all labels of the column, in numerical order if they are integers.
+    """Labels as int64 [n] class numbers, and the names of the classes: ``known``, or else all labels in sorted order.
 
     Raises:
-        SettingsError: a label is missing, a fraction, unknown, or no integer as most of them are.
+        SettingsError: a label is missing, a fraction, unknown, or no integer although most are.
     """
     if len(set(known)) < len(known):
         raise SettingsError(f"classes: duplicate class name {next(name for name in known if known.count(name) > 1)!r}")
@@ -108,8 +94,7 @@ def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
 def integers(column: Column, wanted: str, instead: str) -> Ints | None:
     """Numbers as int64 [n]; ``None`` if the column holds something else.
 
-    Raises:
-        SettingsError: a value is missing, expected ``wanted``; or one is a fraction or infinite, expected ``instead``.
+    A missing value is a SettingsError that expected ``wanted``, a fraction or infinity one that expected ``instead``.
     """
     column.refuse(column.values.isna(), wanted)
     values = column.values.infer_objects()
@@ -121,11 +106,7 @@ def integers(column: Column, wanted: str, instead: str) -> Ints | None:
 
 
 def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
-    """Clients as int64 [n] numbers, and their names in sorted order.
-
-    Raises:
-        SettingsError: one is missing or has no name.
-    """
+    """Clients as int64 [n] numbers, and their names in sorted order; a SettingsError if one is missing or has no name."""
     column.refuse(column.values.isna(), "a client")
     values = column.values
     if pd.api.types.is_float_dtype(values) and (values == np.floor(values)).all():

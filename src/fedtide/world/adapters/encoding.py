@@ -33,7 +33,7 @@ Place = Callable[[int], str]
 
 
 def row(position: int) -> str:
-    """Where a row is found, for errors: rows are counted from 1."""
+    """Name of a row in errors, counted from 1."""
     return f"row {position + 1}"
 
 
@@ -64,7 +64,6 @@ class Numeric(SettingsModel):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features."""
         return (self.column, f"{self.column} is missing") if self.indicator else (self.column,)
 
     def apply(self, column: Column) -> NDArray[np.float32]:
@@ -85,8 +84,8 @@ class Numeric(SettingsModel):
 class Categorical(SettingsModel):
     """A column of categories as one indicator per category; a missing value is a category, an unknown one is none of them.
 
-    Categories are texts. Numbers that are equal are the same category however they are written or stored (``7``, ``7.0``,
-    ``07``), and so are ``true`` and ``True``, since readers of files guess types from the rows that they see.
+    Categories are texts, but equal numbers are one category however they are written (``7``, ``7.0``, ``07``), and so are
+    ``true`` and ``True``: readers of files guess types from the rows that they see.
     """
 
     kind: Literal["categorical"] = "categorical"
@@ -95,18 +94,15 @@ class Categorical(SettingsModel):
 
     @classmethod
     def fit(cls, column: Column, rows: Bools) -> Self:
-        """Learn from ``rows``."""
         codes, found = categories_of(column)
         seen = np.unique(codes[rows])
         return cls(column=column.name, categories=tuple(sorted({found[code] for code in seen})))
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features."""
         return tuple(f"{self.column} is {category}" for category in self.categories)
 
     def apply(self, column: Column) -> NDArray[np.float32]:
-        """Features [n, categories]."""
         codes, found = categories_of(column)
         number = {category: place for place, category in enumerate(self.categories)}
         known = np.array([number.get(category, -1) for category in found], dtype=np.int64)[codes]
@@ -120,10 +116,9 @@ class Categorical(SettingsModel):
 
 
 class Hashed(SettingsModel):
-    """A column of many categories as indicators of ``buckets`` groups of them, drawn by a hash (Weinberger et al. 2009).
+    """A column of many categories as indicators of ``buckets`` hashed groups of them (Weinberger et al. 2009).
 
-    The hash is BLAKE2b with the column's name as its key, so that groups are the same everywhere and others in other columns.
-    A missing value is a category, and unknown ones have groups, too.
+    The hash is BLAKE2b, keyed by the column's name. A missing value is a category, and unknown ones have groups, too.
     """
 
     kind: Literal["hashed"] = "hashed"
@@ -132,18 +127,15 @@ class Hashed(SettingsModel):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features."""
         return tuple(f"{self.column} in bucket {bucket}" for bucket in range(self.buckets))
 
     def apply(self, column: Column) -> NDArray[np.float32]:
-        """Features [n, buckets]."""
         codes, found = categories_of(column)
         key = self.column.encode()[:64]  # the longest
-        hashes = [
-            int.from_bytes(blake2b(category.encode(), digest_size=8, key=key).digest(), "big") for category in found
-        ]
+        hashes = (blake2b(category.encode(), digest_size=8, key=key).digest() for category in found)
+        bucket = np.array([int.from_bytes(value, "big") % self.buckets for value in hashes])
         hot = np.zeros((len(codes), self.buckets), dtype=np.float32)
-        hot[np.arange(len(codes)), np.array([value % self.buckets for value in hashes])[codes]] = 1.0
+        hot[np.arange(len(codes)), bucket[codes]] = 1.0
         return hot
 
     def example(self) -> Any:
@@ -216,10 +208,7 @@ class Encoding(SettingsModel):
         Args:
             frame: n rows. numeric, categorical: names of its columns. rows: bool [n], those to learn from; default: all.
             outputs, task, scale: see above. buckets: of categorical columns that are hashed, by name.
-            place: where the row of a position is found, for errors.
-
-        Raises:
-            SettingsError: a value of a numeric column is no number.
+            place: names the row of a position in errors, such as that a value of a numeric column is no number.
         """
         from fedtide.world.adapters.columns import Column
 
@@ -241,7 +230,7 @@ class Encoding(SettingsModel):
         return tuple(name for each in self.columns for name in each.features)
 
     def apply(self, frame: pd.DataFrame, place: Place = row) -> Tensor:
-        """Features float32 [n, features] of rows. Columns may be in any order, and others beside them.
+        """Features float32 [n, features] of rows; columns may be in any order, and others beside them.
 
         Raises:
             SettingsError: a column is missing, or a value of a numeric one is no number.
@@ -257,24 +246,20 @@ class Encoding(SettingsModel):
     def predictions(self, outputs: Tensor) -> pd.DataFrame:
         """Named predictions from the outputs of a network [n, outputs].
 
-        Returns:
-            Of a classification ``prediction``, the name of the class, and ``probability_<class>`` of every class; of a
-            multilabel task ``prediction_<label>``, 0 or 1, and ``probability_<label>`` of every label; of a regression
-            ``prediction``, or ``prediction_<target>`` if there are several.
+        Classification: ``prediction``, the name of the class, and ``probability_<class>``; multilabel: ``prediction_<label>``,
+        0 or 1, and ``probability_<label>``; regression: ``prediction``, or ``prediction_<target>`` if there are several.
         """
         import pandas as pd
 
         values = outputs.to(torch.float64)
         if self.task == "regression":
-            found = pd.DataFrame((values * self.scale).numpy(), columns=list(self._predicted))
-        elif self.task == "multilabel":
+            return pd.DataFrame((values * self.scale).numpy(), columns=list(self._predicted))
+        if self.task == "multilabel":
+            shares = values.sigmoid()
             found = pd.DataFrame((values > 0).to(torch.int64).numpy(), columns=list(self._predicted))
         else:
-            names = np.array(self.outputs, dtype=object)[outputs.argmax(1).numpy()]
-            found = pd.DataFrame({self._predicted[0]: names})
-        if self.task == "regression":
-            return found
-        shares = values.softmax(1) if self.task == "classification" else values.sigmoid()
+            shares = values.softmax(1)
+            found = pd.DataFrame({"prediction": np.array(self.outputs, dtype=object)[outputs.argmax(1).numpy()]})
         return pd.concat([found, pd.DataFrame(shares.numpy(), columns=list(self._shares))], axis=1)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,11 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters import columns
-from fedtide.world.adapters.arrays import Kind, stacked, typed
+from fedtide.world.adapters.arrays import stacked, typed
 from fedtide.world.adapters.columns import Column
 from fedtide.world.adapters.dates import times
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Kind, content_digest
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
-from fedtide.world.storage.digest import content_digest
 
 _NAMES = ("training", "test")
 
@@ -31,7 +30,7 @@ class Options(TypedDict, total=False):
     """Options of :func:`from_tensors` that other functions pass on to it."""
 
     split: SplitSettings | None
-    kind: Literal["image", "series", "vector", "text"] | None
+    kind: Kind | None
     classes: int | Sequence[str] | None
     vocabulary: int | None
     name: str
@@ -58,7 +57,7 @@ def from_tensors(
     *,
     test: Sequence[Any] | None = None,
     split: SplitSettings | None = None,
-    kind: Literal["image", "series", "vector", "text"] | None = None,
+    kind: Kind | None = None,
     classes: int | Sequence[str] | None = None,
     vocabulary: int | None = None,
     name: str = "own",
@@ -80,12 +79,11 @@ def from_tensors(
         labels: n integers from 0, or n names; with another ``task`` numbers, see there.
         client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970.
         test: the same four of the test set; by default test samples are held out.
-        split: which samples are held out, as in dataset ``table``: by default a fifth of every client's (without clients,
-            every class's) samples of a month.
+        split: which samples are held out: by default a fifth of every client's (or class's) samples of a month.
         kind: of the inputs; by default ``vector``, ``series`` or ``image``, by their dimensions.
         classes: number of classes, or their names in order; by default one more than the largest label, or the names found.
         vocabulary: number of token ids (text only); by default one more than the largest.
-        name: of the dataset. unit: of integer times; ``s``, ``ms``, ``us`` or ``ns`` since 1970, or another one.
+        name: of the dataset. unit: of integer times: ``s``, ``ms``, ``us`` or ``ns`` since 1970, or another one.
         mean, std: constants per channel for uint8 images, applied after division by 255.
         task: ``regression`` takes targets [n] or [n, T], ``multilabel`` a 0 or 1 for each of T labels [n, T].
 
@@ -108,13 +106,11 @@ def from_tensors(
     else:
         label, num_classes = _targets(parts, sizes, task), 1
         groups = np.zeros(len(label), dtype=np.int64)
-    known = {
-        what: _column(parts, what, sizes)
-        for what in ("client", "time")
-        if any(getattr(p, what) is not None for p in parts)
-    }
-    made_by, clients = columns.clients(known["client"]) if "client" in known else (None, ())
-    when, unit = times(known["time"], unit) if "time" in known else (None, unit)
+    made_by, clients, when = None, (), None
+    if any(part.client is not None for part in parts):
+        made_by, clients = columns.clients(_column(parts, "client", sizes))
+    if any(part.time is not None for part in parts):
+        when, unit = times(_column(parts, "time", sizes), unit)
     if test is not None:
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
         tensors = [tensor.clone() for tensor in tensors]  # the caller's may change

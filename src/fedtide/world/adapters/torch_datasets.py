@@ -28,7 +28,7 @@ def from_torch(
     time: Any = None,
     **options: Unpack[Options],
 ) -> Dataset:
-    """A dataset from a map-style one of PyTorch's, such as those of torchvision. Every sample is read once.
+    """A dataset from a map-style PyTorch dataset, such as those of torchvision. Every sample is read once.
 
     >>> import fedtide, torch
     >>> measured = torch.utils.data.TensorDataset(torch.rand(9, 4), torch.arange(9) % 3, torch.arange(9) // 3)

@@ -1,7 +1,6 @@
-"""Availability: clients are available or not, and of those available all or some are drawn.
+"""Availability: clients are available or not, and of those available all or some are sampled.
 
-Availability belongs here and not in the timeline: a client that leaves the timeline is forgotten, while methods with memories
-of absent clients are made for those that come back.
+It is not in the timeline: a client that leaves the timeline may lose its state, an unavailable one never does.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ class AvailableSettings(PluginSettings):
 
 
 class Available(Participation):
-    """Draws among the clients that are available.
+    """Samples among the clients that are available.
 
-    The state of a client is a function of (seed, client, round) alone, whoever else is present. If nobody is available, one
-    of the clients present takes part, which changes no state.
+    The state of a client is a function of (seed, client, round) alone. If nobody is available, one of the clients present
+    takes part, which changes no state.
     """
 
     settings: AvailableSettings
@@ -45,7 +44,6 @@ class Available(Participation):
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         self.timeline, self.labels, self.seed = timeline, labels, seed
         self._history: tuple[int, int, Ints] | None = None  # seed, round, last participation of everybody before it
-        self._eligible: dict[int, Ints] = {}
 
     @abstractmethod
     def states(self, round_: int, seed: int) -> Bools:
@@ -88,18 +86,11 @@ class Available(Participation):
         if self._history is not None and self._history[0] == seed and self._history[1] <= round_:
             _, t, last = self._history
         while t < round_:
-            present = self._eligible_at(t)
+            present = self.timeline.eligible_of(self.timeline.at(t)).clients
             last[present[self._drawn(present, t, seed, last)]] = t
             t += 1
         self._history = (seed, t, last)
         return last
-
-    def _eligible_at(self, round_: int) -> Ints:
-        """Ids present in a round that hold data."""
-        which = int(self.timeline.assignment_of_round[round_])
-        if which not in self._eligible:
-            self._eligible[which] = self.timeline.at(round_).clients[self.timeline.sizes_at(round_) > 0]
-        return self._eligible[which]
 
 
 class SharedSettings(AvailableSettings):

@@ -27,28 +27,23 @@ class Alternating(Available):
 
     settings: Settings
 
-    def block(self) -> Ints:
+    def states(self, round_: int, seed: int) -> Bools:
+        turns = self._turns()
+        return np.equal(self._block(), turns[round_ % len(turns)])
+
+    def stationary(self, seed: int) -> Floats:
+        turns = self._turns()
+        share: Floats = np.bincount(turns, minlength=self.settings.blocks)[self._block()] / len(turns)
+        return share
+
+    def _block(self) -> Ints:
         """Block of each client, int64 [N]."""
         clients = self.timeline.num_clients
         return np.arange(clients) * self.settings.blocks // clients
 
-    def turn(self, round_: int) -> int:
-        """The block that is available."""
+    def _turns(self) -> Ints:
+        """The block that is available in each round until the turns repeat, int64."""
         s = self.settings
         if s.ratio is not None and s.blocks == 2:
-            return int(round_ % self.period >= s.length)
-        return round_ % s.length * s.blocks // s.length
-
-    @property
-    def period(self) -> int:
-        """Rounds until the turns repeat."""
-        s = self.settings
-        return s.length + int(s.ratio * s.length) if s.ratio is not None and s.blocks == 2 else s.length
-
-    def states(self, round_: int, seed: int) -> Bools:
-        return np.equal(self.block(), self.turn(round_))
-
-    def stationary(self, seed: int) -> Floats:
-        turns = np.bincount([self.turn(t) for t in range(self.period)], minlength=self.settings.blocks)
-        share: Floats = turns[self.block()] / self.period
-        return share
+            return np.repeat([0, 1], [s.length, int(s.ratio * s.length)])
+        return np.arange(s.length) * s.blocks // s.length

@@ -20,10 +20,8 @@ def coins(present: Ints, round_: int, seed: int, attempt: int = 0) -> Floats:
 
 
 def smallest(uniform: Floats, count: int) -> Ints:
-    """Positions of the ``count`` smallest of independent uniform numbers in [0, 1), ascending; of equal ones the first.
-
-    Only those below a bound are sorted, of which there are as many but with a probability around 1e-15.
-    """
+    """Positions of the ``count`` smallest of independent uniform numbers in [0, 1), ascending; of equal ones the first."""
+    # Few enough to sort, and at least ``count`` but with a probability around 1e-15.
     candidates = np.flatnonzero(uniform < (count + 8 * count**0.5 + 40) / max(1, len(uniform)))
     if len(candidates) < count:
         candidates = np.arange(len(uniform))
@@ -47,9 +45,9 @@ class Participation(Plugin):
         return None
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
-        """Receive the run's timeline, the labels int64 [n] of its whole training set and its seed, before any draw.
+        """Receive the run's timeline, the labels int64 [n] of its training set and its seed, before any draw.
 
-        By default nothing is kept of them. A rule that does not suit them raises a SettingsError.
+        A rule that does not suit them raises a SettingsError.
         """
 
     @abstractmethod

@@ -22,8 +22,8 @@ class DpflReference(Available):
     never advance, so step has to be larger.
 
     The stream is NumPy's legacy generator, seeded with seed + 2, over all clients and rounds of the run; a round without
-    anybody gets one client. For comparison with published runs only: use ``heterogeneous`` or ``markov`` otherwise. The
-    patterns of incremental arrival and departure are scenarios, and ``static`` is participation ``all``.
+    anybody gets one client. For comparison with published runs only: use ``heterogeneous`` or ``markov`` otherwise. DPFL's
+    other patterns are scenarios ``incremental_arrival`` and ``incremental_departure``, and participation ``all``.
     """
 
     class Settings(AvailableSettings):

@@ -32,10 +32,7 @@ class Chain(NamedTuple):
 
 
 def from_mean_on(pi: Floats, rounds: float) -> Chain:
-    """Chains with stationary shares ``pi`` [N] whose stays last ``rounds`` on average, for ever where pi is 1.
-
-    Stays so short that a client would have to come on with a probability above 1 are a SettingsError.
-    """
+    """Chains with stationary shares ``pi`` [N] whose stays last ``rounds`` on average; a SettingsError if there are none."""
     away = np.where(pi < 1, 1 - pi, 1.0)
     least = np.where(pi < 1, np.maximum(1.0, pi / away), 1.0)
     if (short := rounds < least).any():

@@ -57,9 +57,9 @@ class TimeDependent(Independent):
         return self.settings.phase + own
 
     def stationary(self, seed: int) -> Floats:
-        """See :meth:`Available.stationary`: the mean over a period, for one that is no whole number over a hundred."""
-        whole = self.settings.period.is_integer()
-        rounds = int(self.settings.period) if whole else math.ceil(100 * self.settings.period)
+        """See :meth:`Available.stationary`: the mean over a period, or over a hundred that are no whole number of rounds."""
+        period = self.settings.period
+        rounds = int(period) if period.is_integer() else math.ceil(100 * period)
         mean: Floats = np.mean([self.chances(t, seed) for t in range(rounds)], axis=0)
         return mean
 

@@ -24,8 +24,18 @@ from fedtide.core.storage.files import write_json
 from fedtide.core.storage.locks import held
 from fedtide.settings.run import RunSettings
 from fedtide.world.data.base import DatasetPlugin
-from fedtide.world.dataset import Dataset, Origins, refuse_malformed, refuse_other_task
-from fedtide.world.storage.digest import ARRAYS, ORIGINS, TABLES, constants_of, content_digest, further_arrays
+from fedtide.world.dataset import (
+    ARRAYS,
+    ORIGINS,
+    TABLES,
+    Dataset,
+    Origins,
+    constants_of,
+    content_digest,
+    further_arrays,
+    refuse_malformed,
+    refuse_other_task,
+)
 from fedtide.world.storage.sources import fetch, make_folder
 
 _SETTLED = 2 * 10**9
