@@ -39,8 +39,7 @@ class Partition(Plugin):
     """Deals samples to clients.
 
     ``scope`` is what one call covers if the population consists of groups (scenario ``sessions``): rules of scope ``group``
-    deal each group's own labels; rules of scope ``population`` deal to all clients at once, and the groups are consecutive
-    clients.
+    deal each group's labels, rules of scope ``population`` deal to all clients at once; groups are consecutive clients.
     """
 
     kind: ClassVar[str] = "partitions"
@@ -56,7 +55,7 @@ class Partition(Plugin):
         """Deal all samples (or those that the rule uses) to ``num_clients`` clients.
 
         Args:
-            labels: int64 [n] labels of the samples that may be dealt; not all of 0..num_classes-1 need occur.
+            labels: int64 [n] labels of the samples; not all of 0..num_classes-1 need occur.
             num_clients, num_classes: their numbers.
             seed, group: every draw uses ``generator(seed, "partition.<purpose>", group, ...)``.
 
@@ -78,7 +77,7 @@ class Partition(Plugin):
         return Dealt([np.sort(places) for places in dealt])
 
     def evaluated(self, timeline: Timeline, train: Samples, test: Samples) -> Timeline:
-        """The finished timeline, possibly with other held-out samples; ``train`` and ``test`` are all samples of both sets."""
+        """The finished timeline, possibly with other held-out samples; ``train`` and ``test`` are all samples."""
         return timeline
 
 
@@ -138,10 +137,10 @@ def cut(pools: Sequence[Ints], counts: Ints) -> list[Ints]:
 
 
 def hand_out(shares: Iterable[tuple[Ints, Sequence[int]]], num_clients: int) -> list[Ints]:
-    """Cut every pool into one contiguous part per holder (sizes differ by at most one, larger parts first).
+    """Cut every pool into one contiguous part per holder; sizes differ by at most one, larger parts first.
 
-    ``shares`` are pairs of a shuffled pool of positions and its holders (clients in order, possibly repeated); the result is
-    one int64 array of positions per client, empty for a client that holds nothing.
+    ``shares`` are pairs of a shuffled pool of positions and its holders (clients in order, possibly repeated). Returns one
+    int64 array of positions per client.
     """
     held: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(num_clients)]
     for pool, holders in shares:
@@ -160,8 +159,8 @@ def fill_slots(
 ) -> list[Ints]:
     """Deal one sample per slot: its client draws a class from its prior restricted to the remaining classes.
 
-    Redrawing from the prior until a class remains has the same distribution, but may never end; here a client may give up
-    on its prior and draw from the fallback.
+    That has the distribution of redrawing until a class remains, which may never end; a client may also give up on its prior
+    and draw from the fallback.
 
     Args:
         slots: int64 [n], the client of each slot in the order of dealing; the pools hold n positions in total.
@@ -172,7 +171,7 @@ def fill_slots(
         fallback: samples left, int64 [classes] -> weights of the classes, float64 [classes], 0 where none are left.
 
     Returns:
-        One int64 array of positions per client; every position is dealt once.
+        One int64 array of positions per client.
     """
     left = np.array([len(pool) for pool in pools], dtype=np.int64)
     quantile = 1.0 - rng.random(len(slots))  # in (0, 1], so that a class of weight 0 is never drawn

@@ -16,9 +16,8 @@ from fedtide.world.partitions.base import Partition, class_pools, fill_slots, re
 class DirichletClient(Partition):
     """Dirichlet label proportions per client, equal or lognormal sizes (FedDyn, FedDC, FedSSG).
 
-    Acar et al. 2021, as used by the FedSSG family: a client with free slots is drawn uniformly, then classes from its
-    proportions until one is not exhausted. The redraws are replaced by one draw from the proportions of the remaining
-    classes, which has the same distribution; if these have no mass, the class is uniform among them.
+    Acar et al. 2021: a client with free slots is drawn uniformly, then a class from its proportions among the remaining
+    classes, or uniformly where these have no mass. That has the distribution of their redraws.
     """
 
     class Settings(PluginSettings):

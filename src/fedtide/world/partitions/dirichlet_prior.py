@@ -39,13 +39,16 @@ class DirichletPrior(Partition):
 
 
 def draw_parts(labels: Ints, parts: int, size: int, alpha: float, scale: Scale, rng: np.random.Generator) -> list[Ints]:
-    """Disjoint parts of the data, each with its own proportions.
+    """Disjoint parts of the data, each with its own proportions; ``alpha`` and ``scale`` as in :class:`DirichletPrior`.
 
-    All missing samples of a part are drawn at once, and what a class lacks is redrawn from the others; drawing sample by
-    sample and redrawing exhausted classes has the same distribution.
+    All missing samples of a part are drawn at once, and what a class lacks is redrawn from the others, which has the
+    distribution of drawing sample by sample.
 
-    ``alpha`` and ``scale`` are those of :class:`DirichletPrior`. The result is one int64 [size] of positions into ``labels``
-    (int64 [n]) per part; fewer than ``parts * size`` samples are a SettingsError.
+    Returns:
+        One int64 [size] of positions into ``labels`` (int64 [n]) per part.
+
+    Raises:
+        SettingsError: there are fewer than ``parts * size`` samples.
     """
     if parts * size > len(labels):
         raise SettingsError(f"{parts} parts of {size} samples exceed the {len(labels)} samples available")

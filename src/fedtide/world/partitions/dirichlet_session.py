@@ -23,9 +23,8 @@ from fedtide.world.partitions.base import (
 class DirichletSession(Partition):
     """Equal quotas filled client by client, Dirichlet label proportions per client (dynamic initialization).
 
-    Chang et al. 2025. Clients are filled in id order, so the last ones get what is left and deviate from their proportions.
-    A client tries 3 n + 5 times (n labels) to draw a class that remains, then takes any remaining class; instead of trying,
-    one draw decides with the probability that all tries fail, which has the same distribution.
+    Chang et al. 2025. Clients are filled in id order, so the last ones get what is left. A client tries 3 n + 5 times (n
+    labels) to draw a class that remains, then takes any; here one draw with the probability that all tries fail decides.
     """
 
     class Settings(PluginSettings):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
@@ -17,7 +15,7 @@ class LabelBlocks(Partition):
     holds block floor(i / m).
     """
 
-    scope: ClassVar[Literal["group", "population"]] = "population"
+    scope = "population"
 
     class Settings(PluginSettings):
         name: str = "label_blocks"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
@@ -13,7 +11,7 @@ from fedtide.world.partitions.base import Partition, class_pools, hand_out, rare
 class LabelHalves(Partition):
     """The first half of the clients shares the lower half of the labels, the others share the rest."""
 
-    scope: ClassVar[Literal["group", "population"]] = "population"
+    scope = "population"
 
     class Settings(PluginSettings):
         name: str = "label_halves"

@@ -53,11 +53,7 @@ class Natural(Partition):
         )
 
     def assign(self, samples: Samples, num_clients: int | None, num_classes: int, seed: int, group: int = 0) -> Dealt:
-        """See :meth:`Partition.assign`; all clients of the data that qualify.
-
-        Raises:
-            SettingsError: the data does not know its clients, none qualifies, or ``num_clients`` is another number.
-        """
+        """See :meth:`Partition.assign`; all clients of the data that qualify."""
         if samples.client is None:
             raise SettingsError("partition natural requires a dataset with client IDs; use another partition")
         ids, sizes = np.unique(samples.client, return_counts=True)
@@ -87,11 +83,6 @@ class Natural(Partition):
         return Dealt(shards, ids[kept], {"left_out": left_out})
 
     def evaluated(self, timeline: Timeline, train: Samples, test: Samples) -> Timeline:
-        """See :meth:`Partition.evaluated`.
-
-        Raises:
-            SettingsError: the clients of test samples are unknown, or those present have none.
-        """
         if self.settings.test_on == "all":
             return timeline
         if test.client is None:
@@ -100,11 +91,7 @@ class Natural(Partition):
 
 
 def _on_present(timeline: Timeline, train: Samples, test: Samples) -> Timeline:
-    """The timeline with every round evaluated on those of its held-out samples that belong to clients present.
-
-    Raises:
-        SettingsError: the scenario does not keep the clients of the data, or those present in some round have no test samples.
-    """
+    """The timeline with every round evaluated on those of its held-out samples that belong to clients present."""
     if not len(timeline.origin_of_client):
         raise SettingsError(
             "partition.test_on = 'present': the scenario does not keep the clients of the data; use 'all'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -21,7 +20,7 @@ class PartialOverlap(Partition):
     all clients, and the last is not used.
     """
 
-    scope: ClassVar[Literal["group", "population"]] = "population"
+    scope = "population"
 
     class Settings(PluginSettings):
         name: str = "partial_overlap"

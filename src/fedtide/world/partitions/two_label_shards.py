@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 import numpy as np
 
 from fedtide.core.array_types import Ints
@@ -21,7 +19,7 @@ class TwoLabelShards(Partition):
     have equally many holders; with another number of clients the batches are dealt at random, as evenly as possible.
     """
 
-    scope: ClassVar[Literal["group", "population"]] = "population"
+    scope = "population"
 
     class Settings(PluginSettings):
         name: str = "two_label_shards"

@@ -28,23 +28,19 @@ def changes(settings: PatternSettings) -> list[int]:
     return [0 if t < settings.start else (t - settings.start) // settings.interval + 1 for t in range(settings.rounds)]
 
 
-def spans_of(present: Bools, session_at_change: bool) -> list[Span]:
-    """Spans of rounds between changes of who is present, bool [N, rounds]."""
-    changed = (present[:, 1:] != present[:, :-1]).any(0)
-    starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
-    ends = [*starts[1:], present.shape[1]]
-    return [
-        Span(np.flatnonzero(present[:, start]), end - start, number if session_at_change else 0)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
-    ]
-
-
 def write_presence(world: WorldInput, present: Bools, session_at_change: bool, scenario: str) -> Timeline:
-    """The timeline of clients that keep their data and are present as listed, bool [N, rounds], somebody in every round.
+    """The timeline of clients that keep their data and are present as listed, bool [N, rounds].
 
     A session is evaluated on the labels that its clients hold.
     """
-    return write_spans(world, spans_of(present, session_at_change), len(present), {"scenario": scenario})
+    changed = (present[:, 1:] != present[:, :-1]).any(0)
+    starts = [0, *(np.flatnonzero(changed) + 1).tolist()]
+    ends = [*starts[1:], present.shape[1]]
+    spans = [
+        Span(np.flatnonzero(present[:, start]), end - start, number if session_at_change else 0)
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+    return write_spans(world, spans, len(present), {"scenario": scenario})
 
 
 def cycle(num_devices: int, groups: int, sessions: int) -> Iterator[Ints]:
@@ -56,16 +52,11 @@ def cycle(num_devices: int, groups: int, sessions: int) -> Iterator[Ints]:
 def markov(
     first: Ints, pool: int, sessions: int, p_leave: float, arrivals: int, min_devices: int, seed: int
 ) -> Iterator[Ints]:
-    """Devices leave and arrive at random between sessions.
+    """Devices leave and arrive at random between sessions; ``first`` are the ids of the first one, of 0..pool-1, ascending.
 
     At a boundary each present device leaves with probability ``p_leave``; if fewer than ``min_devices`` would remain, the
-    leaving devices with the lowest ids stay. Then ``arrivals`` devices (or all, if there are fewer) arrive, drawn without
-    replacement from those that were absent before the boundary.
-
-    Args:
-        first: int64 ids of the first session, ascending; at least ``min_devices``. pool: number of devices, ids 0..pool-1.
-        sessions: their number. p_leave, arrivals, min_devices: as above.
-        seed: world seed; a boundary's draw depends only on it and on the boundary's number.
+    leaving devices with the lowest ids stay. Then ``arrivals`` of the devices that were absent arrive, or all of them. A
+    boundary's draw depends only on the world seed and the boundary's number.
     """
     present = first
     yield present

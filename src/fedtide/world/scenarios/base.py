@@ -75,19 +75,12 @@ class Scenario(Plugin):
 
     @abstractmethod
     def timeline(self, world: WorldInput) -> Timeline:
-        """The timeline of a run.
-
-        Raises:
-            SettingsError: the request is impossible; the message names the setting and the largest feasible value.
-        """
+        """The timeline of a run; an impossible request is a SettingsError that names the largest feasible value."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Consecutive rounds, at least 1, of one session with the same clients (int64 ids, ascending) present.
-
-    The first span has ``session`` 0, and every later one the same or the next.
-    """
+    """Consecutive rounds, at least 1, of one session (from 0) with the same clients (int64 ids, ascending) present."""
 
     clients: Ints
     rounds: int
@@ -142,16 +135,13 @@ def write(
     notes: dict[str, Any],
     origins: Ints | None = None,
 ) -> Timeline:
-    """The timeline in which client k always holds ``shards[k]``.
+    """The timeline in which client k always holds ``shards[k]``; a SettingsError if nobody with data is present in a round.
 
     Args:
         world: what the scenario was given. shards: positions of the training set, one array per client.
         spans: all rounds, in order. views: bool [sessions, L], labels that are evaluated in each session.
-        notes: facts about its construction, JSON-able; the name of the partition is added.
+        notes: JSON-able facts about its construction; the name of the partition is added.
         origins: int64 [N], numbers of the clients in the data, if they are those of the data.
-
-    Raises:
-        SettingsError: a round without clients, or without a client that holds data.
     """
     refuse_too_many(sum(span.rounds for span in spans))
     sizes = np.array([len(shard) for shard in shards])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -24,11 +24,9 @@ class Calendar(Scenario):
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
     are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
-    ``next_period``, on the next period, which has not been trained on: on all its samples but those for validation (they score
-    searches and are never tested), or with ``next_period_on: held_out`` on its test samples alone. Periods without training
-    samples are skipped; the timeline's notes name them. A client without held-out samples trains as the others. A class is an
-    output of the model from the start, whenever its first sample comes. Parts of weeks (Monday to Friday, weekend) or of days
-    recur: a session returns to earlier ones of its kind.
+    ``next_period``, on the next period: on all its samples but those for validation, or with ``next_period_on: held_out`` on
+    its test samples alone. Periods without training samples are skipped; the timeline's notes name them. Parts of weeks or of
+    days recur: a session returns to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -83,25 +81,28 @@ class Calendar(Scenario):
 
     def timeline(self, world: WorldInput) -> Timeline:
         chosen = self.settings
-        train, test = _dated(world.samples), _dated(world.test)
-        calendar = self._periods(train.time, world.unit)
+        (client, time), (test_client, test_time) = _origins(world.samples), _origins(world.test)
+        calendar = self._periods(time, world.unit)
         last = len(calendar.names) if chosen.last is None else chosen.last
         if max(last, chosen.first) > len(calendar.names):
             raise SettingsError(f"scenario.last = {last}: the data has {len(calendar.names)} periods")
         dealt = assign(world, world.train, None)
         if not len(dealt.origins):
             raise SettingsError(f"scenario calendar requires partition natural, not {world.partition.settings.name}")
-        holdings = _Holdings(dealt.shards, calendar.of(train.time), len(calendar.names))
+        holdings = _Holdings(dealt.shards, calendar.of(time), len(calendar.names))
         sessions = [number for number in range(chosen.first - 1, last) if holdings.present(number, 0)]
         if not sessions:
             raise SettingsError("scenario calendar: no client has training samples in these periods")
         began = {
-            int(origin): int(calendar.of(train.time[shard]).min())
+            int(origin): int(calendar.of(time[shard]).min())
             for origin, shard in zip(dealt.origins, dealt.shards, strict=True)
         }
         held_out = [
-            _by_period(known, positions, began, calendar, sessions)
-            for known, positions in ((test, np.arange(len(test.time))), (train, world.validation))
+            _by_period(positions, who, calendar.of(when), began, sessions)
+            for positions, who, when in (
+                (np.arange(len(test_time)), test_client, test_time),
+                (world.validation, client[world.validation], time[world.validation]),
+            )
         ]
         if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
             name = calendar.names[empty[0]]
@@ -132,28 +133,25 @@ class Calendar(Scenario):
             held_out_of_round=session_of_round,
             next_of_round=following[session_of_round] if chosen.next_period else np.full_like(session_of_round, -1),
             origin_of_client=dealt.origins,
-            active=_active(dealt.shards, train.time, calendar, sessions, chosen.rounds_per_period),
+            active=_active(dealt.shards, time, calendar, sessions, chosen.rounds_per_period),
         )
 
 
-class _Dated(NamedTuple):
-    """Samples whose clients and times are known; int64 [n]."""
-
-    client: Ints
-    time: Ints
-
-
-def _dated(samples: Samples | None) -> _Dated:
+def _origins(samples: Samples | None) -> tuple[Ints, Ints]:
+    """Client and time of each sample."""
     if samples is None or samples.client is None or samples.time is None:
         raise SettingsError("scenario calendar requires a dataset with client IDs and timestamps")
-    return _Dated(samples.client, samples.time)
+    return samples.client, samples.time
 
 
 class _Holdings:
     """Positions of the training samples of each client and period."""
 
     def __init__(self, shards: list[Ints], period: Ints, count: int) -> None:
-        self._parts = [_split(shard, period[shard], count) for shard in shards]
+        self._parts = list[list[Ints]]()
+        for shard in shards:
+            order = np.argsort(period[shard], kind="stable")
+            self._parts.append(np.split(shard[order], np.searchsorted(period[shard][order], np.arange(1, count))))
 
     def held(self, client: int, period: int, memory: int) -> Ints:
         return np.sort(np.concatenate(self._parts[client][max(0, period - memory) : period + 1]))
@@ -168,11 +166,6 @@ class _Holdings:
         return [client for client, parts in enumerate(self._parts) if any(len(parts[number]) for number in spans)]
 
 
-def _split(shard: Ints, period: Ints, count: int) -> list[Ints]:
-    order = np.argsort(period, kind="stable")
-    return np.split(shard[order], np.searchsorted(period[order], np.arange(1, count)))
-
-
 def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[int], rounds: int) -> list[Ints]:
     """Clients with samples in each round's part of its period."""
     owner = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
@@ -185,13 +178,10 @@ def _active(shards: list[Ints], time: Ints, calendar: Periods, sessions: list[in
     ]
 
 
-def _by_period(
-    known: _Dated, positions: Ints, began: dict[int, int], calendar: Periods, sessions: list[int]
-) -> list[Ints]:
+def _by_period(positions: Ints, owner: Ints, period: Ints, began: dict[int, int], sessions: list[int]) -> list[Ints]:
     """Positions in each session's period, of clients that have trained by then; ``began``: the period in which each has."""
-    clients, places = np.unique(known.client[positions], return_inverse=True)
-    first = np.array([began.get(int(client), len(calendar.names)) for client in clients], dtype=np.int64)[places]
-    period = calendar.of(known.time[positions])
+    clients, places = np.unique(owner, return_inverse=True)
+    first = np.array([began.get(int(client), sessions[-1] + 1) for client in clients], dtype=np.int64)[places]
     return [positions[(period == number) & (first <= number)] for number in sessions]
 
 

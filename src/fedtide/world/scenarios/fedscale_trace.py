@@ -20,13 +20,12 @@ class FedscaleTrace(DeviceTrace):
     """Devices come and go as in FedScale's ``client_behave_trace``, round by round.
 
     Client i follows the (i mod number of devices)-th device of the file. It is present in a round if it is active in the
-    round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j, both ends included. FedScale's
-    code keeps an index that moves by at most one interval per query and so differs in a tenth of the seconds; this is the
-    reading without state. A round without anybody is refused. With ``mode: async`` it is present from ``active[j]`` up to
-    ``inactive[j]``, whatever the round.
+    round's first second s: if ``active[j] <= s mod finish_time <= inactive[j]`` for some j. FedScale's code keeps an index
+    that moves by at most one interval per query and so differs in a tenth of the seconds. A round without anybody is refused.
+    With ``mode: async`` it is present from ``active[j]`` up to ``inactive[j]``, whatever the round.
 
-    The file is a pickle; it is read without constructing anything but plain containers, text and numbers. The reader follows
-    the released code and has not been tested on a published file. A device that leaves loses its memories, as in ``trace``.
+    The file is a pickle of plain containers, text and numbers; nothing else is constructed. The reader follows the released
+    code and has not been tested on a published file. A device that leaves loses its state, as in ``trace``.
     """
 
     class Settings(SecondsSettings):
@@ -76,11 +75,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain(path: Path) -> Any:
-    """The content of a pickle made of dict, list, tuple, str, int, float, bool and None; nothing else is constructed.
-
-    Raises:
-        SettingsError: the file is no pickle, or holds or names anything else.
-    """
+    """The content of a pickle of dict, list, tuple, str, int, float, bool and None; anything else is a SettingsError."""
     try:
         with path.open("rb") as stream:
             content = _PlainUnpickler(stream).load()

@@ -36,11 +36,10 @@ class FlashTrace(DeviceTrace):
     first; a client is present in a round if its device is ready in the round's first second, counted from 2020-01-02 00:00:00.
     Clients draw devices at random with replacement from those with a valid trace: every message is a time and a known state,
     there is an interval in which the device is ready, and the trace lasts a second. Times are read as UTC where FLASH
-    uses local time. A round without anybody is refused. With ``mode: async`` a client is present while its device is ready,
-    whatever the round.
+    uses local time. A round without anybody is refused. With ``mode: async`` a client is present while its device is ready.
 
-    The reader follows the released code and has not been tested on a published file. That training pauses while a device
-    is not ready is not modeled. A device that leaves loses its memories, see scenario ``trace``.
+    The reader follows the released code and has not been tested on a published file. Training does not pause while a device
+    is not ready. A device that leaves loses its state, see scenario ``trace``.
     """
 
     class Settings(SecondsSettings):

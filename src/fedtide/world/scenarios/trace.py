@@ -34,10 +34,10 @@ class Trace(Scenario):
     """Clients come and go as listed in a file, by rounds or by seconds.
 
     The file is a CSV with a header and the integer columns ``client,join,leave`` (others are ignored): the client is
-    present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows. Its
-    id may be any integer from 0; clients are numbered by ascending id and the data is dealt to all of them. A session is
-    evaluated on the labels that its clients hold. A client that returns has the same data, but its memories are lost, unless
-    ``session_at_change`` is set: then ``client_state.on_session_start`` decides.
+    present from round ``join`` up to but not including round ``leave``, counted from 0. A client may have several rows;
+    clients are numbered by ascending id and the data is dealt to all of them. A session is evaluated on the labels that its
+    clients hold. A client that returns has the same data, but its state is lost, unless ``session_at_change`` is set: then
+    ``client_state.on_session_start`` decides.
 
     With ``seconds_per_round``, ``join`` and ``leave`` are seconds, and a client is present in the rounds in whose first second
     it is. With ``mode: async`` it then comes and goes at these seconds of simulated time, between two updates of the server.
