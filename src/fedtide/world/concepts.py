@@ -24,7 +24,7 @@ class Concept:
     """A map of labels and a map of inputs; by default nothing changes.
 
     Attributes:
-        labels: label y is seen as ``labels[y]``. table: number of the labels that the dataset has for its samples, instead.
+        labels: label y is seen as ``labels[y]``. table: number of the dataset's label table to use instead.
         turns: quarter turns of a picture, counter-clockwise. matrix, shift: a vector x is seen as A x + b.
     """
 
@@ -120,30 +120,16 @@ def under(data: Dataset, concepts: Concepts) -> Dataset:
     if not concepts:
         return data
     train_tables, test_tables = data.tables or (None, None)
-    train = _seen(data.train_inputs, data.train_labels, concepts.maps, train_tables)
-    test = _seen(data.test_inputs, data.test_labels, concepts.maps, test_tables)
-    return replace(
-        data,
-        train_inputs=train.inputs,
-        train_labels=train.labels,
-        train_rows=train.rows,
-        test_inputs=test.inputs,
-        test_labels=test.labels,
-        test_rows=test.rows,
-        tables=None,
-    )
+    x, y, rows = _seen(data.train_inputs, data.train_labels, concepts.maps, train_tables)
+    test_x, test_y, test_rows = _seen(data.test_inputs, data.test_labels, concepts.maps, test_tables)
+    train: dict[str, Any] = {"train_inputs": x, "train_labels": y, "train_rows": rows}
+    return replace(data, **train, test_inputs=test_x, test_labels=test_y, test_rows=test_rows, tables=None)
 
 
-class _Part(NamedTuple):
-    """Inputs, labels of one split, and the row of the inputs of each label."""
-
-    inputs: Tensor
-    labels: Tensor
-    rows: Tensor
-
-
-def _seen(inputs: Tensor, labels: Tensor, maps: Sequence[Concept], tables: Tensor | None) -> _Part:
-    """One split under all concepts."""
+def _seen(
+    inputs: Tensor, labels: Tensor, maps: Sequence[Concept], tables: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs and labels of one split under all concepts, and the row of the inputs of each label."""
     size, rows, stored = len(labels), list[Tensor](), list[Tensor]()
     for number, concept in enumerate(maps):
         alike = next((n for n, other in enumerate(maps[:number]) if other.moved == concept.moved), None)
@@ -153,7 +139,7 @@ def _seen(inputs: Tensor, labels: Tensor, maps: Sequence[Concept], tables: Tenso
         else:
             rows.append(rows[alike])
     seen = torch.cat([concept.seen(labels, tables) for concept in maps])
-    return _Part(stored[0] if len(stored) == 1 else torch.cat(stored), seen, torch.cat(rows))
+    return stored[0] if len(stored) == 1 else torch.cat(stored), seen, torch.cat(rows)
 
 
 def seen_classes(data: Dataset, concepts: Concepts) -> Ints:

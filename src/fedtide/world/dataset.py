@@ -345,18 +345,14 @@ class Samples:
         return len(self.label)
 
     def __getitem__(self, positions: Ints) -> Samples:
-        client = None if self.client is None else self.client[positions]
-        return Samples(self.label[positions], client, None if self.time is None else self.time[positions])
+        client, time = (None if known is None else known[positions] for known in (self.client, self.time))
+        return Samples(self.label[positions], client, time)
 
 
-def training_samples(data: Dataset) -> Samples:
-    """All training samples of a dataset."""
-    return Samples(data.classes(slice(None)), data.origins.train_client, data.origins.train_time)
-
-
-def test_samples(data: Dataset) -> Samples:
-    """All test samples of a dataset."""
-    return Samples(data.classes(slice(None), "test"), data.origins.test_client, data.origins.test_time)
+def samples_of(data: Dataset, split: Split) -> Samples:
+    """All samples of a split."""
+    client, time = (getattr(data.origins, f"{split}_{what}") for what in ("client", "time"))
+    return Samples(data.classes(slice(None), split), client, time)
 
 
 _LARGE = 8 << 20  # bytes from which the page table entries of ordinary pages no longer fit the TLB

@@ -106,7 +106,7 @@ def from_tensors(
     else:
         label, num_classes = _targets(parts, sizes, task), 1
         groups = np.zeros(len(label), dtype=np.int64)
-    made_by, clients, when = None, (), None
+    made_by, when, clients = None, None, tuple[str, ...]()
     if any(part.client is not None for part in parts):
         made_by, clients = columns.clients(_column(parts, "client", sizes))
     if any(part.time is not None for part in parts):

@@ -16,7 +16,7 @@ from fedtide.core.hashing import short_hash
 from fedtide.settings.groups.mode import Async
 from fedtide.settings.run import RunSettings
 from fedtide.world.building.drifting import with_drift
-from fedtide.world.dataset import Dataset, test_samples, training_samples
+from fedtide.world.dataset import Dataset, samples_of
 from fedtide.world.drift.base import Drift
 from fedtide.world.partitions.base import Partition
 from fedtide.world.scenarios.base import Scenario, WorldInput
@@ -28,9 +28,9 @@ _PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios", "drift"})
 
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
-    """The timeline: long-tail thinning, held-out samples, partition, scenario, drift, all keyed by the world's seed."""
+    """A new timeline: long-tail thinning, held-out samples, partition, scenario, drift, all keyed by the world's seed."""
     seed = settings.seed if settings.world_seed is None else settings.world_seed
-    samples, tail = training_samples(data), settings.long_tail
+    samples, test, tail = samples_of(data, "train"), samples_of(data, "test"), settings.long_tail
     partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)
     kept = np.arange(len(samples), dtype=np.int64)
     if tail.imbalance is not None:
@@ -43,12 +43,12 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
             kept, samples.client[kept], period[kept], None, settings.validation, seed, "validation"
         )
     world = WorldInput(
-        *(samples, train, validation, data.num_classes, partition, seed, test_samples(data), data.origins.unit),
+        *(samples, train, validation, data.num_classes, partition, seed, test, data.origins.unit),
         events=isinstance(settings.mode, Async),
     )
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
-    timeline = partition.evaluated(timeline, samples, test_samples(data))
+    timeline = partition.evaluated(timeline, samples, test)
     if settings.drift.name == "none":
         return timeline
     return with_drift(timeline, plugins.create(Drift, settings.drift), data, seed)
@@ -77,28 +77,20 @@ def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_sam
         raise broken_contract(scenario, "timeline", "one round or more")
 
 
-def scenarios(settings: RunSettings) -> list[str]:
-    """Names of the run's scenario and of those that it is made of."""
-    chosen: Any = settings.scenario
-    found = list[str]()
-    while chosen is not None:
-        found.append(chosen.name)
-        chosen = getattr(chosen, "of", None)
-    return found
-
-
 def world_origin(settings: RunSettings) -> list[str]:
-    """What the timeline depends on besides its settings and data.
+    """What the timeline depends on besides its settings and data: hashes of sources, and of the files that a scenario reads.
 
-    Hashes of sources and of the files that a scenario reads, refused if missing; and the clock, if clients come and go in its
-    seconds.
+    Also the clock, if clients come and go in its seconds. A file that is missing is a SettingsError.
     """
     scenario = plugins.create(Scenario, settings.scenario)
     files = scenario.files()
     if missing := [str(file) for file in files if not file.is_file()]:
         raise SettingsError(f"scenario {settings.scenario.name}: no file {', '.join(missing)}")
-    chosen = {"partitions": settings.partition.name, "drift": settings.drift.name}
-    makers = [*chosen.items(), *(("scenarios", name) for name in scenarios(settings))]
+    makers = [("partitions", settings.partition.name), ("drift", settings.drift.name)]
+    chosen: Any = settings.scenario
+    while chosen is not None:
+        makers.append(("scenarios", chosen.name))
+        chosen = getattr(chosen, "of", None)  # the scenario that this one is made of
     roots = ["fedtide.world.building.build", *(plugins.module_of(kind, name) for kind, name in makers)]
     sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
     clock = ["events"] if scenario.in_seconds and isinstance(settings.mode, Async) else []
@@ -106,7 +98,7 @@ def world_origin(settings: RunSettings) -> list[str]:
 
 
 def world_identity(settings: RunSettings, data: Dataset) -> str:
-    """Hash of everything the timeline depends on; raises as :func:`world_origin`."""
+    """Hash of everything the timeline depends on."""
     return short_hash([settings.world(), data.digest, *world_origin(settings)])
 
 
@@ -116,10 +108,7 @@ def world_file(folder: Path, settings: RunSettings, identity: str) -> Path:
 
 
 def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = None) -> Timeline:
-    """The timeline written by the partition stage, if it is for these settings, else a new one.
-
-    A SettingsError if the file is damaged or holds another timeline.
-    """
+    """The timeline written by the partition stage, if it is for these settings, else a new one."""
     if folder is not None:
         identity = world_identity(settings, data)
         path = world_file(folder, settings, identity)

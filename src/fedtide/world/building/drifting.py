@@ -19,10 +19,10 @@ from fedtide.world.timeline import Assignment, HeldOut, Timeline
 
 
 def with_drift(timeline: Timeline, drift: Drift, data: Dataset, seed: int) -> Timeline:
-    """The timeline under a drift.
+    """The timeline under a drift; batches are the same samples with and without it.
 
-    A shard keeps its samples and their order, so that batches are the same samples with and without drift. Under a growing
-    share, sample p of client i has changed once the share is above the p-th draw of (seed, ``drift.sample``, i).
+    Under a growing share, sample p of client i has changed once the share is above the p-th draw of (seed,
+    ``drift.sample``, i).
 
     Raises:
         SettingsError: the data cannot be seen under a concept, or there is no such client or round; the message names the key.
@@ -70,7 +70,7 @@ class _World:
         self.seed = seed
 
     def key(self, t: int) -> tuple[bytes, float]:
-        """Equal in rounds in which every client, present or not, sees the same."""
+        """Equal in rounds in which every client sees the same."""
         return self.of[t].tobytes(), self.shares[t]
 
     def assigned(self) -> Timeline:

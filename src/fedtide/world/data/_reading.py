@@ -59,11 +59,10 @@ class FileSettings(DatasetSettings):
         return self
 
 
-def read_table(path: Path, options: FileSettings | None = None, text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
+def read_table(path: Path, options: FileSettings, text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
     """The rows of a CSV or Parquet file, and where each is found in it, for errors.
 
-    Args:
-        options: how a CSV file is written. text: columns whose values stay as they are written.
+    ``options`` say how a CSV file is written; values of the columns ``text`` stay as they are written.
 
     Raises:
         SettingsError: it is no readable table, has no rows, or columns without a name or with equal names.
@@ -80,7 +79,7 @@ def read_table(path: Path, options: FileSettings | None = None, text: Sequence[s
             )
         else:
             content = pa.input_stream(str(path), compression="detect").read()
-            table = _read_csv(path, _as_utf8(path, content, options or FileSettings(name="table")), options, text)
+            table = _read_csv(path, _as_utf8(path, content, options), options, text)
             if content.rstrip().count(b"\n") == len(table):  # one line each
                 line, first = "line {}", 2
     except (OSError, pa.ArrowException) as error:
@@ -110,11 +109,10 @@ def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
     return decoded.removeprefix("\ufeff").encode()
 
 
-def _read_csv(path: Path, content: bytes, options: FileSettings | None, text: Sequence[str]) -> pa.Table:
-    chosen = options or FileSettings(name="table")
+def _read_csv(path: Path, content: bytes, options: FileSettings, text: Sequence[str]) -> pa.Table:
     if not content.strip():
         raise SettingsError(f"{path}: the file is empty")
-    _refuse_names(path, header := _header(content, chosen.delimiter))
+    _refuse_names(path, header := _header(content, options.delimiter))
     if len(header) == 1 and (other := [sign for sign in _DELIMITERS if sign in header[0]]):
         shown = shortened(header[0])
         raise SettingsError(f"{path}: one column, {shown!r}; set data.delimiter: {_DELIMITERS[other[0]]}")
@@ -128,11 +126,11 @@ def _read_csv(path: Path, content: bytes, options: FileSettings | None, text: Se
         return pyarrow.csv.read_csv(
             pa.BufferReader(content),
             pyarrow.csv.ReadOptions(**reading),
-            pyarrow.csv.ParseOptions(delimiter=chosen.delimiter, newlines_in_values=True, invalid_row_handler=refuse),
+            pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True, invalid_row_handler=refuse),
             pyarrow.csv.ConvertOptions(
                 null_values=_MISSING,
                 strings_can_be_null=True,
-                decimal_point=chosen.decimal,
+                decimal_point=options.decimal,
                 column_types={name: pa.string() for name in text},
             ),
         )

@@ -10,22 +10,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.world.adapters.columns import Column, numbers
-from fedtide.world.adapters.encoding import categories_of
+from fedtide.settings.scores import TaskName
+from fedtide.world.adapters.columns import Column, numbers, origins_of
+from fedtide.world.adapters.encoding import Encoding, categories_of
+from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.dataset import Dataset
+from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 _GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file.
-
-    Attributes:
-        path: of the file. frame: n rows. place: where the row of a position is found in it, for errors.
-    """
+    """The rows of a file; errors call the row of a position ``place(position)``."""
 
     path: Path
     frame: pd.DataFrame
@@ -46,7 +47,7 @@ class Rows:
                 raise SettingsError(nearest(problem, column, list(self.frame.columns)))
 
     def order(self, client: Ints | None, time: Ints | None, numeric: list[str], others: list[str], labels: Any) -> Ints:
-        """Positions of the rows by time, client and content: the same rows in the same order, in whatever order they are.
+        """Positions of the rows by time, client and content, so that equal rows in any order are the same data.
 
         Args:
             client, time: int64 [n], if known. numeric, others: columns of the content. labels: [n] or [n, T], also content.
@@ -79,12 +80,35 @@ def refuse_grouped_numbers(column: Column) -> None:
         )
 
 
+def encoded(
+    plugin: DatasetPlugin,
+    frame: pd.DataFrame,
+    client: Ints,
+    clients: tuple[str, ...],
+    time: Ints,
+    split: SplitSettings,
+    numeric: list[str],
+    categorical: list[str],
+    labels: Tensor,
+    outputs: tuple[str, ...],
+    task: TaskName = "classification",
+) -> Dataset:
+    """A dataset whose features are learned from the training rows of the first period of ``split``."""
+    period = period_of(split, time, len(frame))
+    train, test = split_samples(split, client, period, time)
+    fit = np.zeros(len(frame), dtype=np.bool_)
+    fit[train] = period[train] == 0
+    encoding = Encoding.fit(frame, numeric, categorical, fit, outputs=outputs, task=task)
+    inputs, origins = encoding.apply(frame), origins_of(client, time, (train, test), clients, "s")
+    parts = ((inputs[part], labels[part]) for part in (train, test))
+    count = len(outputs) if task == "classification" else 1
+    return plugin.dataset("vector", parts, count, origins=origins, task=task, encoding=encoding)
+
+
 def windows(client: Ints | None, count: int, length: int, stride: int) -> Ints:
     """Windows of ``length`` consecutive rows of one client, int64 [m, length], in the order of their last rows.
 
-    Args:
-        client: of each of ``count`` rows, which are in the order of time. stride: rows from one window of a client to its
-            next one; the first one begins at the client's first row.
+    ``client`` is that of each of ``count`` rows, in the order of time; a client's windows begin ``stride`` rows apart.
     """
     groups = np.zeros(count, dtype=np.int64) if client is None else client
     rows = np.argsort(groups, kind="stable")

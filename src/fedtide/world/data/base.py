@@ -18,15 +18,12 @@ __all__ = ["Dataset", "DatasetPlugin", "DatasetSettings"]
 
 
 class DatasetPlugin(Plugin):
-    """One dataset.
+    """One dataset: ``read`` turns files into tensors.
 
-    ``read`` turns files into tensors. Which files is declared by the class that defines ``read``, or by one derived from it:
-    ``resources`` are those in the raw folder, with their addresses (:mod:`fedtide.world.storage.sources` handles downloads,
-    mirrors and checksums); ``files`` names all others.
-
-    The tensors of a dataset that declares its files are stored and used while the content of every one of them, compared
-    by SHA-256, is what it was (:mod:`fedtide.world.storage.prepared`). A dataset that declares none is read every time, and so
-    is one that overrides ``read`` without a declaration of its own, since it may read more than the class it derives from.
+    The class that defines ``read``, or one derived from it, declares its files: ``resources`` are those in the raw folder,
+    with their addresses (:mod:`fedtide.world.storage.sources`); ``files`` names all others. The tensors are then stored, and
+    used while the content of all these files is the same (:mod:`fedtide.world.storage.prepared`). A dataset without a
+    declaration is read every time, and so is one that overrides ``read`` without a declaration of its own.
     """
 
     kind: ClassVar[str] = "data"
@@ -49,7 +46,5 @@ class DatasetPlugin(Plugin):
     def read(self, raw: Path) -> Dataset:
         """Tensors from the files under ``raw`` (``<root>/<name>/raw``) and from ``files``; the caller fills ``digest``.
 
-        Raises:
-            SettingsError: a file is missing, truncated or not what its name says; the message names it and what to
-                place where.
+        A file that is missing, truncated or not what its name says is a SettingsError that names it.
         """

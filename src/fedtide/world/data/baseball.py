@@ -14,10 +14,10 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
-from fedtide.world.adapters.encoding import Encoding
+from fedtide.world.data._tables import encoded
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
-from fedtide.world.dataset import Dataset, Origins
-from fedtide.world.splits.split import SplitSettings, period_of, split_samples
+from fedtide.world.dataset import Dataset
+from fedtide.world.splits.split import SplitSettings
 
 _POSITIONS = ["p", "c", "1b", "2b", "3b", "ss", "of"]
 _SEASON = ["playerID", "yearID"]
@@ -80,15 +80,9 @@ class Baseball(DatasetPlugin):
         frame = frame[frame["year"] >= self.settings.since].reset_index(drop=True)
         client, clients = pd.factorize(frame[self.settings.client], sort=True)
         time = pd.to_datetime(frame["year"], format="%Y").to_numpy(dtype="datetime64[s]").astype(np.int64)
-        period = period_of(self.settings.split, time, len(frame))
-        train, test = split_samples(self.settings.split, client, period, time)
-        fit = np.zeros(len(frame), dtype=np.bool_)
-        fit[train] = period[train] == 0
-        encoding = Encoding.fit(frame, _NUMERIC, _CATEGORICAL, fit, outputs=("last season", "plays again"))
-        inputs, labels = encoding.apply(frame), torch.from_numpy(frame["again"].to_numpy(np.int64))
-        origins = Origins(client[train], client[test], time[train], time[test], tuple(clients))
-        parts = ((inputs[part], labels[part]) for part in (train, test))
-        return self.dataset("vector", parts, 2, origins=origins, encoding=encoding)
+        labels, outputs = torch.from_numpy(frame["again"].to_numpy(np.int64)), ("last season", "plays again")
+        columns = (_NUMERIC, _CATEGORICAL)
+        return encoded(self, frame, client, tuple(clients), time, self.settings.split, *columns, labels, outputs)
 
 
 def read_seasons(archive: Path) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,11 +14,10 @@ from pydantic import Field
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
-from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.encoding import Encoding
+from fedtide.world.data._tables import encoded
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
-from fedtide.world.dataset import Dataset, Origins
-from fedtide.world.splits.split import SplitSettings, period_of, split_samples
+from fedtide.world.dataset import Dataset
+from fedtide.world.splits.split import SplitSettings
 
 LATE = 15
 """Minutes; a flight that arrives later than this is late."""
@@ -80,20 +80,11 @@ class Flights(DatasetPlugin):
         frame = read_flights(*self.files())
         client, clients = pd.factorize(frame[_CLIENTS[self.settings.client]], sort=True)
         time = frame["time"].to_numpy(dtype=np.int64)
-        chosen, period = self.settings.split, period_of(self.settings.split, time, len(frame))
-        train, test = split_samples(chosen, client, period, time)
-        fit = np.zeros(len(frame), dtype=np.bool_)
-        fit[train] = period[train] == 0
-        late = self.settings.target == "late"
-        task: TaskName = "classification" if late else "regression"
-        outputs = ("on time", "late") if late else ("arr_delay",)
-        encoding = Encoding.fit(frame, _NUMERIC, _CATEGORICAL, fit, outputs=outputs, task=task)
-        inputs = encoding.apply(frame)
-        delay = frame["arr_delay"]
-        labels = torch.from_numpy((delay > LATE).to_numpy(np.int64) if late else delay.to_numpy(np.float32))
-        origins = Origins(client[train], client[test], time[train], time[test], tuple(clients))
-        parts = ((inputs[part], labels[part]) for part in (train, test))
-        return self.dataset("vector", parts, 2 if late else 1, origins=origins, task=task, encoding=encoding)
+        split, delay = self.settings.split, frame["arr_delay"]
+        features = partial(encoded, self, frame, client, tuple(clients), time, split, _NUMERIC, _CATEGORICAL)
+        if self.settings.target == "late":
+            return features(torch.from_numpy((delay > LATE).to_numpy(np.int64)), ("on time", "late"))
+        return features(torch.from_numpy(delay.to_numpy(np.float32)), ("arr_delay",), "regression")
 
 
 def read_flights(flights: Path, planes: Path, weather: Path) -> pd.DataFrame:

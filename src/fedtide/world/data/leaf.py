@@ -33,35 +33,7 @@ class User(NamedTuple):
 
 
 def read_users(path: Path) -> Iterator[User]:
-    """The users of a file, in its order.
-
-    Raises:
-        SettingsError: the file is not one of LEAF's; the message names the user.
-    """
-    content = _content(path)
-    names, data = content["users"], content["user_data"]
-    counts = content.get("num_samples", [None] * len(names))
-    if not isinstance(counts, list) or len(counts) != len(names):
-        raise _refusal(path, f"{len(names)} users, but num_samples is not a list of as many numbers")
-    seen = set[str]()
-    for place, (name, count) in enumerate(zip(names, counts, strict=True)):
-        if not isinstance(name, str) or not name.strip():
-            raise _refusal(path, f"user {place} has no name")
-        if name in seen:
-            raise _refusal(path, f"duplicate user {name!r}")
-        seen.add(name)
-        samples = data.get(name)
-        if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
-            raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
-        x, y = samples["x"], samples["y"]
-        if not len(x) == len(y) == (len(x) if count is None else count) or not x:
-            raise _refusal(
-                path, f"user {name!r} has {len(x)} x, {len(y)} y and num_samples {count}; all must be equal and above 0"
-            )
-        yield User(name, x, y)
-
-
-def _content(path: Path) -> dict[str, Any]:
+    """The users of a file, in its order; a SettingsError that names the user if the file is not one of LEAF's."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -69,7 +41,17 @@ def _content(path: Path) -> dict[str, Any]:
     for key, kind in (("users", list), ("user_data", dict)):
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
             raise _refusal(path, f"no {kind.__name__} {key!r}")
-    return content  # type: ignore[no-any-return]
+    names, data = content["users"], content["user_data"]
+    if len(set(names)) < len(names):
+        raise _refusal(path, f"duplicate user {next(name for name in names if names.count(name) > 1)!r}")
+    for name in names:
+        samples = data.get(name)
+        if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
+            raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
+        x, y = samples["x"], samples["y"]
+        if len(x) != len(y) or not x:
+            raise _refusal(path, f"user {name!r} has {len(x)} x and {len(y)} y; both must be equal and above 0")
+        yield User(name, x, y)
 
 
 def _refusal(path: Path, problem: str) -> SettingsError:
@@ -117,10 +99,11 @@ class Leaf(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Vectors float32 [n, features], images float32 [n, channels, height, width] or token ids int64 [n, length]."""
         chosen = self.settings
-        samples = _Samples(_required("path", chosen.path))
+        samples = _Samples()
+        samples.add("path", chosen.path)
         count = len(samples.y)
         if chosen.test:
-            samples.add(_required("test", chosen.test))
+            samples.add("test", chosen.test)
             train, held = np.arange(count), np.arange(count, len(samples.y))
         else:
             number = np.unique(samples.user, return_inverse=True)[1].astype(np.int64)
@@ -130,7 +113,8 @@ class Leaf(DatasetPlugin):
                 f"{chosen.path}: {count} samples, too few for data.split.share = {chosen.split.share:g}"
             )
         labels, names = classes(Column(pd.Series(samples.y), "y", samples.place), chosen.classes)
-        text = isinstance(samples.x[0], str) or isinstance(_first(samples.x[0]), str)
+        first = samples.x[0]
+        text = isinstance(first[0] if isinstance(first, list) and first else first, str)
         inputs, vocabulary = self._text(samples, train) if text else (self._numbers(samples), None)
         who = np.array(samples.user)
         return from_tensors(
@@ -180,26 +164,27 @@ class Leaf(DatasetPlugin):
 class _Samples:
     """Samples of all users of some files, in their order: inputs ``x``, labels ``y``, and the name of each one's ``user``."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self) -> None:
         self.x, self.y, self.user = list[Any](), list[Any](), list[str]()
         self._begins = list[tuple[int, Path]]()
-        self.add(files)
 
-    def add(self, files: Sequence[Path]) -> None:
+    def add(self, setting: str, place: str) -> None:
+        """Read a file, or the .json files of a folder."""
+        files = _files(place)
+        if not files:
+            raise SettingsError(f"data.{setting} = {place!r}: no such file, or no .json files in this folder")
         for file in files:
             for user in read_users(file):
-                self._append(user, file)
+                self._append(file, user)
 
-    def _append(self, user: User, file: Path) -> None:
+    def _append(self, file: Path, user: User) -> None:
         self._begins.append((len(self.y), file))
-        wrong = next((place for place, y in enumerate(user.y) if not isinstance(y, int | float | str)), None)
         self.x += user.x
-        self.y += user.y
         self.user += [user.name] * len(user.y)
-        if wrong is not None:
-            raise SettingsError(
-                f"{self.place(self._begins[-1][0] + wrong)}: y is {user.y[wrong]!r}, expected an integer or text"
-            )
+        for y in user.y:
+            if not isinstance(y, int | float | str):
+                raise SettingsError(f"{self.place(len(self.y))}: y is {y!r}, expected an integer or text")
+            self.y.append(y)
 
     def place(self, row: int) -> str:
         """File, user and number of a sample, for errors."""
@@ -207,17 +192,6 @@ class _Samples:
         return f"{file}: user {self.user[row]!r}, sample {row - begin}"
 
 
-def _first(x: Any) -> Any:
-    return x[0] if isinstance(x, list) and x else None
-
-
 def _files(place: str) -> list[Path]:
     path = Path(place)
     return [path] if path.is_file() else sorted(path.glob("*.json"))
-
-
-def _required(setting: str, place: str) -> list[Path]:
-    found = _files(place)
-    if not found:
-        raise SettingsError(f"data.{setting} = {place!r}: no such file, or no .json files in this folder")
-    return found

@@ -25,10 +25,7 @@ def idx_resources(address: str, checksums: dict[str, str]) -> tuple[Resource, ..
 
 
 def parse_idx(content: bytes, origin: str) -> Tensor:
-    """The uint8 tensor in a gzipped IDX file (format: LeCun, Cortes and Burges, the MNIST page).
-
-    Any other content is a SettingsError that names its ``origin``.
-    """
+    """The uint8 tensor in a gzipped IDX file (format: the MNIST page); other content is a SettingsError with its ``origin``."""
     try:
         plain = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:

@@ -28,14 +28,7 @@ from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 
 def read_rows(path: Path, data: Mapping[str, Any]) -> tuple[pd.DataFrame, Place]:
-    """The rows of a file that is written as the table of a run, and where each is found in it, for errors.
-
-    Args:
-        data: settings of the run's dataset, which may be another one than a table.
-
-    Raises:
-        SettingsError: it is no readable table, or has no rows.
-    """
+    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``; as :func:`read_table`."""
     written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
     return read_table(path, FileSettings(name="table", **written))
 
@@ -139,7 +132,8 @@ class Table(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
         chosen = self.settings
-        rows = Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, self._as_written()))
+        as_written = [chosen.time] if chosen.time and chosen.date_format else []
+        rows = Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, as_written))
         numeric, categorical = self._features(rows)
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
@@ -150,7 +144,7 @@ class Table(DatasetPlugin):
         order = rows.order(client, time, numeric, categorical, labels)
         rows, labels, classes_ = rows[order], labels[order], classes_[order]
         client, time = (None if values is None else values[order] for values in (client, time))
-        seen = np.arange(len(order))[:, None]  # rows of each sample; the last one is when and whose it is
+        seen = np.arange(len(order))[:, None]  # rows of each sample; the last one has its time and client
         if chosen.window:
             seen = windows(client, len(order), chosen.window, chosen.stride)
             if not len(seen):
@@ -159,21 +153,18 @@ class Table(DatasetPlugin):
         labels, classes_ = labels[last], classes_[last]
         time = None if time is None else time[last]
         if client is not None:
-            client, known = _present(client[last], names)
+            present, numbered = np.unique(client[last], return_inverse=True)
+            client, known = numbered.astype(np.int64), tuple(names[number] for number in present)
             if len(known) < len(names):
-                few = (
-                    f"{len(names) - len(known)} of {len(names)} clients have fewer than {chosen.window} rows "
-                    "(data.window)"
-                )
-                logger.warning("%s: %s and are left out", rows.path, few)
+                few = f"{len(names) - len(known)} of {len(names)} clients have fewer than {chosen.window} rows"
+                logger.warning("%s: %s (data.window) and are left out", rows.path, few)
             names = known
         period = period_of(chosen.split, time, len(last), unit)
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
         if not len(test) or not len(train):
             what = f"windows of {chosen.window} rows" if chosen.window else "rows"
-            raise SettingsError(
-                f"{rows.path}: {len(last)} {what} are too few for data.split.share = {chosen.split.share:g}"
-            )
+            few = f"{len(last)} {what} are too few for data.split.share = {chosen.split.share:g}"
+            raise SettingsError(f"{rows.path}: {few}")
         fit = np.zeros(len(order), dtype=np.bool_)
         fit[seen[train[period[train] == period[train].min()]]] = True
         encoding = Encoding.fit(
@@ -195,11 +186,6 @@ class Table(DatasetPlugin):
             task=chosen.task,
             encoding=None if chosen.window else encoding,  # a final model predicts single rows
         )
-
-    def _as_written(self) -> list[str]:
-        """Columns whose texts are read as they are written."""
-        chosen = self.settings
-        return [chosen.time] if chosen.time and chosen.date_format else []
 
     def _labels(self, rows: Rows) -> tuple[Tensor, Ints, tuple[str, ...]]:
         """Labels of all rows, the class of each (0 where there are none), and names of the classes, labels or targets."""
@@ -230,9 +216,8 @@ class Table(DatasetPlugin):
         """Names of the numeric and of the categorical columns."""
         chosen = self.settings
         single = {"client": chosen.client, "time": chosen.time}
-        lists = {
-            key: () if (given := getattr(chosen, key)) == "others" else given for key in ("numeric", "categorical")
-        }
+        lists = {key: getattr(chosen, key) for key in ("numeric", "categorical")}
+        lists = {key: () if columns == "others" else columns for key, columns in lists.items()}
         uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
         uses += [(column, key) for key, column in single.items() if column]
         uses += [(column, key) for key, columns in lists.items() for column in columns]
@@ -269,14 +254,8 @@ class Table(DatasetPlugin):
         return many
 
 
-def _present(client: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
-    """Clients numbered anew, and the names of those that have samples."""
-    present, numbers_ = np.unique(client, return_inverse=True)
-    return numbers_.astype(np.int64), tuple(names[number] for number in present)
-
-
 def rows_and_clients(chosen: Table.Settings) -> tuple[pd.DataFrame, Ints, tuple[str, ...]] | None:
-    """Rows of a table as they are in its file, number of the client of each, and the clients' names; None without either."""
+    """Rows of a table as in its file, number of the client of each, and the clients' names; None without file or clients."""
     path = Path(chosen.file)
     if not path.is_file() or chosen.client is None:
         return None

@@ -18,7 +18,7 @@ from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.sources import Resource
 
-NORMALizATIONS = {
+NORMALIZATIONS = {
     "default": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "fedwcm": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
@@ -63,7 +63,7 @@ class TinyImagenet(DatasetPlugin):
             test_labels = [validation[PurePosixPath(name).name] for name in test]
         except (StopIteration, LookupError, ValueError) as error:
             raise SettingsError(f"{archive}: val_annotations.txt is missing or incomplete ({error!r})") from error
-        mean, std = NORMALizATIONS[self.settings.normalization]
+        mean, std = NORMALIZATIONS[self.settings.normalization]
         train_labels = [number[PurePosixPath(name).parts[2]] for name in train]
         parts = (
             (_decode([files[name] for name in names], archive), torch.tensor(labels))

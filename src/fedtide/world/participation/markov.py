@@ -19,17 +19,6 @@ class Chain(NamedTuple):
     stay: Floats
     come: Floats
 
-    @property
-    def mean_on(self) -> Floats:
-        """Rounds of a stay, infinite if it never ends."""
-        with np.errstate(divide="ignore"):
-            return 1 / (1 - self.stay)
-
-    @property
-    def eigenvalue(self) -> Floats:
-        """The second one, the correlation of consecutive states."""
-        return self.stay - self.come
-
 
 def from_mean_on(pi: Floats, rounds: float) -> Chain:
     """Chains with stationary shares ``pi`` [N] whose stays last ``rounds`` on average; a SettingsError if there are none."""

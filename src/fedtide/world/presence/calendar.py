@@ -11,7 +11,9 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 
 RECURRING = ("weekpart", "daypart")
-UNITS = ("year", "month", "week", "day", *RECURRING)  # periods of the calendar (UTC); weeks begin on Monday
+UNITS = ("year", "month", "week", "day", *RECURRING)
+"""Periods of the calendar (UTC); weeks begin on Monday, weekparts are Monday to Friday and weekends."""
+
 HOURS = (0, 6, 12, 18)
 """At which the parts of a day begin."""
 
@@ -62,8 +64,7 @@ def periods(times: Ints, period: str | int, count: int = 1, unit: str = "s", hou
 
     Args:
         times: int64 [n], at least one, in ``unit``.
-        period: ``year``, ``month``, ``week``, ``day``, ``weekpart`` (Monday to Friday, and weekends) or ``daypart``, of times
-            in seconds; a length in the unit of the times; or ``equal``.
+        period: one of :data:`UNITS`, of times in seconds; a length in the unit of the times; or ``equal``.
         count: number of periods of ``equal``, which have equal numbers of samples, up to ties of their times.
         hours: at which the parts of a day begin, ascending; the last one ends where the next day's first begins.
 

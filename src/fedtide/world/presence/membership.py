@@ -12,11 +12,10 @@ GROUPS = (*PRESENT, "departed")
 
 
 def membership(timeline: Timeline, t: int) -> dict[str, Ints]:
-    """Ascending ids of the clients of each of :data:`GROUPS` in round ``t`` (0-based), by what they did in earlier sessions.
+    """Ascending ids of the clients of each of :data:`GROUPS` in round ``t`` (0-based); empty in the first session.
 
     ``newcomers`` are present in their first session, ``stayers`` were also present in the session before, ``returners`` only in
-    an earlier one; ``departed`` were present earlier and are absent. Nothing precedes the first session, so all groups are
-    empty in it.
+    an earlier one; ``departed`` were present earlier and are absent.
     """
     session = int(timeline.session_of_round[t])
     if session == 0:

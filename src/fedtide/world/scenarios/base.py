@@ -87,13 +87,8 @@ class Span:
     session: int
 
 
-def deal(world: WorldInput, positions: Ints, num_clients: int, group: int = 0) -> list[Ints]:
-    """Deal some positions of the training set with the world's partition: one ascending array per client."""
-    return assign(world, positions, num_clients, group).shards
-
-
 def assign(world: WorldInput, positions: Ints, num_clients: int | None, group: int = 0) -> Dealt:
-    """The same, with the origins of the clients; ``num_clients`` is ``None`` for all clients of the data."""
+    """Deal positions of the training set with the world's partition; ``num_clients``: None for all clients of the data."""
     if len(positions) == 0:
         raise SettingsError("there are no training samples to assign")
     samples = world.samples[positions]

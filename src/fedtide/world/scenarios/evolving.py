@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator
 from fedtide.world.partitions.dirichlet_prior import Scale, draw_parts
 from fedtide.world.scenarios._presence import markov
-from fedtide.world.scenarios.base import Scenario, WorldInput, deal, refuse_too_many
+from fedtide.world.scenarios.base import Scenario, WorldInput, assign, refuse_too_many
 from fedtide.world.timeline import Assignment, Timeline
 
 
@@ -85,15 +84,15 @@ class Evolving(Scenario):
         present = list(markov(first, chosen.num_clients, chosen.num_sessions, *rule, world.seed))
         refuse_too_many(chosen.num_sessions * chosen.rounds_per_session)
         session_of_round = np.repeat(np.arange(chosen.num_sessions), chosen.rounds_per_session)
-        holdings = self._holdings(world, len(session_of_round))
+        shards, held = self._holdings(world, len(session_of_round))
         assignments = [
-            Assignment(present[session], held[present[session]])
-            for session, held in zip(session_of_round, holdings.held, strict=True)
+            Assignment(present[session], of_round[present[session]])
+            for session, of_round in zip(session_of_round, held, strict=True)
         ]
         return Timeline(
             num_clients=chosen.num_clients,
             num_classes=world.num_classes,
-            shards=holdings.shards,
+            shards=shards,
             assignments=assignments,
             assignment_of_round=np.arange(len(assignments)),
             session_of_round=session_of_round,
@@ -104,7 +103,8 @@ class Evolving(Scenario):
             | {"partition": world.partition.settings.name},
         )
 
-    def _holdings(self, world: WorldInput, rounds: int) -> _Holdings:
+    def _holdings(self, world: WorldInput, rounds: int) -> tuple[list[Ints], Ints]:
+        """Shards, and the shard that each client holds in each round, int64 [rounds, clients]."""
         chosen = self.settings
         subset = len(world.train) // (chosen.num_clients * chosen.subsets)
         size = chosen.window or subset
@@ -123,21 +123,13 @@ class Evolving(Scenario):
             rngs = (generator(world.seed, "scenario.visits", t) for t in range(rounds))
             drawn = [rng.integers(chosen.subsets, size=chosen.num_clients) for rng in rngs]
             shards = [np.sort(part) for parts in split for part in parts]
-            return _Holdings(shards, np.arange(chosen.num_clients) * chosen.subsets + np.stack(drawn))
+            return shards, np.arange(chosen.num_clients) * chosen.subsets + np.stack(drawn)
         return _pointer([np.concatenate(parts) for parts in split], rounds, size, chosen.overlap)
-
-
-@dataclass(frozen=True)
-class _Holdings:
-    """``shards``: positions in the training set. ``held``: int64 [rounds, clients], the shard of each in each round."""
-
-    shards: list[Ints]
-    held: Ints
 
 
 def _split(world: WorldInput, clients: int, subsets: int, beta: float, scale: Scale) -> Iterator[list[Ints]]:
     """The subsets of each client."""
-    for client, positions in enumerate(deal(world, world.train, clients)):
+    for client, positions in enumerate(assign(world, world.train, clients).shards):
         if len(positions) < subsets:
             raise SettingsError(
                 f"subsets = {subsets} is too large: client {client} has {len(positions)} samples; "
@@ -148,16 +140,18 @@ def _split(world: WorldInput, clients: int, subsets: int, beta: float, scale: Sc
         yield [positions[part] for part in parts]
 
 
-def _fresh(world: WorldInput, rounds: int, clients: int, size: int, beta: float, scale: Scale) -> _Holdings:
+def _fresh(
+    world: WorldInput, rounds: int, clients: int, size: int, beta: float, scale: Scale
+) -> tuple[list[Ints], Ints]:
     """New subsets for all clients in every round, disjoint within a round."""
     labels, shards = world.labels[world.train], list[Ints]()
     for t in range(rounds):
         parts = draw_parts(labels, clients, size, beta, scale, generator(world.seed, "scenario.fresh", t))
         shards += [np.sort(world.train[part]) for part in parts]
-    return _Holdings(shards, np.arange(rounds * clients).reshape(rounds, clients))
+    return shards, np.arange(rounds * clients).reshape(rounds, clients)
 
 
-def _pointer(sequences: list[Ints], rounds: int, size: int, overlap: float) -> _Holdings:
+def _pointer(sequences: list[Ints], rounds: int, size: int, overlap: float) -> tuple[list[Ints], Ints]:
     """Windows of ``size`` samples of each client's sequence, moved by ``(1 - overlap) size`` (rounded down) every round."""
     step = max(1, math.floor(round((1 - overlap) * size, 9)))
     shards, held = list[Ints](), np.empty((rounds, len(sequences)), dtype=np.int64)
@@ -167,4 +161,4 @@ def _pointer(sequences: list[Ints], rounds: int, size: int, overlap: float) -> _
         starts, which = np.unique(np.arange(rounds) * step % len(sequence), return_inverse=True)
         held[:, client] = len(shards) + which
         shards += [np.sort(sequence[(start + np.arange(size)) % len(sequence)]) for start in starts]
-    return _Holdings(shards, held)
+    return shards, held

@@ -16,7 +16,7 @@ from fedtide.core.bounds import Clients, Rounds
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.world.scenarios._presence import cycle, markov
-from fedtide.world.scenarios.base import Scenario, Span, WorldInput, deal, refuse_too_many, session_labels, write
+from fedtide.world.scenarios.base import Scenario, Span, WorldInput, assign, refuse_too_many, session_labels, write
 from fedtide.world.timeline import Timeline
 
 
@@ -121,12 +121,12 @@ class Sessions(Scenario):
                 f"label_overlap = {chosen.label_overlap} has no effect with partition "
                 f"{world.partition.settings.name}, which determines the labels of all devices; use 0"
             )
-        return deal(world, world.train, chosen.groups * chosen.num_devices), []
+        return assign(world, world.train, chosen.groups * chosen.num_devices).shards, []
 
     def _group(self, world: WorldInput, group: int, labels: range) -> list[Ints]:
         inside = world.train[np.isin(world.labels[world.train], list(labels))]
         try:
-            return deal(world, inside, self.settings.num_devices, group)
+            return assign(world, inside, self.settings.num_devices, group).shards
         except SettingsError as error:
             where = f"group {group} (labels {labels[0]} to {labels[-1]}) of num_devices each"
             raise SettingsError(f"{where}: {error}") from None

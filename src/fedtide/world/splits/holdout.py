@@ -18,8 +18,7 @@ def hold_out(
     the seed, the purpose and the period, so they do not depend on later samples.
 
     Args:
-        positions: int64 [n] positions of the samples, ascending.
-        groups, periods: int64 [n], who made a sample (its client, or its label), and in which period.
+        positions: int64 [n], ascending. groups, periods: int64 [n], client (or label) and period of each sample.
         times: int64 [n], to hold out a group's last samples (ties by position); ``None`` for a random choice.
     """
     held = np.zeros(len(positions), dtype=np.bool_)
@@ -39,13 +38,9 @@ def hold_out(
 def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) -> tuple[Ints, Ints]:
     """Positions of the training and of the validation samples, split by class, each in the order of ``positions``.
 
-    Class c contributes ``fraction * n_c`` of its n_c samples, 0 <= fraction < 1, rounded up or down such that the total is the
-    rounded sum: the classes with the largest remainders are rounded up, ties go to the lower class. A class with one sample
-    counts as 0, and no class contributes its last sample. Draws use one generator per class.
-
-    Args:
-        labels: int64 [N] labels of all samples.
-        positions: int64 [n] positions into ``labels``: the samples to split.
+    Of the n_c samples of class c, ``fraction * n_c`` are held out, 0 <= fraction < 1, rounded up or down such that the total
+    is the rounded sum: largest remainders are rounded up, ties go to the lower class. A class with one sample counts as 0, and
+    no class loses its last sample. ``labels`` are those of all samples, ``positions`` index the samples to split.
     """
     if not 0 <= fraction < 1:
         raise SettingsError(f"validation = {fraction}: allowed is 0 <= validation < 1")

@@ -30,7 +30,7 @@ class Resource:
     """One file of a dataset.
 
     Attributes:
-        file: its name in the raw folder. A pattern (``all_data_*.json``) matches one or more files.
+        file: its name in the raw folder, or a pattern of several files (``all_data_*.json``).
         urls: addresses, tried in turn; none if the file can only be placed by hand.
         checksum: ``md5:<hex>`` or ``sha256:<hex>`` of the file; empty if unknown.
         alternatives: other names, for the same content in another format, without checksums.
