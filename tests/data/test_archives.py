@@ -53,12 +53,6 @@ def test_what_names_a_place_outside_is_read_without_leaving_anything(tmp_path):
     assert sorted(item.name for item in tmp_path.rglob("*")) == ["deep", "some"]
 
 
-def test_link_inside_is_skipped(tmp_path):
-    path = tmp_path / "some.tar"
-    write_tar(path, "w", [("a/fine", b"1")], [("a/b/link", tarfile.SYMTYPE, "../fine")])
-    assert read_all(path, everything) == {"a/fine": b"1"}
-
-
 @pytest.mark.parametrize("ending", ["gz", "xz"])
 def test_truncated_tar_is_refused(tmp_path, ending):
     path = tmp_path / "some"

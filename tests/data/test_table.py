@@ -52,13 +52,6 @@ def test_rows_know_their_client_and_time(tmp_path):
     assert seen == set(zip(frame["who"], when.tolist(), frame["late"].tolist(), strict=True))
 
 
-def test_parquet_is_the_same(tmp_path):
-    frame = rows()
-    frame.to_parquet(tmp_path / "rows.parquet")
-    one, other = read(tmp_path, frame), read(tmp_path, frame, file=str(tmp_path / "rows.parquet"))
-    assert one.digest == other.digest
-
-
 def test_later_rows_change_nothing_about_earlier_features(tmp_path):
     frame = rows()
     changed = frame.copy()
@@ -102,14 +95,6 @@ def test_what_cannot_be(tmp_path, edit, chosen, message):
         frame.loc[3, column] = value
     with pytest.raises(SettingsError, match=message):
         read(tmp_path, frame, **chosen)
-
-
-def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
-    frame = rows()
-    frame.loc[3, "who"] = None
-    frame.to_parquet(tmp_path / "rows.parquet")
-    with pytest.raises(SettingsError, match=r"rows\.parquet, row 4: who is empty, expected a client"):
-        read(tmp_path, frame, file=str(tmp_path / "rows.parquet"))
 
 
 def targets(frame):

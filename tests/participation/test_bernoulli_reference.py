@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 
 PUBLISHED = [
     (100, 0.15, 0, [14, 15, 16, 24, 26, 34, 43, 47, 53, 61, 63, 67, 69, 75, 77, 79, 82, 87, 92, 97, 99]),
@@ -56,14 +55,3 @@ def test_an_empty_draw_takes_the_next_seed() -> None:
         seed = next(s for s in range(t, 1000) if (np.random.RandomState(s).uniform(size=2) <= 0.05).any())
         expected = np.flatnonzero(np.random.RandomState(seed).uniform(size=2) <= 0.05)
         assert np.array_equal(rule(0.05).draw(np.arange(2), t, 0), expected)
-
-
-def test_neighboring_seeds_are_one_round_apart() -> None:
-    present = np.arange(30)
-    assert np.array_equal(rule(0.2).draw(present, 4, 1), rule(0.2).draw(present, 5, 0))
-
-
-def test_a_hopeless_probability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedtide.world.participation.bernoulli._ATTEMPTS", 5)
-    with pytest.raises(SettingsError, match=r"^participation.probability = 1e-12 is too small for 3 present clients"):
-        rule(1e-12).draw(np.arange(3), 0, 0)

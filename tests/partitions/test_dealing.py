@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.partitions import base as dealing
 
 DRAWS = 3000
@@ -91,10 +89,3 @@ def test_rarest_counts_absent_classes():
     assert dealing.rarest(labels, [0, 2]) == 2
     assert dealing.rarest(labels, [0, 1]) == 0
     assert dealing.rarest(labels, [2, 7]) == 0
-
-
-@pytest.mark.parametrize(("clients", "largest"), [(12, 9), (10, 9), (4, 9)])
-def test_require_multiple_names_the_largest_feasible_value(clients, largest):
-    with pytest.raises(SettingsError, match=rf"num_clients = {clients} .*multiple of 3.*feasible value is {largest}$"):
-        dealing.require_multiple(clients, 3, 11, "because")
-    dealing.require_multiple(largest, 3, 11, "because")

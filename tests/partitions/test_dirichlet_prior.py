@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.partitions.dirichlet_prior import draw_parts
 
 LABELS = np.repeat(np.arange(10), 400)
@@ -84,8 +83,3 @@ def test_the_counts_have_the_law_of_sample_by_sample_draws():
         [int((labels[draw_parts(labels, 1, 4, 1.5, "prior", rng)[0]] == 1).sum()) for _ in range(runs)], minlength=4
     )
     assert ours / runs == pytest.approx(looped / runs, abs=0.03)
-
-
-def test_more_than_there_is_is_refused():
-    with pytest.raises(SettingsError, match="5 parts of 1000 samples exceed the 4000 samples available"):
-        parts(5, 1000, 0.1)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 
 ALPHAS = st.sampled_from([1e-3, 0.01, 0.1, 0.6, 100.0])
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=6)
@@ -230,23 +229,3 @@ def test_group_labels_need_not_start_at_zero():
     labels = shuffled([0, 0, 0, 20, 20, 20])
     for name in ("dirichlet_client", "dirichlet_equal", "dirichlet_session", "dirichlet_class", "shards"):
         assert_everything_once(rule(name).deal(labels, 6, 6, 0, group=1), labels)
-
-
-@pytest.mark.parametrize(
-    "name", ["dirichlet_client", "dirichlet_equal", "dirichlet_session", "iid", "dirichlet_balanced"]
-)
-def test_more_clients_than_samples_are_refused(name):
-    with pytest.raises(SettingsError, match=r"^num_clients = 21 .*largest feasible value is 20$"):
-        rule(name).deal(shuffled([10, 10]), 21, 2, 0)
-
-
-@pytest.mark.parametrize("name", ["dirichlet_class", "dirichlet_balanced"])
-def test_an_impossible_minimum_is_refused(name):
-    with pytest.raises(SettingsError, match=r"^min_per_client = 6 .*largest feasible value is 5$"):
-        rule(name, min_per_client=6).deal(shuffled([10, 10]), 4, 2, 0)
-
-
-def test_an_improbable_minimum_is_refused_with_the_best_that_was_reached():
-    """One class goes to nearly one client at a tiny concentration."""
-    with pytest.raises(SettingsError, match=r"^min_per_client = 10 .*largest value reached is \d$"):
-        rule("dirichlet_balanced", alpha=1e-3).deal(np.zeros(100, dtype=np.int64), 10, 1, 0)

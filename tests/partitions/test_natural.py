@@ -1,11 +1,9 @@
 """Clients that hold what they made."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.dataset import Samples
 from fedtide.world.partitions.natural import Natural
 
@@ -37,21 +35,3 @@ def test_the_largest_or_a_draw():
     assert assign(clients, max_clients=3, choice="largest").origins.tolist() == [17, 18, 19]
     drawn = [assign(clients, max_clients=3, seed=seed).origins.tolist() for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"min_samples": 3}, r"partition\.min_samples = 3: no client has that many; the largest has 2"),
-        ({"num_clients": 5}, r"scenario\.num_clients = 5: partition natural has 2 clients; use null"),
-    ],
-)
-def test_what_cannot_be(chosen, message):
-    with pytest.raises(SettingsError, match=message):
-        assign([0, 0, 1], **chosen)
-
-
-def test_data_without_clients():
-    rule = Natural(Natural.Settings())
-    with pytest.raises(SettingsError, match="partition natural requires a dataset with client IDs"):
-        rule.assign(Samples(np.zeros(3, dtype=np.int64)), None, 2, 0)

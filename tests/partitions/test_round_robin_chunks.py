@@ -1,11 +1,9 @@
 """BalanceFL's deal: exact sizes, every sample once, turns of tau samples from the tail to the head."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.partitions.round_robin_chunks import RoundRobinChunks
 
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=5)
@@ -50,8 +48,3 @@ def test_longer_turns_make_clients_differ_more():
     distances = [pairwise_distance(labels, deal(labels, 10, ratio)) for ratio in (1, 2, 4)]
     assert distances == sorted(distances)
     assert distances[0] < 0.75 * distances[2]
-
-
-def test_more_clients_than_samples_are_refused():
-    with pytest.raises(SettingsError, match=r"^num_clients = 4 .*largest feasible value is 3$"):
-        deal(np.array([0, 1, 1]), 4)

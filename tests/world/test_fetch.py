@@ -88,13 +88,6 @@ def test_sha256_is_understood(site, tmp_path):
     assert (fetch("toy", [resource(site.url("file.bin"), checksum=good)], tmp_path) / "file.bin").exists()
 
 
-def test_without_a_network_the_message_is_the_same(site, tmp_path):
-    closed = "http://127.0.0.1:1/file.bin"
-    message = refusal(tmp_path, resource(closed))
-    assert message.startswith(f"data 'toy': cannot get file.bin: {closed} ")
-    assert f"place file.bin (md5 {MD5}) in " in message
-
-
 def test_next_address_is_tried(site, tmp_path):
     site.files["second.bin"] = CONTENT
     raw = fetch("toy", [resource(site.url("first.bin"), site.url("second.bin"))], tmp_path)
@@ -153,14 +146,6 @@ def test_file_of_the_same_name_from_another_dataset_is_skipped(tmp_path):
         (tmp_path / "mirror" / folder).mkdir(parents=True)
         (tmp_path / "mirror" / folder / "file.bin").write_bytes(content)
     raw = fetch("toy", [resource()], tmp_path, tmp_path / "mirror")
-    assert (raw / "file.bin").read_bytes() == CONTENT
-
-
-def test_mirror_without_the_right_file_falls_back_to_the_network(site, tmp_path):
-    site.files["file.bin"] = CONTENT
-    (tmp_path / "mirror").mkdir()
-    (tmp_path / "mirror" / "file.bin").write_bytes(b"other")
-    raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path, tmp_path / "mirror")
     assert (raw / "file.bin").read_bytes() == CONTENT
 
 

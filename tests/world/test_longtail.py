@@ -38,13 +38,6 @@ def test_published_totals_of_balanced_sets(classes, each, totals, mode):
     assert {imbalance: len(thin(labels, imbalance, mode)) for imbalance in totals} == totals
 
 
-def test_smallest_class_of_thinned_cifar10():
-    smallest = {1: 5000, 0.5: 2500, 0.4: 2000, 0.1: 500, 0.06: 300, 0.05: 250, 0.04: 200, 0.01: 50}
-    labels = labels_of([5000] * 10)
-    for imbalance, count in smallest.items():
-        assert counts_after(labels, imbalance).tolist()[9] == count
-
-
 def test_clip_on_unbalanced_svhn():
     labels = labels_of(SVHN)
     totals = {1: 62156, 0.5: 50694, 0.1: 27559, 0.05: 22563, 0.01: 15800}

@@ -79,29 +79,6 @@ def test_prepared_file_is_plain_and_the_only_one_left(plugin, root):
     assert not list(path.parent.glob("*.part"))
 
 
-@pytest.mark.parametrize("damage", ["garbage", "short", "empty", "flipped", "other_array"])
-def test_damaged_prepared_file_is_made_again(plugin, root, reads, damage):
-    path, sound = prepared_file(plugin, root), load(plugin, root)
-    content = path.read_bytes()
-    middle = content.index(sound.train_inputs.numpy().tobytes()) + 10
-    if damage == "other_array":
-        with path.open("wb") as writing:
-            np.save(writing, np.zeros(3))
-    else:
-        path.write_bytes(
-            {
-                "garbage": b"garbage",
-                "short": content[:-50],
-                "empty": b"",
-                "flipped": content[:middle] + bytes((content[middle] ^ 1,)) + content[middle + 1 :],
-            }[damage]
-        )
-    assert same(load(plugin, root), sound)
-    assert len(reads) == 2
-    assert same(load(plugin, root), sound)
-    assert len(reads) == 2
-
-
 def test_valid_file_with_other_content_is_made_again(plugin, root, reads):
     path, sound = prepared_file(plugin, root), load(plugin, root)
     with np.load(path) as stored:

@@ -29,7 +29,7 @@ class Alternating(Available):
 
     def states(self, round_: int, seed: int) -> Bools:
         turns = self._turns()
-        return self._block() == turns[round_ % len(turns)]
+        return np.asarray(self._block() == turns[round_ % len(turns)])
 
     def stationary(self, seed: int) -> Floats:
         turns = self._turns()
