@@ -167,9 +167,6 @@ def test_what_cannot_be(arguments, options, message):
     assert "\n" not in str(raised.value)
 
 
-# ------------------------------------------------------------------------------------------------- PyTorch's datasets
-
-
 class Mapped(torch.utils.data.Dataset):
     """Samples by key."""
 

@@ -29,9 +29,6 @@ def make(cls, **chosen):
     return cls(cls.Settings(**chosen))
 
 
-# ---------------------------------------------------------------------------------------------------- digits
-
-
 def test_digits_split_is_stratified_and_complete():
     from sklearn.datasets import load_digits
 
@@ -44,9 +41,6 @@ def test_digits_split_is_stratified_and_complete():
     both = torch.cat([dataset.train_inputs, dataset.test_inputs]).flatten(1).long().sum().item()
     assert both == int(load_digits().data.sum())
     assert dataset.prepare(dataset.train_inputs).max() == 1.0
-
-
-# ------------------------------------------------------------------------------------------------- MNIST family
 
 
 def write_mnist(raw):
@@ -114,9 +108,6 @@ def test_emnist_archive_without_letters_is_refused(tmp_path):
         make(EmnistLetters).read(tmp_path)
 
 
-# -------------------------------------------------------------------------------------------------------- CIFAR
-
-
 def cifar10_files():
     names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
     files = {f"cifar-10-batches-py/{name}": batch("labels", noise(i, 2, 3072), [i, 9]) for i, name in enumerate(names)}
@@ -133,15 +124,6 @@ def test_cifar10(tmp_path, name, mode):
     expected = np.concatenate([noise(number, 2, 3072) for number in range(5)]).reshape(10, 3, 32, 32)
     assert np.array_equal(dataset.train_inputs.numpy(), expected)
     assert np.array_equal(dataset.test_inputs.numpy(), noise(5, 2, 3072).reshape(2, 3, 32, 32))
-
-
-def test_cifar10_constants_per_paper(tmp_path):
-    write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", cifar10_files())
-    default, fedssg = (make(Cifar10, normalization=which).read(tmp_path) for which in ("default", "fedssg"))
-    assert (default.mean, default.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-    assert (fedssg.mean, fedssg.std) == ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262))
-    channel = default.prepare(default.train_inputs, torch.float64)[:, 2]
-    assert torch.allclose(channel, (default.train_inputs[:, 2].double() / 255 - 0.4465) / 0.2010)
 
 
 def test_cifar100(tmp_path):
@@ -191,9 +173,6 @@ def test_missing_batch_is_named(tmp_path):
         make(Cifar10).read(tmp_path)
 
 
-# --------------------------------------------------------------------------------------------------------- SVHN
-
-
 def test_svhn(tmp_path):
     from scipy.io import savemat
 
@@ -208,9 +187,6 @@ def test_svhn(tmp_path):
     (tmp_path / "test_32x32.mat").write_bytes((tmp_path / "test_32x32.mat").read_bytes()[:-500])
     with pytest.raises(SettingsError, match=r"test_32x32\.mat: not a MATLAB file of digits"):
         make(Svhn).read(tmp_path)
-
-
-# ------------------------------------------------------------------------------------------------------- FEMNIST
 
 
 def leaf(path, writers):
@@ -267,9 +243,6 @@ def test_file_that_is_not_leaf_is_refused(tmp_path, content):
     (tmp_path / "all_data_3.json").write_text(content)
     with pytest.raises(SettingsError, match=r"all_data_3\.json: not a LEAF( FEMNIST)? file"):
         make(Femnist).read(tmp_path)
-
-
-# ------------------------------------------------------------------------------------------------- Tiny-ImageNet
 
 
 def jpeg(color, mode="RGB", size=64):

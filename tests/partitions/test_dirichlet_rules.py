@@ -126,12 +126,6 @@ def test_a_large_concentration_gives_everybody_the_population(name):
     assert skewed > 0.4
 
 
-def test_more_clients_than_samples_of_a_class():
-    labels = long_tail(0.1, largest=30, classes=4)
-    shares = rule("dirichlet_equal", alpha=0.01).deal(labels, 40, 4, 0)
-    assert_everything_once(shares, labels)
-
-
 def test_the_global_base_follows_the_population():
     """With equal wishes for all classes, rare ones are dealt first; with the population's, at their frequency."""
     labels = shuffled([2700, 270, 30])

@@ -162,12 +162,6 @@ def test_damaged_pickles_are_refused(tmp_path, damage):
     assert "\n" not in str(caught.value)
 
 
-def test_a_list_that_holds_itself_is_read_once(tmp_path):
-    loop = [1]
-    loop.append(loop)
-    assert load_plain(fedscale_file(tmp_path, loop))[0] == 1
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -149,39 +149,6 @@ def test_clients_that_do_not_remember_have_no_momentum_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"subsets": 1000}, "subsets = 1000 is too large: 280 samples for 4 clients; the largest feasible value is 70"),
-        ({"drift": "pointer", "window": 71}, "window = 71 is too large: client 0 has 70 samples"),
-        ({"drift": "fresh", "window": 71}, "4 parts of 71 samples exceed the 280 samples available"),
-    ],
-)
-def test_impossible_requests_are_refused(chosen, message):
-    with pytest.raises(SettingsError, match=message):
-        timeline("evolving", given_(), **SMALL | chosen)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"overlap": 0.5}, "overlap = 0.5 has no effect with drift visits"),
-        ({"window": 5}, "window = 5 has no effect with drift visits"),
-        ({"first_clients": 9}, "first_clients = 9 should be at most num_clients = 4"),
-        ({"min_clients": 5}, "min_clients = 5 should be at most first_clients = 4"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(chosen, message):
-    with pytest.raises(ValueError, match=message):
-        plugin("scenarios", "evolving", **SMALL | chosen)
-
-
-def test_without_beta_the_partition_must_have_an_alpha():
-    with pytest.raises(SettingsError, match="beta = null: partition iid has no alpha; give a number"):
-        timeline("evolving", world(partition="iid"), **SMALL)
-    assert timeline("evolving", world(partition="iid"), **SMALL, beta=0.3).rounds == 12
-
-
-@pytest.mark.parametrize(
     ("chosen", "used", "equal", "different"),
     [
         ({"drift": "visits"}, None, ("dirichlet_prior", 0.5), ("dirichlet_class", 0.5)),

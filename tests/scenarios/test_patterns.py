@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from fedtide.core.errors import SettingsError
 from worlds import timeline, world
 
 
@@ -37,13 +35,3 @@ def test_a_session_per_change():
 def test_labels_of_those_who_never_come_are_not_evaluated():
     made = timeline("incremental_arrival", world(partition="label_halves"), rounds=3, num_clients=2, initial=1, start=5)
     assert made.labels_at(0).tolist() == [True] * 5 + [False] * 5
-
-
-def test_a_world_without_anybody_is_refused():
-    with pytest.raises(
-        SettingsError, match=r"^scenario\.rounds = 20 is too large: all clients have left in round 4 .* is 4$"
-    ):
-        timeline("incremental_departure", world(), rounds=20, num_clients=3, start=2, interval=1)
-    timeline("incremental_departure", world(), rounds=4, num_clients=3, start=2, interval=1)
-    with pytest.raises(ValueError, match="initial = 5 should be at most num_clients = 3"):
-        timeline("incremental_arrival", world(), num_clients=3)

@@ -13,7 +13,6 @@ class Site:
     def __init__(self):
         self.files = {}
         self.content_type = "application/octet-stream"
-        self.encoding = None
         self.cut_after = None
         self.requests = []
         self.address = ""
@@ -33,8 +32,6 @@ def _handler(site):
             self.send_response(200)
             self.send_header("Content-Type", site.content_type)
             self.send_header("Content-Length", str(len(site.files[name])))
-            if site.encoding:
-                self.send_header("Content-Encoding", site.encoding)
             self.end_headers()
             self.wfile.write(site.files[name][: site.cut_after])
 

@@ -51,13 +51,6 @@ def test_interrupted_download_leaves_nothing_and_starts_again(site, tmp_path, ch
     assert (raw / "file.bin").read_bytes() == CONTENT
 
 
-def test_file_that_a_server_calls_encoded_is_kept_as_it_is(site, tmp_path):
-    site.files["file.gz"], site.encoding = (packed := gzip.compress(CONTENT)), "gzip"
-    checksum = f"md5:{hashlib.md5(packed).hexdigest()}"
-    raw = fetch("toy", [resource(site.url("file.gz"), file="file.gz", checksum=checksum)], tmp_path)
-    assert (raw / "file.gz").read_bytes() == packed
-
-
 @pytest.mark.parametrize(
     ("content", "content_type"),
     [

@@ -103,11 +103,11 @@ class DriftSettings(PluginSettings):
     """Concepts, and who changes to which. Group g sees concept g + 1 while it is under drift, else concept 0."""
 
     concepts: tuple[ConceptSettings, ...] = Field(
-        (ConceptSettings(swap=((0, 1),)),),
+        (ConceptSettings.model_construct(swap=((0, 1),)),),
         min_length=1,
         description="new concepts of the groups: 1, 2, ..., each {swap: [[1, 2]]}, {turns: 1}, ...",
     )
-    initial: ConceptSettings = Field(ConceptSettings(), description="concept 0, the initial concept")
+    initial: ConceptSettings = Field(ConceptSettings.model_construct(), description="concept 0, the initial concept")
     share: float = Field(
         1.0, gt=0, le=1, description="share of clients that drift, sampled and dealt to the groups in turn"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from fedtide.core.array_types import Ints
-from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 
 
@@ -42,8 +41,6 @@ def stratified_split(labels: Ints, positions: Ints, fraction: float, seed: int) 
     is the rounded sum: largest remainders are rounded up, ties go to the lower class. A class with one sample counts as 0, and
     no class loses its last sample. ``labels`` are those of all samples, ``positions`` index the samples to split.
     """
-    if not 0 <= fraction < 1:
-        raise SettingsError(f"validation = {fraction}: allowed is 0 <= validation < 1")
     present = labels[positions]
     classes, counts = np.unique(present, return_counts=True)
     chosen = np.zeros(len(positions), dtype=bool)

@@ -31,10 +31,8 @@ def thin(
         order: the class at each rank, most frequent first; by default 0, 1, ..., C-1.
 
     Raises:
-        SettingsError: ``imbalance`` is out of range, ``order`` is not a permutation of the classes, or nothing is left.
+        SettingsError: ``order`` is not a permutation of the classes, or nothing is left.
     """
-    if not 0 < imbalance <= 1:
-        raise SettingsError(f"long_tail.imbalance = {imbalance}: allowed is 0 < imbalance <= 1")
     available = np.bincount(labels)
     ranks = np.arange(len(available)) if order is None else np.asarray(order, dtype=np.int64)
     if not np.array_equal(np.sort(ranks), np.arange(len(available))):
@@ -50,14 +48,11 @@ def thin(
         raise SettingsError(
             f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample remains; raise long_tail.imbalance"
         )
-    return np.sort(
-        np.concatenate(
-            [
-                generator(seed, "longtail", int(label)).permutation(np.flatnonzero(labels == label))[:count]
-                for label, count in zip(ranks, kept, strict=True)
-            ]
-        )
-    )
+    parts = [
+        generator(seed, "longtail", int(label)).permutation(np.flatnonzero(labels == label))[:count]
+        for label, count in zip(ranks, kept, strict=True)
+    ]
+    return np.sort(np.concatenate(parts))
 
 
 def _profile(head: float, imbalance: float, classes: int) -> Ints:
