@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from fedtide.settings.run import RunSettings
     from fedtide.world.adapters.encoding import Encoding
     from fedtide.world.adapters.huggingface import from_huggingface
-    from fedtide.world.adapters.tensors import from_tensors
-    from fedtide.world.adapters.torch_datasets import from_torch
+    from fedtide.world.adapters.tensors import from_tensors, from_torch
     from fedtide.world.dataset import Dataset, Origins
     from fedtide.world.splits.split import SplitSettings
     from fedtide.world.timeline import Timeline
@@ -79,8 +78,7 @@ __all__ = [
 _SOURCES = {
     "fedtide.world.adapters.encoding": ("Encoding",),
     "fedtide.world.adapters.huggingface": ("from_huggingface",),
-    "fedtide.world.adapters.tensors": ("from_tensors",),
-    "fedtide.world.adapters.torch_datasets": ("from_torch",),
+    "fedtide.world.adapters.tensors": ("from_tensors", "from_torch"),
     "fedtide.methods.algorithms.base": (
         *(
             "Algorithm",

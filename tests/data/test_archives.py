@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._archives import read_all
+from fedtide.world.storage.sources import read_all
 
 
 def everything(name):

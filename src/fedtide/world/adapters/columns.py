@@ -114,8 +114,7 @@ def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
     codes, found = pd.factorize(values)
     numbers_, names = pd.factorize(pd.Series([str(value) for value in found], dtype=object), sort=True)
     client = numbers_.astype(np.int64)[codes]
-    nameless = [place for place, name in enumerate(names) if not name.strip()]
-    column.refuse(np.isin(client, nameless), "a client")
+    column.refuse(np.array([not name.strip() for name in names], dtype=np.bool_)[client], "a client")
     return client, tuple(names)
 
 

@@ -28,13 +28,13 @@ def from_huggingface(
     time: str | None = None,
     **options: Unpack[Options],
 ) -> Dataset:
-    """A dataset from one of Hugging Face's (``pip install fedtide[huggingface]``).
+    """A dataset from a Hugging Face dataset (``pip install fedtide[huggingface]``).
 
     Args:
         dataset: its training rows, for example ``load_dataset(...)["train"]``.
         test: its test rows; by default test samples are held out of ``dataset``.
-        inputs: names of columns: one of images, or one or more of numbers or lists of numbers, which become the features of a
-            vector in this order; by default all columns without another use.
+        inputs: names of columns: one of images, or some of numbers or lists of numbers, which become the features of a vector
+            in this order; by default all columns without another use.
         label, client, time: names of the columns of labels, clients and times.
         options: those of :func:`fedtide.from_tensors`; the number of classes of a ``ClassLabel`` is known.
 

@@ -1,11 +1,11 @@
-"""A dataset from arrays of inputs and labels."""
+"""A dataset from arrays of inputs and labels, or from a PyTorch dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,18 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters import columns
-from fedtide.world.adapters.arrays import stacked, typed
+from fedtide.world.adapters.arrays import is_picture, pixels, stacked, typed
 from fedtide.world.adapters.columns import Column
 from fedtide.world.adapters.dates import times
 from fedtide.world.dataset import Dataset, Kind, content_digest
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
+if TYPE_CHECKING:
+    from torch.utils.data import Dataset as TorchDataset
+
 _NAMES = ("training", "test")
+
+Field = int | str
 
 
 class Options(TypedDict, total=False):
@@ -228,3 +233,67 @@ def _per_channel(what: str, constants: Sequence[float], inputs: Tensor) -> tuple
             f"{what} has {len(constants)} numbers; expected one for each of {channels} channels of uint8 images"
         )
     return tuple(constants)
+
+
+def from_torch(
+    dataset: TorchDataset[Any],
+    *,
+    test: TorchDataset[Any] | None = None,
+    inputs: Field = 0,
+    label: Field = 1,
+    client: Any = None,
+    time: Any = None,
+    **options: Unpack[Options],
+) -> Dataset:
+    """A dataset from a map-style PyTorch dataset, such as those of torchvision. Every sample is read once.
+
+    >>> import fedtide, torch
+    >>> measured = torch.utils.data.TensorDataset(torch.rand(9, 4), torch.arange(9) % 3, torch.arange(9) // 3)
+    >>> fedtide.from_torch(measured, client=2).origins.clients
+    ('0', '1', '2')
+
+    Args:
+        dataset: has ``len`` and returns a tuple, list or mapping for each position.
+        test: the test set, of the same kind; by default test samples are held out of ``dataset``.
+        inputs, label: position or key of inputs and label in what it returns; Pillow's pictures become uint8 images.
+        client, time: the same; or a sequence with one value per sample of ``dataset`` (then test samples are held out).
+        options: those of :func:`fedtide.from_tensors`.
+
+    Raises:
+        SettingsError: a sample is not what it should be; the message names it.
+    """
+    fields = (inputs, label, client, time)
+    if test is not None and any(not isinstance(field, Field | None) for field in fields):
+        raise SettingsError("client and time: with a test set, expected the index or key in every sample")
+    held = None if test is None else _samples(test, "test", fields)
+    return from_tensors(*_samples(dataset, "training", fields), test=held, **options)
+
+
+def _samples(dataset: Any, which: str, fields: tuple[Any, ...]) -> Part:
+    """All samples; a field that is neither position nor key is a column already."""
+    try:
+        count = len(dataset)
+    except TypeError:
+        raise SettingsError(f"the {which} set is {type(dataset).__name__}, expected a map-style one with len") from None
+    values: dict[Field, list[Any]] = {field: [] for field in fields if isinstance(field, Field)}
+    for row in range(count):
+        try:
+            sample = dataset[row]
+        except OSError as error:
+            raise SettingsError(f"{which} sample {row}: {error}") from None
+        for field, column in values.items():
+            value = _take(sample, field, f"{which} sample {row}")
+            if is_picture(value):
+                value = pixels(value)
+            column.append(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
+    return Part(*(values[field] if isinstance(field, Field) else field for field in fields))
+
+
+def _take(sample: Any, field: Field, place: str) -> Any:
+    if not isinstance(sample, tuple | list | Mapping):
+        raise SettingsError(f"{place} is {type(sample).__name__}, expected a tuple, a list or a mapping")
+    try:
+        return sample[field]  # type: ignore[index]
+    except (LookupError, TypeError):
+        known = ", ".join(map(repr, sample)) if isinstance(sample, Mapping) else f"0 to {len(sample) - 1}"
+        raise SettingsError(f"{place} has no {field!r}; it has {known}") from None

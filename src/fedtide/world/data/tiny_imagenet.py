@@ -13,10 +13,9 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._archives import read_all
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.sources import Resource
+from fedtide.world.storage.sources import Resource, read_all
 
 NORMALIZATIONS = {
     "default": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),

@@ -45,9 +45,8 @@ _SETTLED = 2 * 10**9
 def load_data(settings: RunSettings) -> Dataset:
     """The dataset of a run, fetched and prepared if necessary; refused as by :func:`load`, or if not for the objective."""
     choice = settings.data
-    dataset = load(
-        plugins.create(DatasetPlugin, choice), Path(choice.root), Path(choice.mirror) if choice.mirror else None
-    )
+    mirror = Path(choice.mirror) if choice.mirror else None
+    dataset = load(plugins.create(DatasetPlugin, choice), Path(choice.root), mirror)
     refuse_other_task(dataset, settings)
     return dataset
 

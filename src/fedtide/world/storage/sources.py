@@ -1,14 +1,17 @@
-"""Where the files of a dataset come from: the raw folder, a mirror, the network, in this order."""
+"""Where the files of a dataset come from: the raw folder, a mirror, the network, in this order; archives are read in place."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import itertools
+import lzma
 import os
 import shutil
+import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -23,6 +26,8 @@ MIRROR_VARIABLE = "FEDTIDE_MIRROR"
 
 _INCOMPLETE = "incomplete"
 """Folder next to the raw one; only who holds the lock writes there."""
+
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
 
 
 @dataclass(frozen=True)
@@ -165,3 +170,23 @@ def _download(url: str, target: Path) -> None:
         shutil.copyfileobj(response, writing, 1 << 20)
         if response.length:
             raise OSError(f"the connection ended {response.length} bytes too early")
+
+
+def read_all(archive: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """Contents of the wanted regular files of a tar (plain, gz, bz2, xz) or zip archive, by their names.
+
+    Nothing is unpacked to disk, so no name can lead out of a folder.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                return {
+                    name: opened.read(name) for name in opened.namelist() if not name.endswith("/") and wanted(name)
+                }
+        with tarfile.open(archive) as tar:
+            files = (
+                (member.name, tar.extractfile(member)) for member in tar if member.isfile() and wanted(member.name)
+            )
+            return {name: content.read() for name, content in files if content is not None}
+    except _DAMAGED as error:
+        raise SettingsError(f"{archive}: missing, damaged or truncated ({error}); delete and fetch it again") from error
