@@ -1,16 +1,13 @@
 """LEAF's JSON files, through the real loader, and a run on them."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.settings.params import Params
 from fedtide.world.data.leaf import Leaf
 from fedtide.world.storage.prepared import load
-from small_runs import execute
 
 
 def write(path, users, /, **changed):
@@ -113,24 +110,3 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path):
     path.write_text(path.read_text()[:-5])
     with pytest.raises(SettingsError, match=r"0\.json: not a LEAF file \(Expecting"):
         read(tmp_path)
-
-
-def test_a_run_whose_clients_are_the_users(tmp_path):
-    rng = np.random.default_rng(0)
-    sizes = {"amy": 12, "bob": 30, "cy": 7}
-    users = {name: (rng.random((n, 16)).round(3).tolist(), rng.integers(0, 3, n).tolist()) for name, n in sizes.items()}
-    write(tmp_path / "train" / "0.json", users)
-    params = Params(
-        {
-            "data": {"name": "leaf", "root": str(tmp_path), "path": str(tmp_path / "train"), "shape": [4, 4]},
-            "scenario": {"name": "static", "num_clients": None, "rounds": 2},
-            "partition": {"name": "natural"},
-            "model": {"name": "softmax_regression"},
-            "local": {"epochs": 1},
-        }
-    )
-    summary = execute(params.run(), tmp_path / "runs")
-    folder = tmp_path / "runs" / summary["run_key"]
-    rows = list(csv.DictReader((folder / "history.csv").open()))
-    assert [row["present"] for row in rows] == ["3", "3"]
-    assert summary["state"] == "complete"

@@ -131,10 +131,7 @@ def test_a_gradual_drift_never_turns_back_and_has_its_share() -> None:
     ("drift", "message"),
     [
         ({"name": "sudden", "start": 9, "concepts": SWAP}, "drift.start = 9: the run has 5 rounds"),
-        (
-            {"name": "sudden", "start": {"session": 2}, "concepts": SWAP},
-            "drift.start.session = 2: the run has 1 sessions",
-        ),
+        ({"name": "sudden", "start": {"session": 2}, "concepts": SWAP}, "start.session = 2: the run has 1 sessions"),
         ({"name": "sudden", "start": {"period": "may"}, "concepts": SWAP}, "no periods; use scenario calendar"),
         ({"name": "sudden", "start": 1, "concepts": [{"swap": [[0, 7]]}]}, "unknown label 7; labels are 0 to 2"),
         ({"name": "sudden", "start": 1, "concepts": SWAP, "clients": [[4]]}, "unknown client 4; client IDs are 0 to 2"),

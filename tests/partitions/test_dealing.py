@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedtide.world.partitions import base as dealing
 
@@ -61,31 +59,6 @@ def test_the_fallback_sees_what_is_left():
     assert order[:4] == (0, 0, 2, 2)
 
 
-@given(samples=st.integers(0, 60), clients=st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
-def test_equal_sizes(samples, clients):
-    sizes = dealing.equal_sizes(samples, clients)
-    assert sizes.sum() == samples
-    assert sizes.max() - sizes.min() <= 1
-    assert (np.diff(sizes) <= 0).all()
-
-
 def test_hand_out_cuts_contiguous_parts_larger_first():
     held = dealing.hand_out([(np.arange(7), [2, 0, 2]), (np.arange(10, 12), [0, 1])], 4)
     assert [part.tolist() for part in held] == [[3, 4, 10], [11], [0, 1, 2, 5, 6], []]
-
-
-@given(data=st.data())
-@settings(max_examples=30, deadline=None)
-def test_by_owner_is_a_mask_per_owner(data):
-    owner = np.array(data.draw(st.lists(st.integers(0, 4), max_size=20)), dtype=np.int64)
-    values = np.arange(len(owner)) * 3
-    for client, part in enumerate(dealing.by_owner(owner, values, 5)):
-        assert part.tolist() == values[owner == client].tolist()
-
-
-def test_rarest_counts_absent_classes():
-    labels = np.array([0, 0, 2, 2, 2])
-    assert dealing.rarest(labels, [0, 2]) == 2
-    assert dealing.rarest(labels, [0, 1]) == 0
-    assert dealing.rarest(labels, [2, 7]) == 0

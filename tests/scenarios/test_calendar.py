@@ -204,9 +204,3 @@ def test_what_cannot_be(origins, scenario, message):
     data = people()
     with pytest.raises(SettingsError, match=message):
         world(replace(data, origins=replace(data.origins, **origins)), **scenario)
-
-
-def test_another_partition_is_refused():
-    chosen = Params({"scenario": {"name": "calendar", "period": MONTH}, "partition": {"name": "iid"}}).run()
-    with pytest.raises(SettingsError, match="scenario"):
-        build_timeline(chosen, people())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.scenarios._presence import markov
-from worlds import plugin, timeline, world
+from worlds import timeline, world
 
 
 def present(made, session):
@@ -148,15 +147,6 @@ def test_sessions_that_return_to_devices_with_a_stored_model(chosen, returning):
     assert [session + 1 for session in range(made.sessions) if made.returning(session)] == returning
     later = range(made.pilot + 1, made.sessions + 1)
     assert made.transition_sessions == (returning or list(later))
-
-
-def test_settings_come_from_strict_json():
-    cls = type(plugin("scenarios", "sessions"))
-    text = json.dumps({"name": "sessions", "pattern": "explicit", "num_sessions": 1, "explicit": [[1, 0]]})
-    assert cls.Settings.model_validate_json(text, strict=True).explicit == ((1, 0),)
-    for value in (0.2, "0.2"):
-        text = json.dumps({"name": "sessions", "label_overlap": value})
-        assert cls.Settings.model_validate_json(text, strict=True).label_overlap == value
 
 
 def test_a_session_without_any_data_is_refused():

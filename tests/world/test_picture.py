@@ -12,7 +12,6 @@ from matplotlib import image
 from fedtide.report import picture
 from fedtide.report.picture import (
     boundaries,
-    concept_colors,
     concept_shares,
     draw,
     holdings,
@@ -74,11 +73,6 @@ def test_concepts_by_client_and_round_are_shares_of_its_samples(moving):
     assert concept_shares(moving) is None
 
 
-@pytest.mark.parametrize("count", [2, 10, 11, 40])
-def test_concepts_have_colors_of_their_own(count):
-    assert len(set(concept_colors(count))) == count
-
-
 def test_concepts_are_drawn_below(tmp_path, moving):
     seen = replace(moving, concepts=Concepts((Concept(), Concept(labels=(1, 0))), train=8, test=8))
     draw(seen, np.tile(LABELS, 2), tmp_path / "world.png")
@@ -126,9 +120,3 @@ def test_the_legend_has_the_classes_of_the_data(tmp_path, moving, monkeypatch):
         (legend,) = [axes for axes in drawn[-1].axes if axes.get_ylabel() == "most frequent label"]
         shown = [text.get_text() for text in legend.get_yticklabels()]
         assert shown == list(names or map(str, range(moving.num_classes)))
-
-
-def test_one_client_one_class_one_round_can_be_drawn(tmp_path):
-    given = world(classes=1, each=3, validation=0)
-    draw(timeline("static", given, rounds=1, num_clients=1), given.labels, tmp_path / "one.png")
-    assert (tmp_path / "one.png").stat().st_size > 1000
