@@ -109,13 +109,7 @@ def test_rows_that_cannot_be_are_one_line(frame: dict[str, Any], message: str) -
     ("change", "message"),
     [
         ({"task": "ranking"}, "e: task = 'ranking': "),
-        ({"outputs": []}, "e: outputs: "),
         ({"outputs": ["no", "no"]}, "e: outputs: duplicate name 'no'"),
-        ({"scale": 0}, "e: scale = 0: "),
-        (
-            {"columns": [{"kind": "numeric", "column": "x", "mean": 0, "deviation": -1, "indicator": False}]},
-            "deviation",
-        ),
         ({"columns": [{"kind": "picture", "column": "x"}]}, "e: columns.0"),
         ({"more": 1}, "e: unknown key 'more'"),
     ],

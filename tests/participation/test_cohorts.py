@@ -84,14 +84,6 @@ def test_bernoulli_joins_independently():
     assert np.var(sizes) == pytest.approx(100 * 0.15 * 0.85, rel=0.3)
 
 
-def test_bernoulli_draws_an_empty_round_again():
-    """Two clients, p = 0.1: given that somebody joins, both join with probability p / (2 - p)."""
-    cohorts = [rule("bernoulli", probability=0.1).draw(np.arange(2), round_, 0) for round_ in range(1500)]
-    expected = 0.1 / 1.9
-    both = np.mean([len(cohort) == 2 for cohort in cohorts])
-    assert abs(both - expected) < 4 * np.sqrt(expected / 1500)
-
-
 def test_bernoulli_uses_the_first_attempt_with_a_client():
     probability, present, redrawn = 0.05, np.arange(5), 0
     for round_ in range(30):
@@ -128,9 +120,3 @@ def test_the_smallest_numbers_are_those_that_sorting_all_gives(seed, clients, co
     assert np.array_equal(smallest(uniform, min(count, clients)), expected)
     assert np.array_equal(smallest(1 - uniform / 1e6, min(count, clients)),
                           np.sort(np.argsort(1 - uniform / 1e6, kind="stable")[: min(count, clients)]))  # fmt: skip
-
-
-def test_a_cohort_of_a_million_clients_is_that_of_sorting_them():
-    everybody, chosen = np.arange(10**6), rule("fixed", count=100)
-    order = np.argsort(coins(everybody, 3, 7), kind="stable")
-    assert np.array_equal(chosen.draw(everybody, 3, 7), np.sort(order[:100]))
