@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
+from fedtide.world.scenarios._presence import DeviceTrace, Replay, SecondsSettings, write_replays
 from fedtide.world.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.world.presence.visits import merged
-from fedtide.world.scenarios._seconds import DeviceTrace, Replay, SecondsSettings, write_replays
+from fedtide.world.scenarios._presence import DeviceTrace, Replay, SecondsSettings, write_replays
 from fedtide.world.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
 
