@@ -12,7 +12,7 @@ from fedtide.training.engine import forward
 from fedtide.training.engine.executors.factory import image_layout
 from fedtide.training.engine.forward import Forward
 from fedtide.training.programs.narrow import use_narrow_forms
-from fedtide.training.resources.process import prepare_process
+from fedtide.training.resources.workers import prepare_process
 from support import closest, federation, images, run_rounds, settings, steady
 
 

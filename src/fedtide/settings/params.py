@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from fedtide.core import plugins
 from fedtide.core.discovery.shipped import DEFAULTS
-from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.errors import SettingsError, nearest, one_line, shortened
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import group_at
 from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
 from fedtide.settings.reading.overrides import apply_overrides, merge_run
-from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.references import REFERENCES
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings, Seed
@@ -25,6 +27,47 @@ Place = tuple[int | str, ...]
 
 _NAMED = {"algorithm": "label", "initializer": "initializer_label"}
 """Settings with the labels of a run."""
+
+
+def parse(
+    model: type[SettingsModel],
+    raw: Mapping[str, Any],
+    source: str | Callable[[Place], str] = "settings",
+) -> Any:
+    """The settings that a plain mapping stands for.
+
+    ``source`` is where it comes from, or a function from the path of a setting to where that comes from.
+
+    Raises:
+        SettingsError: one line: which key, which value, what is allowed.
+    """
+    try:
+        return model.model_validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        raise SettingsError(one_line(error, source, lambda place: _unknown(model, raw, place))) from None
+    except TypeError as error:
+        where = source if isinstance(source, str) else source(_unwritable(raw))
+        raise SettingsError(f"{where}: {error}; use numbers, words, lists and mappings") from None
+    except (RecursionError, ValueError) as error:
+        raise SettingsError(f"{source if isinstance(source, str) else source(())}: {shortened(str(error))}") from None
+
+
+def _unwritable(value: Any) -> Place:
+    """The path of the first item that has no JSON form."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        try:
+            json.dumps({key: item})
+        except TypeError:
+            return (key, *_unwritable(item))
+    return ()
+
+
+def _unknown(model: type[SettingsModel], raw: Any, place: Place) -> str:
+    """Message for the unknown key at a path, with the nearest known one."""
+    group, word = group_at(model, raw, place[:-1]), str(place[-1])
+    problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
+    return problem if group is None else nearest(problem, word, group.model_fields)
 
 
 class Params:
@@ -137,7 +180,8 @@ class Params:
                 reference = REFERENCES[label].entry_for(merged)
                 merged = merge_run(merged, reference.pop("with"))
                 entry = {**reference, **entry}
-            merged = merge_run(merged, extra)
+            if extra:
+                merged = merge_run(merged, extra)
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
         return merged
 

@@ -13,11 +13,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
 from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, DownlinkChoice, UplinkChoice, choice_field
 from fedtide.settings.classes import refuse_without_classes
-from fedtide.settings.groups.costs import CostSettings
-from fedtide.settings.groups.evaluation import EvaluationSettings
+from fedtide.settings.groups.evaluation import CostSettings, EvaluationSettings
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.settings.groups.mode import ModeChoice, Sync
-from fedtide.settings.imported import Imported
 from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitializerSettings
 from fedtide.settings.scores import TaskName
 
@@ -73,11 +70,15 @@ class ClientStateSettings(SettingsModel):
     )
 
 
-class EngineSettings(SettingsModel):
-    """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding.
+class Imported(SettingsModel):
+    """An object that a class or function of another package makes."""
 
-    ``callbacks`` may do anything.
-    """
+    path: str = Field(min_length=1, description="the class as MODULE:NAME or MODULE.NAME")
+    arguments: dict[str, Any] = Field({}, description="constructor arguments")
+
+
+class EngineSettings(SettingsModel):
+    """How local training is executed: ``workers`` and ``allocator`` change no result, others rounding, ``callbacks`` any."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
@@ -106,6 +107,27 @@ class CheckpointSettings(SettingsModel):
 
     every: int = Field(10, ge=1, description="rounds between checkpoints")
     keep_finished: bool = Field(False, description="keep the last two checkpoints of a complete run")
+
+
+class Sync(SettingsModel):
+    """A round ends when all its participants have finished."""
+
+    name: Literal["sync"] = "sync"
+
+
+class Async(SettingsModel):
+    """Clients work at their own pace, and the server updates its model as their results arrive."""
+
+    name: Literal["async"] = "async"
+    concurrency: int = Field(10, ge=1, description="most clients that train at once, each on its share of the band")
+    max_staleness: int | None = Field(None, ge=0, description="drop results with more staleness; null: none")
+    leave: Literal["cancel", "finish"] = Field(
+        "cancel",
+        description="if a client leaves while it trains: cancel: its work is lost; finish: its result arrives",
+    )
+
+
+ModeChoice = Annotated[Sync | Async, Choice(Sync | Async)]
 
 
 class RunSettings(SettingsModel):

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from fedtide.settings.groups import optimizer as chosen
+from fedtide.settings.groups import local as chosen
 from fedtide.settings.groups.local import LocalSettings
 
 Coefficient = float | Tensor  # a number, or a column with one per client [C, 1]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +10,7 @@ from torch.func import functional_call
 
 from fedtide.training.engine.task import Task
 from fedtide.training.programs.program import trace_plain
-from fedtide.training.programs.traces import shapes, shared, structure
+from fedtide.training.programs.traces import Traced
 
 _MOST = 1 << 13  # most samples of a client whose outputs are kept
 _TOGETHER, _GRAIN = 256, 32
@@ -24,8 +22,7 @@ class References:
 
     def __init__(self, task: Task, probe: nn.Module, names: Sequence[str]) -> None:
         self._task, self._probe, self._names = task, probe, names
-        self._programs: dict[Any, Callable[..., Any]] = {}
-        self._described = structure(probe, task.autocast)
+        self._pass = Traced(self._function, ("references", probe, task.autocast), trace_plain)
 
     def worthwhile(self, samples: int, distinct: int) -> bool:
         """Whether outputs should be kept of a client that trains on so many samples, so many of which are distinct."""
@@ -39,18 +36,8 @@ class References:
         parts = []
         for part in torch.split(padded, width):
             inputs = self._task.batch(part)[0]
-            parts.append([found for model in models for found in self._pass(model, inputs)])
+            parts.append([found for model in models for found in self._pass(*model, inputs)])
         return [torch.cat(column)[: len(positions)] for column in zip(*parts, strict=True)]
-
-    def _pass(self, parameters: Sequence[Tensor], inputs: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (inputs.shape, inputs.stride())
-        program = self._programs.get(shape)
-        if program is None:
-            arguments = (*parameters, inputs)
-            key = None if self._described is None else ("references", self._described, shapes(arguments))
-            program = self._programs.setdefault(shape, shared(key, partial(trace_plain, self._function, arguments)))
-        found: tuple[Tensor, Tensor] = program(*parameters, inputs)
-        return found
 
     def _function(self, *arguments: Tensor) -> tuple[Tensor, Tensor]:
         state = dict(zip(self._names, arguments[:-1], strict=True))

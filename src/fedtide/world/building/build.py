@@ -8,8 +8,7 @@ import numpy as np
 
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import Async, RunSettings
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.dataset import Dataset, test_samples, training_samples
 from fedtide.world.drift.base import Drift

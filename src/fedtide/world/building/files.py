@@ -9,9 +9,8 @@ from typing import Any
 from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.run import RunSettings
+from fedtide.core.storage.files import short_hash
+from fedtide.settings.run import Async, RunSettings
 from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.scenarios.base import Scenario
