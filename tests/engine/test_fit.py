@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from fedtide.training.engine.passes.fit import Fit, mean_absolute_error, mean_average_precision, r_squared
+from fedtide.training.engine.passes.metrics import Fit, mean_absolute_error, mean_average_precision, r_squared
 
 
 def targets(count: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,7 @@ class Params:
 
     Args:
         raw: content of the file; by default that of the default experiment, which an empty folder has.
-        source: its name, for messages.
-        overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
+        source, overrides: its name, and what of it was set on the command line, as ``a.b=value``, for messages.
 
     Attributes:
         remarks: what a user should know about how the settings were read, one line each.
@@ -108,11 +108,9 @@ class Params:
             self.run(algorithm=label)
         for label in dict.fromkeys([*self.experiment.initializers, *compare.initializers]):
             self.run(initializer=label)
+        instead = "of this file is used instead of the built-in reference"
         self.remarks = [
-            (
-                f"{self.source}: algorithms.{label} of this file is used instead of the built-in reference (`fedtide "
-                f"show algorithm {label}`)"
-            )
+            f"{self.source}: algorithms.{label} {instead} (`fedtide show algorithm {label}`)"
             for label in dict.fromkeys([*compare.algorithms, self.experiment.label])
             if label in REFERENCES and "name" in self.experiment.algorithms.get(label, {})
         ]
@@ -121,8 +119,7 @@ class Params:
     def read(path: str | Path | Mapping[str, Any], overrides: str | Iterable[str] = ()) -> Params:
         """Read a YAML file, or the same as a mapping, and apply ``a.b=value`` overrides (values are YAML).
 
-        An override that chooses another plug-in, such as ``partition.name=natural``, drops the settings of the one before it
-        (but for those of other overrides) and leaves a line in ``remarks``.
+        An override that chooses another plug-in drops the settings of the one in the file, with a line in ``remarks``.
         """
         overrides = (overrides,) if isinstance(overrides, str) else tuple(overrides)
         if isinstance(path, Mapping):
@@ -193,10 +190,8 @@ class Params:
         if fixed := {"seed", "label", "algorithm", "initializer"} & extra.keys():
             raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
         if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
-            source = self._origin((*place, unknown[0]), place)
-            raise SettingsError(
-                f"{source}: {nearest(f'{where}: {unknown[0]!r} is not a setting of a run', unknown[0], RUN_KEYS)}"
-            )
+            problem = nearest(f"{where}: {unknown[0]!r} is not a setting of a run", unknown[0], RUN_KEYS)
+            raise SettingsError(f"{self._origin((*place, unknown[0]), place)}: {problem}")
         return extra
 
     def run(self, algorithm: str | None = None, initializer: str | None = None, seed: int | None = None) -> RunSettings:
@@ -225,12 +220,7 @@ class Params:
     def grid(self) -> list[RunSettings]:
         """All runs of ``compare``: algorithms x initializers x seeds."""
         compare = self.experiment.compare
-        return [
-            self.run(algorithm, initializer, seed)
-            for algorithm in compare.algorithms
-            for initializer in compare.initializers
-            for seed in compare.seeds
-        ]
+        return [self.run(*labels) for labels in product(compare.algorithms, compare.initializers, compare.seeds)]
 
 
 class _Seeded(SettingsModel):
@@ -238,5 +228,4 @@ class _Seeded(SettingsModel):
 
 
 def _text(merged: Mapping[str, Any]) -> str:
-    """The settings of a run, as JSON."""
     return json.dumps({key: merged[key] for key in RUN_KEYS if key in merged})

@@ -11,12 +11,42 @@ from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
-from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, DownlinkChoice, UplinkChoice, choice_field
-from fedtide.settings.classes import refuse_without_classes
+from fedtide.settings.choices import (
+    AggregationChoice,
+    AttackChoice,
+    Choice,
+    DownlinkChoice,
+    UplinkChoice,
+    WeightingChoice,
+    choice_field,
+)
 from fedtide.settings.groups.evaluation import CostSettings, EvaluationSettings
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitializerSettings
 from fedtide.settings.scores import TaskName
+
+
+class AlgorithmSettings(PluginSettings):
+    """Settings every algorithm has."""
+
+    weighting: WeightingChoice = choice_field("samples", "how participants are weighted")
+
+
+class DatasetSettings(PluginSettings):
+    """Settings every dataset has."""
+
+    root: Annotated[str, INCIDENTAL] = Field("data", description="folder for downloaded and prepared files")
+    mirror: Annotated[str | None, INCIDENTAL] = Field(
+        None, description="folder searched before the network; default: $FEDTIDE_MIRROR"
+    )
+
+
+class InitializerSettings(PluginSettings):
+    """Settings every initializer has."""
+
+    post_pilot_start: Literal["carry", "reset"] = Field(
+        "carry", description="first session after the pilot: carry: continue; reset: start from the initial model"
+    )
+
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], Choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], Choice("data", "digits")]
@@ -130,6 +160,9 @@ class Async(SettingsModel):
 ModeChoice = Annotated[Sync | Async, Choice(Sync | Async)]
 
 
+_WORDS = {"regression": "a regression", "multilabel": "a multilabel task"}
+
+
 class RunSettings(SettingsModel):
     """Everything one run depends on."""
 
@@ -172,7 +205,7 @@ class RunSettings(SettingsModel):
     @model_validator(mode="after")
     def _fit_the_task(self) -> RunSettings:
         if self.task != "classification":
-            refuse_without_classes(self)
+            _refuse_without_classes(self)
         return self
 
     @property
@@ -191,3 +224,47 @@ class RunSettings(SettingsModel):
         values = self.canonical()
         keys = ("data", "long_tail", "validation", "scenario", "partition", "drift", "world_seed")
         return {key: values[key] for key in keys if key in values}
+
+
+def _refuse_without_classes(run: RunSettings) -> None:
+    """Refuse plug-ins and settings of a run that need classes, which its task has not."""
+    for key, name in (*_plugins(run), *_settings(run)):
+        hint = "; use natural, or iid without stratified" if key == "partition" else ""
+        raise SettingsError(
+            f"{key} = {name} requires classes, and {_WORDS[run.task]} (objective = {run.objective.name}) has none{hint}"
+        )
+
+
+def _plugins(run: RunSettings) -> list[tuple[str, str]]:
+    scenario = _made("scenarios", run.scenario)
+    deals = scenario.partition_settings() is None or bool(scenario.partition_settings())
+    chosen = {
+        "scenario": scenario,
+        **({"partition": _made("partitions", run.partition)} if deals else {}),
+        "participation": _made("participation", run.participation),
+        "algorithm": _made("algorithms", run.algorithm),
+        "attack": _made("attacks", run.attack),
+        "algorithm.weighting": _made("weighting", run.algorithm.weighting),
+        "initializer": _made("initializers", run.initializer),
+        "communication": _made("communication", run.communication),
+    }
+    return [(kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin.needs_classes]
+
+
+def _made(kind: str, settings: Any) -> Any:
+    return plugins.load(kind, settings.name)(settings)
+
+
+def _settings(run: RunSettings) -> list[tuple[str, Any]]:
+    """Other settings that need classes, and their values."""
+    local, evaluation = run.local, run.evaluation
+    found = {
+        "long_tail.imbalance": run.long_tail.imbalance,
+        "local.order": local.order if local.order == "class_balanced" else None,
+        "evaluation.metrics": ", ".join(evaluation.metrics) or None,
+        "evaluation.finetune_steps": evaluation.finetune_steps or None,
+        "evaluation.client_samples": evaluation.client_samples,
+        "evaluation.departed_clients": None if (last := evaluation.departed_clients) == "global_model" else last,
+        "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
+    }
+    return [(key, value) for key, value in found.items() if value is not None]

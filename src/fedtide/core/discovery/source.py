@@ -19,7 +19,7 @@ GROUP = "fedtide.plugins"
 
 
 def installed_packages() -> dict[str, Path]:
-    """Folders of the packages that bring plug-ins, by package, in alphabetical order; nothing is imported.
+    """Folders of the packages that bring plug-ins, by package, sorted; nothing is imported.
 
     Raises:
         SettingsError: an entry point names no package.
@@ -109,7 +109,6 @@ def _meaning(file: Path) -> bytes:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements of a module, at any depth."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         for inner in getattr(node, name, ()):
             yield inner
@@ -159,7 +158,7 @@ def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: Tr
 
 
 def fingerprint(modules: Iterable[str]) -> str:
-    """Hash of what some modules do: comments, layout, docstrings, descriptions and the texts of errors do not count."""
+    """Hash of what some modules do, without layout and texts for people."""
     files = ((module, source_file(module)) for module in modules)
     return fingerprint_files((module, file) for module, file in files if file is not None)
 

@@ -162,7 +162,6 @@ class LocalSettings(SettingsModel):
 
     @property
     def amount(self) -> int:
-        """Its value."""
         value: int = getattr(self, self.unit)
         return value
 
@@ -172,7 +171,6 @@ class LocalSettings(SettingsModel):
 
     @property
     def step_samples(self) -> int:
-        """Samples per local step."""
         return self.batch_size * self.accumulate
 
     @property

@@ -101,7 +101,7 @@ class ForeignNetwork(Network):
     def freeze(self, patterns: tuple[str, ...], key: str) -> None:
         """Keep parameters and statistics in front of the head constant whose names match, or begin with, a pattern.
 
-        A pattern that matches nothing is a SettingsError about the setting ``key``.
+        A pattern that matches nothing is a SettingsError about ``key``.
         """
         tensors = {**dict(self.body.named_parameters()), **dict(self.body.named_buffers())}
         for pattern in patterns:
@@ -123,14 +123,12 @@ class ForeignNetwork(Network):
         self.train()
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for layers that are constant."""
         super().train(mode)
         for name in self._constant:
             self.body.get_submodule(name).eval()
         return self
 
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and logits."""
         tap: Any = self.body.get_submodule(self._place)
         logits = logits_of(self.body(inputs))
         return tap.seen.pop().flatten(1), logits
@@ -150,11 +148,7 @@ class ForeignNetwork(Network):
 
 
 def logits_of(outputs: Any) -> Tensor:
-    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object.
-
-    Raises:
-        TypeError: there are none; the message says what there is.
-    """
+    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object; else a TypeError."""
     found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
     if isinstance(found, Tensor):
         return found
@@ -185,7 +179,7 @@ def _keep_statistics(part: nn.Module) -> None:
 
 
 def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:
-    """Name of the head: as given, or of the linear layer, or else convolution, that is called last when ``run`` is called.
+    """Name of the head: as given, or of the linear layer, or else convolution, that ``run`` calls last.
 
     A SettingsError if there is no such layer, or it has no parameters.
     """

@@ -107,7 +107,6 @@ def _sample(module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) ->
 
 
 def _is_meta(module: nn.Module) -> bool:
-    """Whether the module has shapes only."""
     return any(value.is_meta for value in module.parameters())
 
 
@@ -133,7 +132,7 @@ def read_weights(path: Path, key: str) -> dict[str, Tensor]:
 
 
 def load_weights(module: nn.Module, head: str, weights: dict[str, Tensor], source: str) -> None:
-    """Copy weights, by name, into a module: all of them but for the ``head``, whose weights are copied if they fit.
+    """Copy weights by name into a module, those of the ``head`` if they fit.
 
     Other names or shapes outside of the head are a SettingsError about their ``source``.
     """

@@ -1,8 +1,4 @@
-"""Traced programs, shared by all runs of a process: equal ones are traced once.
-
-Tracing costs a tenth of a second per shape, as much as a small run; searches, comparisons and tests execute many runs of one
-model in one process.
-"""
+"""Traced programs, shared by all runs of a process: tracing costs a tenth of a second per shape, as much as a small run."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from fedtide.training.programs.program import trace_as_written
 
 Program = TypeVar("Program")
 
-_MOST = 256  # most programs kept; the least recently used one is dropped first
+_MOST = 256  # programs kept; the least recently used one is dropped first
 _programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}
@@ -32,7 +28,7 @@ _code: dict[int, Any] = {}
 
 
 def shared(key: Any | None, make: Callable[[], Program]) -> Program:
-    """The program of a key, made on first use, once, however many threads ask; a key of ``None`` makes one that is not kept."""
+    """The program of a key, made once, however many threads ask; with a key of ``None`` it is not kept."""
     if key is None:
         return make()
     with _lock:

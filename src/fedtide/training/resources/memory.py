@@ -50,8 +50,7 @@ def _free_on_host() -> int:
 def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
     """Clients advanced together: as many as fit the caches of a CPU, or a quarter of the free memory of another device.
 
-    ``size``: parameters d of a client. ``batch``: samples. On a CPU the cohort is divided evenly among the ``lanes``, which
-    advance in parallel.
+    ``size``: parameters of a client. On a CPU the cohort is divided evenly among the ``lanes``, which advance in parallel.
     """
     sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":

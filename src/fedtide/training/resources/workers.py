@@ -1,7 +1,7 @@
 """This process set up for training, and its pool of worker threads, each with one resident module and one intra-op thread.
 
-torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results are
-returned in the order of the items, so nothing depends on the number of workers or on which one was faster.
+torch releases the GIL inside its kernels, so threads over disjoint rows use all cores. Results come in the order of the items:
+nothing depends on the number of workers or on which one was faster.
 """
 
 from __future__ import annotations
@@ -87,14 +87,10 @@ class Workers:
 
     @cached_property
     def forward(self) -> Forward:
-        """Models in evaluation mode."""
         return Forward(self.task)
 
     def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
-        """``[function(worker, item) for item in items]``, in the order of the items.
-
-        An error of ``function`` is raised; no further item is begun.
-        """
+        """``[function(worker, item) for item in items]``; after an error, which is raised, no further item is begun."""
         todo = list(items)
         results: dict[int, Result] = {}
         numbers = iter(range(len(todo)))  # shared: whoever is free takes the next, in one hand-over per worker
@@ -116,7 +112,6 @@ class Workers:
         return [results[number] for number in range(len(todo))]
 
     def at_a_time(self, noun: str) -> str:
-        """How many of something are worked on at once, in words."""
         return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from fedtide.world.dataset import Split
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-class scores of one model on one data split, or per group of samples if :func:`evaluate` is given groups.
+    """Scores of one model on some samples, per class, or per group if :func:`evaluate` is given groups.
 
     Attributes:
         correct, count: [L], samples of each class: correctly predicted ones, and all; int64, or float64 of a mixture.
@@ -34,14 +34,14 @@ class Scores:
 
         The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
         """
-        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        view = slice(None) if labels is None else torch.from_numpy(labels)
         hits = self.correct if correct is None else correct
         count = self.count[view].sum().item()
         return float(hits[view].sum().item() / count) if count else None
 
     def mean_loss(self, labels: Bools | None = None) -> float | None:
         """Mean cross-entropy over the same samples."""
-        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        view = slice(None) if labels is None else torch.from_numpy(labels)
         count = self.count[view].sum().item()
         return float(self.loss[view].sum()) / count if count else None
 
@@ -168,11 +168,11 @@ def evaluate_each(
     batch: int,
     concepts: tuple[int, int] | None = None,
 ) -> list[Scores]:
-    """Scores of a model of its own for every client, each on its own samples: a shard of positions in a part of the dataset.
+    """Scores of a model of its own for every client, each on its own samples, a shard of positions in a split.
 
     Args:
         models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
-        concepts: number C of concepts and samples of the part under each; scores are then per concept and class, [C L].
+        concepts: number C of concepts and samples of the split under each; scores are then per concept and class, [C L].
     """
     W, B = models
 
@@ -231,9 +231,7 @@ def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int)
 def full_gradient(
     workers: Workers, points: Tensor, b: Tensor, shards: list[Ints], batch: int, counts: Tensor
 ) -> Tensor:
-    """Gradient [C, d] of each client's mean loss over all of its samples; zero for a client without samples.
-
-    Without decay, clipping, augmentation and extra terms.
+    """Gradient [C, d] of the objective, and nothing else, over all samples of each client; zero for a client without samples.
 
     Args:
         points: parameters [d] shared by all clients, or one row per client [C, d].
@@ -263,12 +261,9 @@ def full_gradient(
 def pass_through(
     workers: Workers, w: Tensor, b: Tensor, shards: list[Ints], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Outputs of a model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
+    """Features [n, q], logits [n, L] and labels [n] of every client's samples, in evaluation mode, in the order of its shard.
 
-    ``w`` [C, d] is a model for each client.
-
-    Returns:
-        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client.
+    ``w`` [d], or [C, d] for a model of each client's own; ``b`` [q].
     """
     task = workers.task
 
