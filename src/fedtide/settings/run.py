@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
@@ -228,37 +229,34 @@ class RunSettings(SettingsModel):
 
 def _refuse_without_classes(run: RunSettings) -> None:
     """Refuse plug-ins and settings of a run that need classes, which its task has not."""
-    for key, name in (*_plugins(run), *_settings(run)):
+    for key, value in _in_need_of_classes(run):
         hint = "; use natural, or iid without stratified" if key == "partition" else ""
         raise SettingsError(
-            f"{key} = {name} requires classes, and {_WORDS[run.task]} (objective = {run.objective.name}) has none{hint}"
+            f"{key} = {value} requires classes, and {_WORDS[run.task]} (objective = {run.objective.name}) has none{hint}"
         )
 
 
-def _plugins(run: RunSettings) -> list[tuple[str, str]]:
-    scenario = _made("scenarios", run.scenario)
-    deals = scenario.partition_settings() is None or bool(scenario.partition_settings())
-    chosen = {
-        "scenario": scenario,
-        **({"partition": _made("partitions", run.partition)} if deals else {}),
-        "participation": _made("participation", run.participation),
-        "algorithm": _made("algorithms", run.algorithm),
-        "attack": _made("attacks", run.attack),
-        "algorithm.weighting": _made("weighting", run.algorithm.weighting),
-        "initializer": _made("initializers", run.initializer),
-        "communication": _made("communication", run.communication),
-    }
-    return [(kind, plugin.settings.name) for kind, plugin in chosen.items() if plugin.needs_classes]
-
-
-def _made(kind: str, settings: Any) -> Any:
-    return plugins.load(kind, settings.name)(settings)
-
-
-def _settings(run: RunSettings) -> list[tuple[str, Any]]:
-    """Other settings that need classes, and their values."""
+def _in_need_of_classes(run: RunSettings) -> Iterator[tuple[str, Any]]:
+    """Names and values of these settings."""
+    chosen: list[tuple[str, str, PluginSettings]] = [
+        ("scenario", "scenarios", run.scenario),
+        ("partition", "partitions", run.partition),
+        ("participation", "participation", run.participation),
+        ("algorithm", "algorithms", run.algorithm),
+        ("attack", "attacks", run.attack),
+        ("algorithm.weighting", "weighting", run.algorithm.weighting),
+        ("initializer", "initializers", run.initializer),
+        ("communication", "communication", run.communication),
+    ]
+    scenario: Any = plugins.load("scenarios", run.scenario.name)(run.scenario)
+    deals = scenario.partition_settings()  # None: by all settings of the partition; empty: by none
+    for key, kind, settings in chosen:
+        if key == "partition" and not (deals is None or deals):
+            continue
+        if plugins.load(kind, settings.name)(settings).needs_classes:
+            yield key, settings.name
     local, evaluation = run.local, run.evaluation
-    found = {
+    others = {
         "long_tail.imbalance": run.long_tail.imbalance,
         "local.order": local.order if local.order == "class_balanced" else None,
         "evaluation.metrics": ", ".join(evaluation.metrics) or None,
@@ -267,4 +265,4 @@ def _settings(run: RunSettings) -> list[tuple[str, Any]]:
         "evaluation.departed_clients": None if (last := evaluation.departed_clients) == "global_model" else last,
         "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
     }
-    return [(key, value) for key, value in found.items() if value is not None]
+    yield from ((key, value) for key, value in others.items() if value is not None)
