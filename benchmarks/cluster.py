@@ -18,7 +18,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.groups.cluster import HERE, Hosts
+from fedtide.settings.experiment import HERE, Hosts
 from fedtide.settings.params import Params
 
 PARAMS = {

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import require
-from fedtide.settings.experiment import TrackingSettings
-from fedtide.settings.groups.cluster import HERE
+from fedtide.settings.experiment import HERE, TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.world.adapters.encoding import Encoding
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64).filter(lambda x: abs(x) < 1e150)

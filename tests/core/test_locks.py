@@ -83,13 +83,6 @@ def test_an_unreadable_owner_is_not_named(tmp_path, content):
         assert refused(tmp_path / ".lock") == REFUSAL
 
 
-def test_a_lock_that_a_dead_process_of_another_machine_held_is_free(tmp_path):
-    """The file system says so; its note is of no use any more."""
-    (tmp_path / ".lock.owner").write_text("7\nelsewhere\n")
-    with held(tmp_path / ".lock", REFUSAL):
-        assert f"process {os.getpid()} " in refused(tmp_path / ".lock")
-
-
 def test_the_lock_holds_without_a_note(tmp_path, monkeypatch):
     """On a full disk."""
 

@@ -14,7 +14,7 @@ from scipy.special import exp1
 from fedtide.core.randomness import generator
 from fedtide.methods.costs import radio, wireless
 from fedtide.methods.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 
 CELL = CostSettings()
 

@@ -12,7 +12,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.federation.traffic.ledger import charge
 from fedtide.methods.costs.wireless import Segment, Wireless
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 SIZES = (4, 9, 6)

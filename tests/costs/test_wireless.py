@@ -15,7 +15,7 @@ from torch import nn
 from fedtide.core import plugins
 from fedtide.methods.costs import radio
 from fedtide.methods.costs.wireless import Link, RoundCost, Segment, Wireless, distance, flops_per_parameter, path_loss
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 
 CELL = CostSettings(payload="paper")
 SVHN = (667_178, 91.04)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.func import functional_call, hessian
 
-from fedtide.core.randomness import generator
 from fedtide.training.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.training.engine.passes.evaluation import full_gradient, pass_through
 from support import closest, federation, images, settings, steady, vectors
@@ -15,14 +14,21 @@ from support import closest, federation, images, settings, steady, vectors
 SIZES = (7, 4, 0, 9)
 
 
-def world(model="softmax_regression", data=None):
-    """Workers, points [C, d], shards and label counts; two rows of points are random."""
-    data = data or vectors()
-    fed = federation(settings(model=model), steady(SIZES, 1), data)
-    draw = torch.Generator().manual_seed(1)
-    points = fed.parts.w0 + 0.3 * torch.randn(len(SIZES), len(fed.parts.w0), generator=draw, dtype=torch.float64)
-    counts = fed.parts.data.label_counts(fed.parts.timeline.shards)
-    return fed, points, fed.parts.timeline.shards, counts
+@pytest.fixture
+def world():
+    """Makes a federation, points [C, d], shards and label counts; the points are random."""
+    feds = []
+
+    def make(model="softmax_regression", data=None):
+        feds.append(fed := federation(settings(model=model), steady(SIZES, 1), data or vectors()))
+        draw = torch.Generator().manual_seed(1)
+        points = fed.parts.w0 + 0.3 * torch.randn(len(SIZES), len(fed.parts.w0), generator=draw, dtype=torch.float64)
+        shards = fed.parts.timeline.shards
+        return fed, points, shards, fed.parts.data.label_counts(shards)
+
+    yield make
+    for fed in feds:
+        fed.parts.workers.close()
 
 
 def full_hessian(fed, w, shard):
@@ -47,25 +53,23 @@ def identity(size):
 
 @pytest.mark.parametrize("batch", [3, 100])
 @pytest.mark.parametrize("model", ["softmax_regression", {"name": "mlp", "widths": [3]}])
-def test_unit_vectors_give_the_diagonal_of_the_hessian(model, batch):
+def test_unit_vectors_give_the_diagonal_of_the_hessian(world, model, batch):
     fed, points, shards, counts = world(model)
     found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, batch, counts, identity(points.shape[1]))
     for row in (0, 1, 3):
         assert closest(found[row], full_hessian(fed, points[row], shards[row]).diagonal()) < 1e-12
     assert not found[2].any()
-    fed.parts.workers.close()
 
 
-def test_the_gradient_comes_with_the_diagonal_to_the_bit():
+def test_the_gradient_comes_with_the_diagonal_to_the_bit(world):
     fed, points, shards, counts = world({"name": "mlp", "widths": [3]})
     first = fed.parts.layout.parameters[-2].start
     where = (fed.parts.workers, points, fed.parts.b0, shards, 2, counts)
     gradients, _ = taylor(*where, lambda row: torch.ones(1, points.shape[1] - first, dtype=points.dtype), first)
     assert torch.equal(gradients, full_gradient(*where)[:, first:])
-    fed.parts.workers.close()
 
 
-def test_the_diagonal_of_softmax_regression_in_closed_form():
+def test_the_diagonal_of_softmax_regression_in_closed_form(world):
     """Mean of p_c (1 - p_c) x_k^2 for the weight (c, k), of p_c (1 - p_c) for the bias c."""
     fed, points, shards, counts = world()
     found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 100, counts, identity(points.shape[1]))
@@ -76,7 +80,6 @@ def test_the_diagonal_of_softmax_regression_in_closed_form():
         spread = p * (1 - p)
         closed = torch.cat([(spread.T @ x.square() / len(x)).flatten(), spread.mean(0)])
         assert closest(found[row], closed) < 1e-14
-    fed.parts.workers.close()
 
 
 def test_one_probe_is_exact_if_the_hessian_is_diagonal(quadratics):
@@ -91,7 +94,7 @@ def test_one_probe_is_exact_if_the_hessian_is_diagonal(quadratics):
     fed.parts.workers.close()
 
 
-def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
+def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal(world):
     """Over all sign vectors: the mean is the diagonal, the variance of entry i is sum_{j != i} H_ij^2."""
     fed, points, shards, counts = world(data=vectors(features=2, classes=3))
     size = points.shape[1]
@@ -108,10 +111,9 @@ def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal():
     assert closest(each.mean(0), H.diagonal()) < 1e-13
     variance = H.square().sum(1) - H.diagonal().square()
     assert closest(each.var(0, unbiased=False), variance) < 1e-13
-    fed.parts.workers.close()
 
 
-def test_the_last_parameters_alone() -> None:
+def test_the_last_parameters_alone(world) -> None:
     fed, points, shards, counts = world({"name": "mlp", "widths": [3]})
     first = fed.parts.layout.parameters[-2].start
     size = points.shape[1]
@@ -123,12 +125,11 @@ def test_the_last_parameters_alone() -> None:
         closest(fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 1, counts, first), squares[:, first:])
         < 1e-14
     )
-    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("model", ["softmax_regression", "lenet"])
 @pytest.mark.parametrize("group", [1, 2, 50])
-def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
+def test_fisher_is_the_mean_square_of_the_gradients_of_groups(world, model, group):
     fed, points, shards, counts = world(model, images(side=16) if model == "lenet" else None)
     found = fisher_diagonal(fed.parts.workers, points, fed.parts.b0, shards, group, counts)
     for row in (0, 1, 3):
@@ -138,10 +139,9 @@ def test_fisher_is_the_mean_square_of_the_gradients_of_groups(model, group):
         )
         assert closest(found[row], slopes.square().mean(0)) < 1e-12
     assert not found[2].any()
-    fed.parts.workers.close()
 
 
-def test_features_are_what_the_head_sees():
+def test_features_are_what_the_head_sees(world):
     fed, points, shards, _ = world({"name": "mlp", "widths": [3]})
     one, two = pass_through(fed.parts.workers, points[0], fed.parts.b0, [shards[0], np.array([5])], 2)
     named = fed.parts.layout.named(points[0])
@@ -150,7 +150,6 @@ def test_features_are_what_the_head_sees():
         assert closest(found, torch.relu(x @ named["hidden.0.weight"].T + named["hidden.0.bias"])) < 1e-14
         assert closest(logits, found @ named["head.weight"].T + named["head.bias"]) < 1e-14
         assert torch.equal(labels, fed.parts.data.train_labels[torch.as_tensor(places)])
-    fed.parts.workers.close()
 
 
 def test_the_exact_diagonal_takes_one_unit_vector_at_a_time():
@@ -159,8 +158,3 @@ def test_the_exact_diagonal_takes_one_unit_vector_at_a_time():
     assert torch.equal(torch.stack(found), torch.eye(5, dtype=torch.float64))
     kept = list(unit_vectors(5, torch.zeros(1)))
     assert len({vector.data_ptr() for vector in kept}) == 1
-
-
-def test_probes_drawn_one_after_the_other_are_those_drawn_together():
-    draws, together = generator(0, "probes"), generator(0, "probes").integers(0, 2, (7, 33))
-    assert np.array_equal(np.stack([draws.integers(0, 2, 33) for _ in range(7)]), together)

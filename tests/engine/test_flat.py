@@ -44,14 +44,6 @@ def test_the_layout_is_the_order_of_named_parameters(network: Network) -> None:
     assert layout.dropout_keys == ["dropout.key"]
 
 
-def test_rows_of_a_matrix_are_named_alike(network: Network) -> None:
-    layout = Layout(network)
-    rows = torch.arange(2.0 * layout.size).view(2, layout.size)
-    for slot in layout.parameters:
-        assert slot.view(rows).shape == (2, *slot.shape)
-        assert torch.equal(slot.view(rows)[1].reshape(-1), rows[1, slot.start : slot.stop])
-
-
 def test_parameters_gradients_and_statistics_are_views(network: Network) -> None:
     resident = ResidentModule(network, torch.float64, CPU)
     before = [value.clone() for value in network.parameters()]

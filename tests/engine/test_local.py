@@ -13,7 +13,6 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginError
-from fedtide.core.errors import SettingsError
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.local import Local, Update, clip, momentum_steps
 from support import bare, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
@@ -139,11 +138,6 @@ def test_a_direct_step_is_a_step(executor: str, weight_decay: float) -> None:
 def test_a_pull_needs_a_target() -> None:
     with pytest.raises(ValueError, match="toward"):
         Update(bare(torch.zeros(1, 2), Local(pull=0.1)), slice(0, 1), LocalSettings())
-
-
-def test_nesterov_needs_momentum() -> None:
-    with pytest.raises(SettingsError, match=r"local\.nesterov"):
-        settings(local={"nesterov": True})
 
 
 @given(norm=st.floats(1e-3, 1e3), limit=st.floats(1e-2, 1e2))

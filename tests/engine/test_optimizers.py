@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
 from fedtide.settings.groups.local import LocalSettings
@@ -168,23 +167,3 @@ def _as_double(state: Any) -> Any:
     state.w, state.b = state.w.double(), state.b.double()
     state.memory = {name: rows.double() for name, rows in state.memory.items()}
     return state
-
-
-@pytest.mark.parametrize(
-    ("local", "message"),
-    [
-        (
-            {"optimizer": "adam", "momentum": 0.9},
-            r"local\.momentum = 0\.9 is not supported with local\.optimizer = adam; use 0",
-        ),
-        ({"optimizer": "adamw", "clip_scope": "total_with_decay"}, r"total_with_decay: the weight decay of .* adamw"),
-        ({"optimizer": "adem"}, r"local\.optimizer: unknown name 'adem'; did you mean 'adam'"),
-        ({"optimizer": 3}, r"local\.optimizer: should be sgd, adam, adamw, adagrad, or a mapping"),
-        ({"optimizer": {"name": "adam", "beta2": 1}}, r"beta2 = 1: should be less than 1"),
-        ({"optimizer": {"name": "adagrad", "beta2": 0.9}}, r"unknown key .*beta2"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(local: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as caught:
-        settings(local=local)
-    assert "\n" not in str(caught.value)

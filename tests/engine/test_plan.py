@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from fedtide.federation.state import initial_state
 from fedtide.settings.groups.local import LocalSettings
@@ -94,11 +93,6 @@ def test_batches_differ_by_seed_round_and_client() -> None:
     assert torch.cat([one.keys.reshape(-1) for one in made]).unique().numel() == sum(one.keys.numel() for one in made)
 
 
-def test_stored_order_starts_each_round_at_the_first_sample() -> None:
-    made = plan([5], epochs=2, batch_size=2, order="stored", round_=3)
-    assert batches(made, 0) == [[0, 1], [2, 3], [4]] * 2
-
-
 @pytest.mark.parametrize(
     ("local", "size", "mean", "steps"),
     [
@@ -179,9 +173,3 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
         fed.run_round(initial_state(fed.parts))
     fed.parts.workers.close()
     assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)
-
-
-def test_at_most_one_pass_cannot_straddle_two() -> None:
-    """The amount is in steps; without this it would be taken for epochs."""
-    with pytest.raises(ValidationError, match=r"batches_span_epochs = true.*capped_steps"):
-        LocalSettings(capped_steps=5, batches_span_epochs=True)

@@ -7,8 +7,8 @@ from torch.func import functional_call
 
 import support
 from fedtide.federation.state import initial_state
+from fedtide.training.engine.gradient import References
 from fedtide.training.engine.local import Term, TermBatch
-from fedtide.training.engine.references import References
 
 
 def test_reference_models_are_evaluated_with_the_broadcast_batch_statistics() -> None:

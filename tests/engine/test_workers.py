@@ -118,10 +118,6 @@ def test_chunks_shrink_with_the_model_and_never_vanish(fed: Federation) -> None:
     assert chunks[0] > 1000
 
 
-def test_every_lane_gets_a_chunk(fed: Federation) -> None:
-    assert [plan_chunk(10, 20, 4, fed.parts.task, lanes) for lanes in (1, 2, 3, 20, 40)] == [20, 10, 7, 1, 1]
-
-
 @pytest.mark.parametrize("size", [10, 10**5])
 @pytest.mark.parametrize("clients", [0, 1, 99, 10**5])
 def test_lanes_share_the_chunks_evenly(fed: Federation, size: int, clients: int) -> None:

@@ -13,7 +13,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.methods.costs.wireless import JobCosts
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 from fedtide.world.timeline import Timeline
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 

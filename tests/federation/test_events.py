@@ -15,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.presence import Presence
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.methods.costs.wireless import Wireless
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.local import Cohort

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.training.engine.passes.fit import mean_losses
+from fedtide.training.engine.passes.metrics import mean_losses
 from fedtide.world.dataset import Dataset
 from support import (
     assert_close,

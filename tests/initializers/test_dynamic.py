@@ -14,7 +14,7 @@ import torch
 from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, sessions_of
 
 from fedtide.core.errors import Diverged, SettingsError
-from fedtide.core.hashing import canonical_json
+from fedtide.core.storage.files import canonical_json
 from fedtide.federation.sessions.boundary import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState

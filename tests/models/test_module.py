@@ -17,7 +17,6 @@ import own_nets
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
-from fedtide.training.engine.executors.resident import Resident
 from fedtide.training.engine.flat import Layout
 from fedtide.training.models.base import KeyedDropout, Network
 from support import assert_close, dataset, federation, images, run_rounds, settings, steady
@@ -94,13 +93,6 @@ def test_a_last_layer_with_something_behind_it_is_the_head_of_a_whole_module(bui
         fed(own("squashed"), "creff")
     state, _ = run_rounds(fed(own("squashed"), "moon"))
     assert bool(state.w.isfinite().all())
-
-
-def test_a_network_of_ones_own_trains_as_if_it_were_built_in() -> None:
-    """The same layers as a plug-in would name them give the same trajectory."""
-    first, second = fed(own("Plain"), "scaffold"), fed(own("Scaled"), "scaffold")
-    assert isinstance(first.parts.executor, Resident)
-    assert_close(run_rounds(first)[0], run_rounds(second)[0], 1e-12)
 
 
 @pytest.mark.parametrize("algorithm", ["moon", "creff", "balancefl", "cfl_regularization", "fedgen"])

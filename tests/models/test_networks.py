@@ -10,10 +10,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
-from fedtide.training.models.base import Model
-
 GRAY = (1, 16, 16)
 IMAGES = ("softmax_regression", "mlp", "lenet", "cnn_5x5", "cnn_leaky", "cnn_svhn", "resnet18", "preact_resnet18")
 
@@ -41,12 +37,6 @@ def test_gray_images_give_logits_from_the_head_on_the_features(build: Any, image
 def test_vectors_are_taken_as_they_are(build: Any, images: Tensor, name: str) -> None:
     network = build(name, (256,), 4)
     assert torch.equal(network(images.flatten(1)), network(images))
-
-
-def test_logistic_is_affine(build: Any, images: Tensor) -> None:
-    network = build("softmax_regression", GRAY, 4)
-    expected = images.flatten(1) @ network.head.weight.T + network.head.bias
-    torch.testing.assert_close(network(images), expected)
 
 
 def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> None:
@@ -144,13 +134,6 @@ def test_kaiming_initialization(build: Any, name: str) -> None:
             assert abs(layer.weight.square().mean().item() / variance - 1) < 5 * (2 / count) ** 0.5
 
 
-@pytest.mark.parametrize("name", [name for name in IMAGES if "resnet" not in name])
-def test_the_same_generator_state_gives_the_same_network(build: Any, name: str) -> None:
-    first, second = build(name, GRAY, 4), build(name, GRAY, 4)
-    for one, other in zip(first.parameters(), second.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("kernel", [1, 2, 3])
 def test_convolutions_over_time_are_sums_over_neighbors(build: Any, kernel: int) -> None:
     network = build("cnn_1d", (2, 5), 4, widths=(3,), kernel=kernel).double()
@@ -196,63 +179,8 @@ class TestEmbeddingBag:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "vocabulary", "needs"),
-    [
-        ("softmax_regression", (64,), 100, "images or vectors"),
-        ("mlp", (64,), 100, "images or vectors"),
-        ("lenet", (1, 8, 8), 0, "16 x 16"),
-        ("cnn_5x5", (1, 15, 32), 0, "16 x 16"),
-        ("cnn_5x5", (64,), 100, "images"),
-        ("cnn_leaky", (1, 12, 11), 0, "12 x 12"),
-        ("cnn_svhn", (3, 7, 8), 0, "8 x 8"),
-        ("resnet18", (784,), 0, "images"),
-        ("preact_resnet18", (64,), 100, "images"),
-        ("embedding_bag", (3, 32, 32), 0, "token ids"),
-        ("cnn_1d", (64,), 0, "series (channels, time)"),
-        ("cnn_1d", (1, 8, 8), 0, "series (channels, time)"),
-    ],
-)
-def test_inputs_that_do_not_fit_are_refused_in_one_line(
-    build: Any, name: str, shape: tuple[int, ...], vocabulary: int, needs: str
-) -> None:
-    with pytest.raises(SettingsError) as refusal:
-        build(name, shape, 10, vocabulary)
-    message = str(refusal.value)
-    assert f"model.name = {name!r}" in message
-    assert needs in message
-    assert str(shape) in message
-    assert "\n" not in message
-
-
-@pytest.mark.parametrize(
     ("name", "smallest"), [("lenet", 16), ("cnn_5x5", 16), ("cnn_leaky", 12), ("cnn_svhn", 8), ("resnet18", 1)]
 )
 def test_the_smallest_image_that_is_not_refused_works(build: Any, name: str, smallest: int) -> None:
     network = build(name, (1, smallest, smallest), 3).eval()
     assert network(torch.zeros(1, 1, smallest, smallest)).shape == (1, 3)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "key"),
-    [
-        ("mlp", {"widths": ()}, "widths"),
-        ("mlp", {"widths": (10, 0)}, "widths"),
-        ("embedding_bag", {"size": 0}, "size"),
-        ("resnet18", {"groups": 3}, "groups"),
-        ("lenet", {"norm": "batch"}, "norm"),
-    ],
-)
-def test_settings_that_make_no_network_are_refused(name: str, settings: dict[str, Any], key: str) -> None:
-    with pytest.raises(ValueError, match=key):
-        plugins.load("models", name).Settings(**settings)
-
-
-def test_every_model_is_found_and_has_a_family() -> None:
-    found = plugins.names("models")
-    assert {*IMAGES, "resnet34", "embedding_bag", "cnn_1d"} <= set(found)
-    for name in found:
-        cls = plugins.load("models", name)
-        assert issubclass(cls, Model)
-        assert cls.Settings().name == name
-        assert cls.family in ("linear", "mlp", "convolutional", "embedding")
-        assert plugins.summary("models", name).endswith(".")

@@ -1,4 +1,4 @@
-"""Focal loss, balanced softmax and LDAM: reductions to cross-entropy, closed forms, whose counts they see."""
+"""Cross-entropy, focal loss, balanced softmax and LDAM: reductions, closed forms, whose counts they see."""
 
 from __future__ import annotations
 
@@ -37,9 +37,19 @@ def value_and_slope(objective: Any, counts: Tensor | None, labels: Tensor = LABE
     return losses.detach(), torch.autograd.grad(losses.sum(), z)[0]
 
 
+def test_cross_entropy_of_uniform_logits_and_its_gradient() -> None:
+    """The log of the number of classes; softmax minus one-hot."""
+    uniform = torch.full((6, 8), 3.0, dtype=torch.float64)
+    losses = made("cross_entropy").loss(Outputs(uniform, uniform), LABELS, None)
+    assert closest(losses, torch.full((6,), math.log(8), dtype=torch.float64)) < 1e-14
+    slope = value_and_slope(made("cross_entropy"), None)[1]
+    assert closest(slope, logits().detach().softmax(-1) - functional.one_hot(LABELS, 4)) < 1e-14
+
+
 @pytest.mark.parametrize(
     ("objective", "counts"),
     [
+        (made("cross_entropy"), COUNTS),
         (made("focal", gamma=0.0), COUNTS),
         (made("balanced_softmax"), torch.full((4,), 7.0, dtype=torch.float64)),
         (made("balanced_softmax"), None),

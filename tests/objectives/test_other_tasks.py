@@ -13,13 +13,6 @@ from fedtide.core import plugins
 from fedtide.training.models.base import Outputs
 from fedtide.training.objectives.base import Objective
 
-TASKS = {
-    "cross_entropy": "classification",
-    "mean_squared_error": "regression",
-    "huber": "regression",
-    "binary_cross_entropy": "multilabel",
-}
-
 
 def objective(name: str, **chosen: Any) -> Objective:
     cls = plugins.load("objectives", name)
@@ -35,11 +28,6 @@ def batch(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def losses(name: str, z: torch.Tensor, y: torch.Tensor, **chosen: Any) -> torch.Tensor:
     return objective(name, **chosen).loss(Outputs(z, z), y, None)
-
-
-@pytest.mark.parametrize(("name", "task"), TASKS.items())
-def test_an_objective_says_what_it_is_for(name: str, task: str) -> None:
-    assert objective(name).task == task
 
 
 def test_they_are_those_of_torch() -> None:
@@ -59,7 +47,7 @@ def test_a_huber_loss_that_no_error_leaves_is_half_the_squared_error() -> None:
     assert torch.equal(losses("huber", z, y, delta=1e3), losses("mean_squared_error", z, y) / 2)
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if name != "cross_entropy"])
+@pytest.mark.parametrize("name", ["mean_squared_error", "huber", "binary_cross_entropy"])
 def test_gradients_for_each_sample_and_client(name: str) -> None:
     z, y = batch(2, 5, 3)
     y = (y > 0).to(z.dtype) if name == "binary_cross_entropy" else y
@@ -70,9 +58,3 @@ def test_gradients_for_each_sample_and_client(name: str) -> None:
     }
     found = vmap(grad(lambda z, y: losses(name, z, y).sum()))(z, y)
     torch.testing.assert_close(found, by_hand[name] / 3)
-
-
-def test_logits_of_zero_pull_with_a_half() -> None:
-    """Where a network with a head of zeros begins."""
-    z, y = torch.zeros(1, 2), torch.tensor([[0.0, 1.0]])
-    assert grad(lambda z: losses("binary_cross_entropy", z, y).sum())(z).tolist() == [[0.25, -0.25]]

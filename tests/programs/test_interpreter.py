@@ -63,7 +63,7 @@ def without_torchscript(monkeypatch: pytest.MonkeyPatch, absent: Callable[[pytes
     assert interpreter._scripted(graph(torch.sin, torch.ones(2))) is None
 
 
-def trained(executor: str, algorithm: str, model: str, dtype: torch.dtype = torch.float32) -> RunState:
+def trained(executor: str, algorithm: str, model: str, dtype: torch.dtype) -> RunState:
     """State after two rounds, the last of which is evaluated."""
     data = smallest(model)[0] if model in ("lenet", "embedding_bag") else vectors()
     chosen = settings(
@@ -80,33 +80,24 @@ def test_this_torch_has_torchscript() -> None:
     assert interpreter._scripted(graph(torch.sin, torch.ones(2))) is not None
 
 
-@pytest.mark.parametrize(("executor", "dtype"), [("threads", torch.float32), ("stacked", torch.float64)])
-@pytest.mark.parametrize("algorithm", ["scaffold", "sharp", "contrast"])
-def test_a_run_without_torchscript_has_the_same_bits(
-    algorithm: str, executor: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual = trained(executor, algorithm, "softmax_regression", dtype)
-    without_torchscript(monkeypatch, removed)
-    assert_same(usual, trained(executor, algorithm, "softmax_regression", dtype))
-
-
 @pytest.mark.parametrize(
-    ("executor", "algorithm", "model"),
+    ("executor", "algorithm", "model", "dtype"),
     [
-        ("threads", "fedavg", "lenet"),
-        ("stacked", "fedavg", "embedding_bag"),
-        ("stacked", "fedavg", "noisy"),
-        ("auto", "fedavg", "normed"),
-        ("threads", "creff", "mlp"),
+        *(("threads", name, "softmax_regression", torch.float32) for name in ("scaffold", "sharp", "contrast")),
+        *(("stacked", name, "softmax_regression", torch.float64) for name in ("scaffold", "sharp", "contrast")),
+        ("threads", "fedavg", "lenet", torch.float32),
+        ("stacked", "fedavg", "embedding_bag", torch.float32),
+        ("stacked", "fedavg", "noisy", torch.float32),  # dropout
+        ("auto", "fedavg", "normed", torch.float32),
+        ("threads", "creff", "mlp", torch.float32),  # own traces
     ],
-    ids=["convolutions", "words", "dropout", "BatchNorm", "own traces"],
 )
-def test_so_have_other_networks_and_own_traces(
-    executor: str, algorithm: str, model: str, monkeypatch: pytest.MonkeyPatch
+def test_a_run_without_torchscript_has_the_same_bits(
+    executor: str, algorithm: str, model: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = trained(executor, algorithm, model)
+    usual = trained(executor, algorithm, model, dtype)
     without_torchscript(monkeypatch, removed)
-    assert_same(usual, trained(executor, algorithm, model))
+    assert_same(usual, trained(executor, algorithm, model, dtype))
 
 
 def descent(theta: Tensor, x: Tensor, rate: float) -> tuple[Tensor, Tensor]:

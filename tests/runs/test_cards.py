@@ -17,7 +17,7 @@ from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.cards import VISIBLE, cards, place
 from fedtide.runs.jobs.jobs import Ask, run_in_workers
 from fedtide.runs.jobs.processes import start_workers_early
-from fedtide.settings.groups.cluster import HERE, Hosts
+from fedtide.settings.experiment import HERE, Hosts
 from fedtide.settings.run import RunSettings
 
 FakeCards = Callable[..., None]

@@ -13,7 +13,7 @@ import pytest
 
 from fedtide.core.randomness import generator
 from fedtide.runs.check import check_run
-from fedtide.settings.imported import Imported
+from fedtide.settings.run import Imported
 from small_runs import execute
 
 LOGGERS = (Imported(path="lightning.pytorch.loggers.CSVLogger"),)

@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import CSVLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from commands import fedtide, folder, shared_data
-from fedtide.settings.imported import Imported
+from fedtide.settings.run import Imported
 from small_runs import execute
 
 __all__ = ["fedtide", "folder", "shared_data"]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import short_hash
 from fedtide.settings.params import Params
 from fedtide.world.timeline import Timeline
 from small_runs import execute

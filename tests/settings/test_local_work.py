@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.settings.groups.local import WORK, LocalSettings
 from fedtide.settings.params import Params
 
@@ -22,14 +21,6 @@ def test_one_of_them_is_all_that_is_recorded(unit: str) -> None:
     local = LocalSettings(**{unit: 3})  # type: ignore[arg-type]
     assert (local.unit, local.amount) == (unit, 3)
     assert set(WORK) & set(local.canonical()) == {unit}
-
-
-def test_two_of_them_are_refused_in_one_line() -> None:
-    with pytest.raises(
-        SettingsError, match=r"local\.epochs and local\.steps exclude each other; give one of"
-    ) as caught:
-        Params({"local": {"epochs": 2, "steps": 3}})
-    assert "\n" not in str(caught.value)
 
 
 def test_another_amount_takes_the_place_of_the_one_before() -> None:

@@ -119,10 +119,3 @@ def test_a_file_and_a_mapping_are_read_alike(tmp_path):
     file.write_text("seed: 3\nmodel: {name: mlp, widths: [4]}\n")
     mapping = {"seed": 3, "model": {"name": "mlp", "widths": [4]}}
     assert Params.read(file, "local.lr=0.5").run() == Params.read(mapping, ["local.lr=0.5"]).run()
-
-
-@pytest.mark.parametrize("given", [3, None, ["params.yaml"]])
-def test_other_things_are_refused_in_a_line(given):
-    with pytest.raises(SettingsError, match=r"^settings should be a file or a mapping, got") as error:
-        Params.read(given)
-    assert "\n" not in str(error.value)

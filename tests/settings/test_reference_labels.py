@@ -152,14 +152,6 @@ def test_they_are_listed_and_shown(fedtide):
     assert "on_session_start: keep" in "\n".join(fedtide("show", "algorithm", "local").out)
 
 
-@pytest.mark.parametrize("label", [label for label in LABELS if label != "fedbn"])  # whose model needs normalization
-def test_each_runs(fedtide, label):
-    model = "mlp" if label == "lg_fedavg" else "softmax_regression"
-    called = fedtide("run", "--json", "--set", f"algorithm={label}", "--set", f"model={model}")
-    assert called.status == 0, called.err
-    assert json.loads(called.out[-1])["state"] == "complete"
-
-
 def test_a_scenario_that_shares_all_data_needs_rounds():
     with pytest.raises(SettingsError, match="scenario cumulative requires mode: sync"):
         build_timeline(run := read(mode="async", scenario={"name": "cumulative", "of": SESSIONS}).run(), load_data(run))

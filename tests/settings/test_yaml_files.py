@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_mapping, read_value
 
@@ -35,25 +34,6 @@ def test_a_rate_with_an_exponent_is_accepted_in_a_file_and_on_the_command_line(t
     file.write_text("local: {lr: 1e-3}\n")
     assert Params.read(file).run().local.lr == 1e-3
     assert Params.read(file, ["local.lr=5E-2"]).run().local.lr == 5e-2
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("seed: 1\nseed: 2\n", "duplicate key 'seed' line 2, column 1"),
-        ("local:\n  lr: 1\n  lr: 2\n", "duplicate key 'lr' line 3, column 3"),
-        ("", "is empty"),
-        ("# nothing but a comment\n", "is empty"),
-        ("[" * 5000, "is nested too deeply"),
-    ],
-)
-def test_a_file_that_is_no_mapping_of_settings_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
-    file = tmp_path / "given.yaml"
-    file.write_text(text)
-    with pytest.raises(SettingsError) as caught:
-        Params.read(file)
-    assert problem in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:

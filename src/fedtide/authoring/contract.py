@@ -25,7 +25,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginCrash, describe_fault
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.plugins import naming_plugins
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
-from fedtide.core.storage.files import folder, write_json
+from fedtide.core.storage.files import folder, short_hash, write_json
 from fedtide.records.summary import Summary, headline
 from fedtide.runs import identity
 from fedtide.runs.compare import compare, refuse_unrecorded

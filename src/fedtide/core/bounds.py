@@ -20,11 +20,11 @@ class AtMost:
     what: str
 
     def check(self, value: int) -> int:
-        """The value; a SettingsError if it is above the limit."""
         if value > self.le:
             taken = f"{min(value, 10**30) * self.each // 10**9:,} GB of {self.what}"
-            shown = shortened(str(value))
-            raise SettingsError(f"{shown} should be less than or equal to {self.le}; it would take {taken}")
+            raise SettingsError(
+                f"{shortened(str(value))} should be less than or equal to {self.le}; it would take {taken}"
+            )
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -44,17 +44,10 @@ WHOLE = BeforeValidator(_no_truth_value)
 """For a choice of several numbers: pydantic takes ``true`` for 1."""
 
 MOST_ROUNDS = AtMost(10_000_000, 300, "records")
-"""Of a run."""
-
 Rounds = Annotated[int, Field(ge=1), MOST_ROUNDS]
-"""A number of rounds."""
-
 Clients = Annotated[int, Field(ge=1), AtMost(10_000_000, 1000, "timeline and records")]
-"""A number of clients."""
 
 MOST_THREADS = AtMost(1024, 8 << 20, "stacks of threads or processes")
-"""On one machine."""
-
 Threads = Annotated[int, Field(ge=0), MOST_THREADS]
 """A number of threads or processes; 0 for all cores."""
 

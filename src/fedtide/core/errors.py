@@ -9,9 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-_NEAR, _NEAR_SHORT = 0.6, 0.5
-"""Smallest similarity, from 0 to 1, of a word and the one that may have been meant; of words up to three letters."""
-
+_NEAR, _NEAR_SHORT = 0.6, 0.5  # least similarity of a word to the one that was meant; of words up to three letters
 _LONG = 120  # most characters of a value that are shown in full
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
@@ -61,8 +59,7 @@ Place = tuple[int | str, ...]
 def one_line(error: ValidationError, source: str | Callable[[Place], str], unknown: Callable[[Place], str]) -> str:
     """The first problem of a validation error as one line: source, dotted key, value, what is allowed.
 
-    ``source`` may be a function of the problem's path; ``unknown`` words the problem of a key that does not exist, given its
-    path.
+    ``source`` may be a function of the problem's path; ``unknown`` words the problem of a key that does not exist.
     """
     problems = error.errors(include_url=False)
     first = problems[0]

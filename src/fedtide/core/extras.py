@@ -34,10 +34,7 @@ def missing(extra: str) -> list[str]:
 
 
 def require(extra: str, what: str, *modules: str, otherwise: str = "") -> None:
-    """Raise a SettingsError that names the extra unless its packages, or these of them, are installed, which ``what`` needs.
-
-    ``otherwise``: what to do instead of installing them.
-    """
+    """Refuse ``what`` unless an extra's packages, or these ``modules``, are installed; ``otherwise``: another way out."""
     if lacking := [module for module in modules or EXTRAS[extra] if find_spec(module) is None]:
         raise SettingsError(line(extra, what, lacking) + (f", or {otherwise}" if otherwise else ""))
 

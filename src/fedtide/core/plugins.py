@@ -1,12 +1,12 @@
 """Plug-ins: one file is one algorithm, partition, model, ...; the file's stem is its name.
 
 A *kind* is a package (``methods/algorithms``, ``training/models``, ...) whose ``base.py`` defines a :class:`Plugin` subclass.
-Every other module of that package without a leading underscore defines exactly one public subclass of it. Nothing is imported
-before it is asked for.
+Every other module of it without a leading underscore defines exactly one public subclass. Nothing is imported before it is
+asked for.
 
-Folders named in the environment variable ``FEDTIDE_PLUGINS`` (separated as in ``PATH``) are searched too, and packages that
-installed distributions name in entry points: a file ``algorithms/foo.py`` below one of them is the algorithm ``foo``. A file
-that cannot be used, or a name that two files have, is an error where it is used, a mark in lists, and nothing anywhere else.
+A file ``algorithms/foo.py`` below a folder in ``FEDTIDE_PLUGINS`` (separated as in ``PATH``), or in a package that an installed
+distribution names in an entry point, is the algorithm ``foo``. A file that cannot be used, or a name that two files have, is
+an error only where it is used, and a mark in lists.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ INCIDENTAL, OMIT_DEFAULT = Mark.INCIDENTAL, Mark.OMIT_DEFAULT
 
 @functools.cache
 def _unbounded(kind: type[BaseModel]) -> list[str]:
-    """Settings without an upper bound of their own."""
     fields = kind.model_fields.items()
     return [
         key for key, field in fields if not any(hasattr(item, "le") or hasattr(item, "lt") for item in field.metadata)
@@ -78,10 +77,7 @@ class SettingsModel(BaseModel):
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The settings that can change a number of a run, JSON-able: all but those marked ``INCIDENTAL``.
-
-        A setting marked ``OMIT_DEFAULT`` is in it only where it is not at its default.
-        """
+        """The settings that can change a number of a run, JSON-able; see the marks."""
         values = self.model_dump(mode="json")
         for key, field in type(self).model_fields.items():
             value = getattr(self, key)
@@ -102,10 +98,7 @@ class PluginSettings(SettingsModel):
 
 
 class Plugin(ABC):
-    """Something that is chosen by name and has settings; ``kind`` is the sub-package that it lives in.
-
-    A plug-in with settings of its own nests a class ``Settings`` and declares ``settings: Settings``.
-    """
+    """Something that is chosen by name; ``kind`` is its package. Its settings are a nested class ``Settings``, if any."""
 
     kind: ClassVar[str] = ""
     Settings: ClassVar[type[PluginSettings]] = PluginSettings
@@ -133,8 +126,7 @@ def Tunable(  # noqa: N802 - reads as a field type in a Settings class
     >>> Settings(name="mine").pull
     0.1
 
-    ``low`` and ``high`` bound the search, ``log`` searches the exponent; ``bounds`` (``ge``, ``gt``, ``le``, ``lt``)
-    say which values are valid at all.
+    ``log`` searches the exponent; ``bounds`` (``ge``, ``gt``, ``le``, ``lt``) say which values are valid at all.
     """
     extra: Any = {"tune": {"low": low, "high": high, "log": log}}
     return Field(default, description=description, json_schema_extra=extra, **bounds)
@@ -155,7 +147,7 @@ def _other_folders(*kinds: str) -> list[Path]:
 
 
 def folders(kind: str) -> list[Path]:
-    """The folders that plug-ins of a kind are in, fedtide's own first; its package finds modules in all of them from now on."""
+    """The folders of a kind's plug-ins, fedtide's own first; the kind's package finds modules in all of them from now on."""
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
     path = importlib.import_module(package_of(kind)).__path__
@@ -200,7 +192,7 @@ def load(kind: str, name: str) -> type[Plugin]: ...
 @overload
 def load(kind: type[P], name: str) -> type[P]: ...
 def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
-    """The class of the plug-in ``name`` of a kind, which is given by its name or by its base class.
+    """The class of the plug-in ``name`` of a kind, given by its name or its base class.
 
     Raises:
         SettingsError: there is no such plug-in.
@@ -219,7 +211,6 @@ def load(kind: str | type[Plugin], name: str) -> type[Plugin]:
 
 @functools.cache
 def _only_plugin(module: Any, kind: str) -> type[Plugin]:
-    """The plug-in that a module defines."""
     file, base = module.__file__, _base(kind)
     public = [
         value
@@ -230,10 +221,8 @@ def _only_plugin(module: Any, kind: str) -> type[Plugin]:
     if len(found) != 1:
         others = found or [cls for cls in public if not issubclass(cls, PluginSettings)]
         listed = ", ".join(f"{cls.__name__} in line {_line(cls)}" for cls in others)
-        raise PluginError(
-            f"{file}: must define exactly one public plug-in class, a subclass of {base.__name__}; found "
-            f"{len(found)}{f' ({listed})' if listed else ''}"
-        )
+        wanted = f"must define exactly one public plug-in class, a subclass of {base.__name__}"
+        raise PluginError(f"{file}: {wanted}; found {len(found)}{f' ({listed})' if listed else ''}")
     chosen: type[Plugin] = found[0]
     problem = ""
     if missing := sorted(chosen.__abstractmethods__):
@@ -268,7 +257,7 @@ def create(kind: type[P], settings: PluginSettings) -> P:
 
 
 def docstrings(kind: str, name: str) -> list[str]:
-    """Docstrings of the public classes of a plug-in's file, its own first, read from the source: nothing is imported.
+    """Docstrings of the public classes of a plug-in's file, its own first, read from the source.
 
     Raises:
         PluginError: the source cannot be read.
@@ -283,7 +272,7 @@ def docstrings(kind: str, name: str) -> list[str]:
 
 
 def _is_helper(node: ast.ClassDef) -> bool:
-    """Whether a class cannot be a plug-in, since it inherits from nothing, or is a tuple with names."""
+    """Whether a class cannot be a plug-in: it inherits from nothing, or is a NamedTuple."""
     return not any(isinstance(base, ast.Name) and base.id != "NamedTuple" for base in node.bases)
 
 
@@ -293,10 +282,7 @@ def summary(kind: str, name: str) -> str:
 
 
 def broken(kind: str, name: str, *, imported: bool = False) -> str | None:
-    """Why a plug-in cannot be used, in one line; ``None`` if it can.
-
-    Files of others than fedtide are imported for it, with ``imported`` all, some of which need packages of an extra.
-    """
+    """Why a plug-in cannot be used, in one line; ``None`` if it can. Imports it if it is not fedtide's, or if ``imported``."""
     try:
         if imported or file_of(kind, name).parent != HOMES[kind]:
             load(kind, name)

@@ -1,7 +1,7 @@
 """The only source of randomness: generators keyed by (seed, purpose, keys), never a global state.
 
-A draw depends on nothing but its key, so a resumed run equals an uninterrupted one, chunks and workers do not change who
-sees which batch, and two algorithms at one seed see the same cohorts.
+So a resumed run equals an uninterrupted one, chunks and workers change no draw, and two algorithms at one seed see the same
+cohorts.
 """
 
 from __future__ import annotations
@@ -72,14 +72,9 @@ def _shift(value: Tensor, bits: int) -> Tensor:
 
 
 def hashed_uniform(key: Tensor, count: int) -> Tensor:
-    """Uniform numbers in [0, 1) that are a pure function of the key: the same on every device and under ``vmap``.
+    """Uniform float32 numbers [..., count] in [0, 1) by int64 keys [...], the same on every device and under ``vmap``.
 
-    Args:
-        key: int64 tensor of any shape ``[...]``.
-        count: numbers per key.
-
-    Returns:
-        float32 ``[..., count]``; SplitMix64 output of ``key + i`` (Steele et al. 2014), top 24 bits.
+    SplitMix64 output of ``key + i`` (Steele et al. 2014), top 24 bits.
     """
     index = torch.arange(1, count + 1, device=key.device, dtype=torch.int64)
     value = key.unsqueeze(-1) + index.mul_(_GOLDEN)

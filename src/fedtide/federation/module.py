@@ -20,7 +20,7 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
-from fedtide.training.resources.process import prepare_process
+from fedtide.training.resources.workers import prepare_process
 from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline

@@ -12,7 +12,7 @@ from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.saving.rows import StoredRows
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import Algorithm, server_vectors
-from fedtide.settings.groups.mode import Async
+from fedtide.settings.run import Async
 from fedtide.world.timeline import Assignment, Timeline
 
 

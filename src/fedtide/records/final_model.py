@@ -12,7 +12,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, read_json
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.training.models.base import Model, Network
 from fedtide.world.adapters.encoding import Encoding, Place, row
 

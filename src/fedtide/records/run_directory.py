@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
 from fedtide.core.storage.files import (
     make_folder,
     read_text,
     remove_all_parts,
     remove_dead_parts,
+    short_hash,
     sync,
     write_bytes,
     write_json,

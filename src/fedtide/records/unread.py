@@ -12,7 +12,9 @@ from fedtide.core.extras import line, missing
 if TYPE_CHECKING:
     from fedtide.records.frames import Records
 
-_LINE = line("report", "reading records", ["pandas"])
+
+def _line() -> str:
+    return line("report", "reading records", ["pandas"])
 
 
 class Unread:
@@ -28,10 +30,10 @@ class Unread:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # what Python looks for by itself
             raise AttributeError(name)
-        raise SettingsError(f"{name}: {_LINE}")
+        raise SettingsError(f"{name}: {_line()}")
 
     def __repr__(self) -> str:
-        return f"{', '.join(map(str, self.directories))}: {_LINE}"
+        return f"{', '.join(map(str, self.directories))}: {_line()}"
 
 
 def records_of(directories: Sequence[Path]) -> Records:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import short_hash
 from fedtide.records.files.marks import different
 from fedtide.records.files.states import generations, read_state_header
 from fedtide.records.run_directory import LOGGERS, PILOTS, RunDirectory, read_hashed, read_json, read_manifest

@@ -23,7 +23,7 @@ from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mlflow.upload import upload_elsewhere
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.groups.cluster import HERE, Hosts
+from fedtide.settings.experiment import HERE, Hosts
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score

@@ -8,7 +8,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.imports import own_files
 from fedtide.core.discovery.source import closure, fingerprint, fingerprint_files
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import short_hash
 from fedtide.settings.choices import plugins_in
 from fedtide.settings.run import RunSettings
 from fedtide.training.models.base import Model

@@ -20,8 +20,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.identity import run_key
-from fedtide.settings.kinds import InitializerSettings
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import InitializerSettings, RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 

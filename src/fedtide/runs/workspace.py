@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Self
 
 from fedtide.core.extras import missing, require
-from fedtide.core.hashing import short_hash
-from fedtide.core.storage.files import folder
+from fedtide.core.storage.files import folder, short_hash
 from fedtide.runs.mlflow.server import Server
 from fedtide.settings.experiment import TrackingSettings
-from fedtide.settings.imported import Imported
 from fedtide.settings.params import Params
+from fedtide.settings.run import Imported
 
 
 @dataclass(frozen=True)

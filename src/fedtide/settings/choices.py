@@ -36,7 +36,6 @@ class Choice:
 
     @property
     def common(self) -> frozenset[str]:
-        """Settings that all options have."""
         return plugins.common_settings(self.kind) if self.kind else frozenset()
 
     def settings(self, name: str) -> type[SettingsModel]:
@@ -54,7 +53,7 @@ class Choice:
         return name if isinstance(name, str) else None
 
     def chosen(self, value: Any) -> type[SettingsModel] | None:
-        """The settings class of what a setting has, or of what is meant if it is not given; None if there is no such class."""
+        """The settings class of what a setting has, or means if it is not given; None if there is no such class."""
         name = self.default if value is None else self.name_in(value)
         try:
             return self.settings(name) if name else None

@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from fedtide.core.addresses import split_address
 from fedtide.core.bounds import Threads
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.groups.cluster import ClusterName, Hosts
 from fedtide.settings.groups.tuning import TuneSettings
-from fedtide.settings.imported import Imported
-from fedtide.settings.run import RunSettings, Seed
+from fedtide.settings.run import Imported, RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
+
+LOCAL = "local"
+BATCH_SYSTEMS = {
+    "htcondor": "HTCondorCluster",
+    "lsf": "LSFCluster",
+    "moab": "MoabCluster",
+    "oar": "OARCluster",
+    "pbs": "PBSCluster",
+    "sge": "SGECluster",
+    "slurm": "SLURMCluster",
+}
+"""Batch systems, and the classes of dask-jobqueue that submit their jobs."""
+
+_ADDRESS = re.compile(r"([a-z]+://)?[^\s/:]+:\d+|[a-z]+://[^\s/:]+(:\d+)?")
+
+
+def _known(value: str) -> str:
+    if value and value not in (LOCAL, *BATCH_SYSTEMS) and not _ADDRESS.fullmatch(value):
+        problem = f"{value!r} is neither an address such as tcp://host:8786 nor a known name"
+        raise SettingsError(nearest(problem, value, (LOCAL, *BATCH_SYSTEMS)))
+    return value
+
+
+ClusterName = Annotated[str, AfterValidator(_known)]
+"""The address of a Dask scheduler, ``local``, or the name of a batch system; empty for no cluster."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What executes runs: the workers of the cluster ``name`` (:data:`ClusterName`), or processes of this machine.
+
+    ``runs_per_card`` runs share a GPU; 0: as many as fit, on a cluster one. An unknown name raises a SettingsError.
+    """
+
+    name: str = ""
+    runs_per_card: int = 0
+
+    def __post_init__(self) -> None:
+        try:
+            _known(self.name)
+        except SettingsError as error:
+            raise SettingsError(f"cluster: {error}") from None
+
+    @property
+    def away(self) -> bool:
+        """Whether runs are executed by a cluster."""
+        return bool(self.name)
+
+
+HERE = Hosts()
 
 
 class CompareSettings(SettingsModel):
@@ -82,6 +132,28 @@ class ReportSettings(SettingsModel):
         if self.target is not None and self.target > 1 and Score(self.metric).share:
             raise SettingsError(f"target = {self.target:g}: should be less than or equal to 1")
         return self
+
+
+def split_address(uri: str) -> tuple[str, str | None, str | None]:
+    """Address, user and password of an HTTP URI.
+
+    >>> split_address("https://me:secret@example.org/mlflow/")
+    ('https://example.org/mlflow', 'me', 'secret')
+
+    Raises:
+        SettingsError: it is not the address of a server; the message does not show it.
+    """
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise SettingsError("should be the address of a server, such as http://127.0.0.1:5000")
+    place = f"[{host}]" if ":" in host else host
+    address = urlunsplit((parts.scheme, f"{place}:{port}" if port else place, parts.path.rstrip("/"), "", ""))
+    user, password = (None if word is None else unquote(word) for word in (parts.username, parts.password))
+    return address, user, password
 
 
 with warnings.catch_warnings():

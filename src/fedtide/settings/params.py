@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from fedtide.core import plugins
 from fedtide.core.discovery.shipped import DEFAULTS
-from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.errors import SettingsError, nearest, one_line, shortened
 from fedtide.core.plugins import SettingsModel
+from fedtide.settings.choices import group_at
 from fedtide.settings.experiment import RUN_KEYS, TABLES, Experiment
 from fedtide.settings.reading.overrides import apply_overrides, merge_run
-from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.references import REFERENCES
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings, Seed
@@ -25,6 +28,47 @@ Place = tuple[int | str, ...]
 
 _NAMED = {"algorithm": "label", "initializer": "initializer_label"}
 """Settings with the labels of a run."""
+
+
+def parse(
+    model: type[SettingsModel],
+    raw: Mapping[str, Any],
+    source: str | Callable[[Place], str] = "settings",
+) -> Any:
+    """The settings that a plain mapping stands for.
+
+    ``source`` is where it comes from, or a function from the path of a setting to where that comes from.
+
+    Raises:
+        SettingsError: one line: which key, which value, what is allowed.
+    """
+    try:
+        return model.model_validate_json(json.dumps(raw), strict=True)
+    except ValidationError as error:
+        raise SettingsError(one_line(error, source, lambda place: _unknown(model, raw, place))) from None
+    except TypeError as error:
+        where = source if isinstance(source, str) else source(_unwritable(raw))
+        raise SettingsError(f"{where}: {error}; use numbers, words, lists and mappings") from None
+    except (RecursionError, ValueError) as error:
+        raise SettingsError(f"{source if isinstance(source, str) else source(())}: {shortened(str(error))}") from None
+
+
+def _unwritable(value: Any) -> Place:
+    """The path of the first item that has no JSON form."""
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        try:
+            json.dumps({key: item})
+        except TypeError:
+            return (key, *_unwritable(item))
+    return ()
+
+
+def _unknown(model: type[SettingsModel], raw: Any, place: Place) -> str:
+    """Message for the unknown key at a path, with the nearest known one."""
+    group, word = group_at(model, raw, place[:-1]), str(place[-1])
+    problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
+    return problem if group is None else nearest(problem, word, group.model_fields)
 
 
 class Params:
@@ -38,8 +82,7 @@ class Params:
 
     Args:
         raw: content of the file; by default that of the default experiment, which an empty folder has.
-        source: its name, for messages.
-        overrides: what of ``raw`` was set on the command line, as ``a.b=value``, for messages.
+        source, overrides: its name, and what of it was set on the command line, as ``a.b=value``, for messages.
 
     Attributes:
         remarks: what a user should know about how the settings were read, one line each.
@@ -65,11 +108,9 @@ class Params:
             self.run(algorithm=label)
         for label in dict.fromkeys([*self.experiment.initializers, *compare.initializers]):
             self.run(initializer=label)
+        instead = "of this file is used instead of the built-in reference"
         self.remarks = [
-            (
-                f"{self.source}: algorithms.{label} of this file is used instead of the built-in reference (`fedtide "
-                f"show algorithm {label}`)"
-            )
+            f"{self.source}: algorithms.{label} {instead} (`fedtide show algorithm {label}`)"
             for label in dict.fromkeys([*compare.algorithms, self.experiment.label])
             if label in REFERENCES and "name" in self.experiment.algorithms.get(label, {})
         ]
@@ -78,8 +119,7 @@ class Params:
     def read(path: str | Path | Mapping[str, Any], overrides: str | Iterable[str] = ()) -> Params:
         """Read a YAML file, or the same as a mapping, and apply ``a.b=value`` overrides (values are YAML).
 
-        An override that chooses another plug-in, such as ``partition.name=natural``, drops the settings of the one before it
-        (but for those of other overrides) and leaves a line in ``remarks``.
+        An override that chooses another plug-in drops the settings of the one in the file, with a line in ``remarks``.
         """
         overrides = (overrides,) if isinstance(overrides, str) else tuple(overrides)
         if isinstance(path, Mapping):
@@ -137,7 +177,8 @@ class Params:
                 reference = REFERENCES[label].entry_for(merged)
                 merged = merge_run(merged, reference.pop("with"))
                 entry = {**reference, **entry}
-            merged = merge_run(merged, extra)
+            if extra:
+                merged = merge_run(merged, extra)
             merged[single] = {**entry, **chosen, "name": entry.get("name", label)}
         return merged
 
@@ -149,10 +190,8 @@ class Params:
         if fixed := {"seed", "label", "algorithm", "initializer"} & extra.keys():
             raise SettingsError(f"{self._origin(place)}: {where} cannot set {', '.join(sorted(fixed))}")
         if unknown := sorted(map(str, extra.keys() - RUN_KEYS)):
-            source = self._origin((*place, unknown[0]), place)
-            raise SettingsError(
-                f"{source}: {nearest(f'{where}: {unknown[0]!r} is not a setting of a run', unknown[0], RUN_KEYS)}"
-            )
+            problem = nearest(f"{where}: {unknown[0]!r} is not a setting of a run", unknown[0], RUN_KEYS)
+            raise SettingsError(f"{self._origin((*place, unknown[0]), place)}: {problem}")
         return extra
 
     def run(self, algorithm: str | None = None, initializer: str | None = None, seed: int | None = None) -> RunSettings:
@@ -181,12 +220,7 @@ class Params:
     def grid(self) -> list[RunSettings]:
         """All runs of ``compare``: algorithms x initializers x seeds."""
         compare = self.experiment.compare
-        return [
-            self.run(algorithm, initializer, seed)
-            for algorithm in compare.algorithms
-            for initializer in compare.initializers
-            for seed in compare.seeds
-        ]
+        return [self.run(*labels) for labels in product(compare.algorithms, compare.initializers, compare.seeds)]
 
 
 class _Seeded(SettingsModel):
@@ -194,5 +228,4 @@ class _Seeded(SettingsModel):
 
 
 def _text(merged: Mapping[str, Any]) -> str:
-    """The settings of a run, as JSON."""
     return json.dumps({key: merged[key] for key in RUN_KEYS if key in merged})

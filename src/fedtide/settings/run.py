@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, model_validator
@@ -11,15 +12,42 @@ from fedtide.core import plugins
 from fedtide.core.bounds import MOST_THREADS, Threads
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import INCIDENTAL, OMIT_DEFAULT, PluginSettings, SettingsModel
-from fedtide.settings.choices import AggregationChoice, AttackChoice, Choice, DownlinkChoice, UplinkChoice, choice_field
-from fedtide.settings.classes import refuse_without_classes
-from fedtide.settings.groups.costs import CostSettings
-from fedtide.settings.groups.evaluation import EvaluationSettings
+from fedtide.settings.choices import (
+    AggregationChoice,
+    AttackChoice,
+    Choice,
+    DownlinkChoice,
+    UplinkChoice,
+    WeightingChoice,
+    choice_field,
+)
+from fedtide.settings.groups.evaluation import CostSettings, EvaluationSettings
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.settings.groups.mode import ModeChoice, Sync
-from fedtide.settings.imported import Imported
-from fedtide.settings.kinds import AlgorithmSettings, DatasetSettings, InitializerSettings
 from fedtide.settings.scores import TaskName
+
+
+class AlgorithmSettings(PluginSettings):
+    """Settings every algorithm has."""
+
+    weighting: WeightingChoice = choice_field("samples", "how participants are weighted")
+
+
+class DatasetSettings(PluginSettings):
+    """Settings every dataset has."""
+
+    root: Annotated[str, INCIDENTAL] = Field("data", description="folder for downloaded and prepared files")
+    mirror: Annotated[str | None, INCIDENTAL] = Field(
+        None, description="folder searched before the network; default: $FEDTIDE_MIRROR"
+    )
+
+
+class InitializerSettings(PluginSettings):
+    """Settings every initializer has."""
+
+    post_pilot_start: Literal["carry", "reset"] = Field(
+        "carry", description="first session after the pilot: carry: continue; reset: start from the initial model"
+    )
+
 
 AlgorithmChoice = Annotated[SerializeAsAny[AlgorithmSettings], Choice("algorithms", "fedavg")]
 DataChoice = Annotated[SerializeAsAny[DatasetSettings], Choice("data", "digits")]
@@ -73,11 +101,15 @@ class ClientStateSettings(SettingsModel):
     )
 
 
-class EngineSettings(SettingsModel):
-    """How local training is executed: ``workers`` and ``allocator`` change no result, the others at most the rounding.
+class Imported(SettingsModel):
+    """An object that a class or function of another package makes."""
 
-    ``callbacks`` may do anything.
-    """
+    path: str = Field(min_length=1, description="the class as MODULE:NAME or MODULE.NAME")
+    arguments: dict[str, Any] = Field({}, description="constructor arguments")
+
+
+class EngineSettings(SettingsModel):
+    """How local training is executed: ``workers`` and ``allocator`` change no result, others rounding, ``callbacks`` any."""
 
     executor: Literal["auto", "threads", "stacked"] = Field("auto", description="auto: by model family and device")
     workers: Annotated[Threads, INCIDENTAL] = Field(0, ge=0, description="worker threads; 0 for all cores")
@@ -106,6 +138,30 @@ class CheckpointSettings(SettingsModel):
 
     every: int = Field(10, ge=1, description="rounds between checkpoints")
     keep_finished: bool = Field(False, description="keep the last two checkpoints of a complete run")
+
+
+class Sync(SettingsModel):
+    """A round ends when all its participants have finished."""
+
+    name: Literal["sync"] = "sync"
+
+
+class Async(SettingsModel):
+    """Clients work at their own pace, and the server updates its model as their results arrive."""
+
+    name: Literal["async"] = "async"
+    concurrency: int = Field(10, ge=1, description="most clients that train at once, each on its share of the band")
+    max_staleness: int | None = Field(None, ge=0, description="drop results with more staleness; null: none")
+    leave: Literal["cancel", "finish"] = Field(
+        "cancel",
+        description="if a client leaves while it trains: cancel: its work is lost; finish: its result arrives",
+    )
+
+
+ModeChoice = Annotated[Sync | Async, Choice(Sync | Async)]
+
+
+_WORDS = {"regression": "a regression", "multilabel": "a multilabel task"}
 
 
 class RunSettings(SettingsModel):
@@ -150,7 +206,7 @@ class RunSettings(SettingsModel):
     @model_validator(mode="after")
     def _fit_the_task(self) -> RunSettings:
         if self.task != "classification":
-            refuse_without_classes(self)
+            _refuse_without_classes(self)
         return self
 
     @property
@@ -169,3 +225,44 @@ class RunSettings(SettingsModel):
         values = self.canonical()
         keys = ("data", "long_tail", "validation", "scenario", "partition", "drift", "world_seed")
         return {key: values[key] for key in keys if key in values}
+
+
+def _refuse_without_classes(run: RunSettings) -> None:
+    """Refuse plug-ins and settings of a run that need classes, which its task has not."""
+    for key, value in _in_need_of_classes(run):
+        hint = "; use natural, or iid without stratified" if key == "partition" else ""
+        raise SettingsError(
+            f"{key} = {value} requires classes, and {_WORDS[run.task]} (objective = {run.objective.name}) has none{hint}"
+        )
+
+
+def _in_need_of_classes(run: RunSettings) -> Iterator[tuple[str, Any]]:
+    """Names and values of these settings."""
+    chosen: list[tuple[str, str, PluginSettings]] = [
+        ("scenario", "scenarios", run.scenario),
+        ("partition", "partitions", run.partition),
+        ("participation", "participation", run.participation),
+        ("algorithm", "algorithms", run.algorithm),
+        ("attack", "attacks", run.attack),
+        ("algorithm.weighting", "weighting", run.algorithm.weighting),
+        ("initializer", "initializers", run.initializer),
+        ("communication", "communication", run.communication),
+    ]
+    scenario: Any = plugins.load("scenarios", run.scenario.name)(run.scenario)
+    deals = scenario.partition_settings()  # None: by all settings of the partition; empty: by none
+    for key, kind, settings in chosen:
+        if key == "partition" and not (deals is None or deals):
+            continue
+        if plugins.load(kind, settings.name)(settings).needs_classes:
+            yield key, settings.name
+    local, evaluation = run.local, run.evaluation
+    others = {
+        "long_tail.imbalance": run.long_tail.imbalance,
+        "local.order": local.order if local.order == "class_balanced" else None,
+        "evaluation.metrics": ", ".join(evaluation.metrics) or None,
+        "evaluation.finetune_steps": evaluation.finetune_steps or None,
+        "evaluation.client_samples": evaluation.client_samples,
+        "evaluation.departed_clients": None if (last := evaluation.departed_clients) == "global_model" else last,
+        "evaluation.clients_every": None if run.task == "regression" else evaluation.clients_every or None,
+    }
+    yield from ((key, value) for key, value in others.items() if value is not None)

@@ -64,7 +64,6 @@ class Score:
         return None if self.of_clients or any(base in names for names in RECORDED.values()) else base
 
     def fits(self, task: TaskName) -> bool:
-        """Whether runs of a task can record it."""
         classifies = task == "classification" and (self.metric is not None or self.of_clients)
         return self._base in RECORDED[task] or classifies
 
@@ -94,7 +93,6 @@ class Score:
 
     @property
     def lower(self) -> bool:
-        """Whether lower values are better."""
         return self._base in _LOWER
 
     @property

@@ -1,7 +1,4 @@
-"""Modules of the user's: found by name, imported, with the files and the libraries that they use.
-
-They are found as Python finds modules, and in the working directory.
-"""
+"""Modules of the user's, found as Python finds modules and in the working directory, and what they import."""
 
 from __future__ import annotations
 
@@ -27,9 +24,10 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def named(path: str, key: str) -> Any:
-    """The object that a path ``module:name`` stands for, or ``module.name``; with the colon, the name may have dots.
+    """The object that a path ``module:name`` or ``module.name`` stands for; after the colon, the name may have dots.
 
-    A SettingsError names the setting, ``key``, if there is no such module or name, or the module cannot be imported.
+    Raises:
+        SettingsError: about the setting ``key``: there is no such module or name, or the module cannot be imported.
     """
     module, name = _parts(path, key)
     file = module_file(module)
@@ -53,7 +51,7 @@ def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **
     ``key`` is the setting with ``path`` and ``arguments``; ``defaults`` are given where there are such parameters.
 
     Raises:
-        SettingsError: it cannot be imported or called with these arguments, or makes something else.
+        SettingsError: it cannot be imported or called so, or makes something else.
     """
     maker = maker_of(path, kind, f"{key}.path")
     try:
@@ -75,13 +73,13 @@ def make(path: str, arguments: Mapping[str, Any], kind: type[Made], key: str, **
 
 
 def maker_of(path: str, kind: type, key: str) -> Any:
-    """The class or function that a path stands for, if it may be called: a settings file must not call just anything.
+    """The class or function that a path stands for, if a settings file may have it called.
 
-    A class has to be a ``kind``. A function has to be annotated to return one, or, without an annotation, to be the user's
-    own: to call that does no more than to import it.
+    A class has to be a ``kind``; a function has to be annotated to return one, or to be the user's own, which is as safe to
+    call as to import.
 
     Raises:
-        SettingsError: it cannot be imported, or is something else; it was not called.
+        SettingsError: it cannot be imported, or is something else.
     """
     maker = named(path, key)
     wanted = _wanted(path, kind, key)
@@ -106,9 +104,7 @@ def fault_of(error: BaseException, path: str, key: str) -> SettingsError:
 
 
 def own_files(path: str, key: str) -> dict[str, Path]:
-    """Source files of the module in ``module:name`` and of all that it imports outside of installed packages, by module.
-
-    Imports count wherever they are in a source. Nothing is imported for it.
+    """Source files of the module in ``module:name`` and of all it imports outside of installed packages, by module.
 
     Raises:
         SettingsError: there is no such module, or a source cannot be read.
@@ -120,7 +116,7 @@ def own_files(path: str, key: str) -> dict[str, Path]:
 
 
 def libraries(path: str, key: str) -> dict[str, str]:
-    """Versions of the installed packages that the module in ``module:name`` and what it imports use, by name."""
+    """Versions of the installed packages that the module in ``module:name`` and what it imports use."""
     tops = {name.partition(".")[0] for name, file in _reached(_parts(path, key)[0], key) if not _is_own(file)}
     known = _packages()
     names = {name for top in tops for name in known.get(top, ())}

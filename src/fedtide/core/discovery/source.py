@@ -19,7 +19,7 @@ GROUP = "fedtide.plugins"
 
 
 def installed_packages() -> dict[str, Path]:
-    """Folders of the packages that bring plug-ins, by package, in alphabetical order; nothing is imported.
+    """Folders of the packages that bring plug-ins, by package, sorted; nothing is imported.
 
     Raises:
         SettingsError: an entry point names no package.
@@ -71,20 +71,12 @@ def tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
 
-def _is_advice(node: object) -> bool:
-    """Whether this is an algorithm's ``advice(self, run: RunPreview)``; another function of that name may change numbers."""
-    if not isinstance(node, ast.FunctionDef) or node.name != "advice":
-        return False
-    types = [ast.unparse(argument.annotation) for argument in node.args.args if argument.annotation is not None]
-    return any(name.rpartition(".")[2] == "RunPreview" for name in types)
-
-
 def _is_text(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
-    """Fields of a node without what is written for people: docstrings, descriptions, texts of errors, an algorithm's advice."""
+    """Fields of a node without what is written for people: docstrings, descriptions, texts of errors."""
     kept: dict[str, object] = {}
     match node:
         case ast.Raise():
@@ -99,14 +91,14 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
 
 
 def _dump(value: object) -> str:
-    """Like :func:`ast.dump`, but without empty fields, in which Python's versions differ, and without :func:`_is_advice`."""
+    """Like :func:`ast.dump`, but without empty fields, in which Python's versions differ."""
     if isinstance(value, ast.AST):
         fields = [
             f"{name}={text}" for name, item in _fields(value) if item is not None and (text := _dump(item)) != "[]"
         ]
         return f"{type(value).__name__}({','.join(fields)})"
     if isinstance(value, list):
-        return f"[{','.join([_dump(item) for item in value if not _is_advice(item)])}]"
+        return f"[{','.join([_dump(item) for item in value])}]"
     return repr(value)
 
 
@@ -117,7 +109,6 @@ def _meaning(file: Path) -> bytes:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements of a module, at any depth."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         for inner in getattr(node, name, ()):
             yield inner
@@ -153,9 +144,7 @@ def _imports(module: str) -> frozenset[str]:
 
 
 def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: True) -> list[str]:
-    """The modules and all modules they import of this project and of packages that bring plug-ins, directly or not; sorted.
-
-    Imports count anywhere in a source.
+    """The modules and all they import, directly or not, anywhere in their sources, of fedtide and of plug-in packages; sorted.
 
     Modules that are not ``within`` are neither listed nor looked into.
     """
@@ -169,7 +158,7 @@ def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: Tr
 
 
 def fingerprint(modules: Iterable[str]) -> str:
-    """Hash of what some modules do: comments, layout, docstrings, descriptions and the texts of errors do not count."""
+    """Hash of what some modules do, without layout and texts for people."""
     files = ((module, source_file(module)) for module in modules)
     return fingerprint_files((module, file) for module, file in files if file is not None)
 

@@ -38,12 +38,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read what :func:`write_arrays` wrote.
-
-    Raises:
-        SettingsError: the content is not what was written, or something else wrote it.
-        OSError: the file cannot be read.
-    """
+    """Read what :func:`write_arrays` wrote; a SettingsError if the file has other content."""
     with path.open("rb") as file:
         if _digits(file) != file.read():
             raise SettingsError(f"{path} is damaged, or an earlier version wrote it")

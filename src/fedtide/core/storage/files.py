@@ -1,7 +1,8 @@
-"""Files that are complete or absent: written under a temporary name, then renamed."""
+"""Files that are complete or absent: written under a temporary name, then renamed. JSON of values, and its hash."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -21,9 +22,8 @@ _PART = re.compile(r"\.([\w-]+)-(\d+)\.part$")
 def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     """A temporary name next to ``path``; what is written there replaces ``path`` at the end, or vanishes after an error.
 
-    Temporary files of ``path`` that dead processes of this machine have left behind are removed.
-
-    With ``durable``, wait until the content, and then the new name, would survive a power failure.
+    What dead processes of this machine have left of ``path`` is removed. With ``durable``, wait until the content, and then
+    the new name, would survive a power failure.
 
     Raises:
         OSError: the file cannot be written; the error names it, and a full disk's also the free bytes.
@@ -84,6 +84,16 @@ def write_json(path: Path, values: Any, durable: bool = False) -> None:
     write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n", durable)
 
 
+def canonical_json(values: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values, equal text."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+
+def short_hash(values: Any) -> str:
+    """Twelve hex digits of a JSON-able value."""
+    return hashlib.sha256(canonical_json(values).encode()).hexdigest()[:12]
+
+
 def read_text(path: Path) -> str:
     """Content of a file in UTF-8; a SettingsError if it is something else."""
     try:
@@ -108,16 +118,13 @@ def remove_dead_parts(folder: Path) -> None:
 
 
 def remove_all_parts(folder: Path) -> None:
-    """Remove all temporary files below a folder that this process alone may write to.
+    """Remove the temporary files below a folder that this process alone may write to, but those of others alive here.
 
-    Those of other processes of this machine that are alive are kept all the same. Numbers of processes and names of machines
-    are used again (in containers), so a file with this process's own number is as stale as one of another machine.
+    Containers use process ids and host names again, so this process's own id marks a stale file as well.
     """
     for part in folder.rglob("*.part"):
-        if (found := _PART.search(part.name)) is None:
-            continue
-        host, process = found[1], int(found[2])
-        if host != _host() or process == os.getpid() or not is_alive(process):
+        found = _PART.search(part.name)
+        if found and (found[1] != _host() or int(found[2]) == os.getpid() or not is_alive(int(found[2]))):
             part.unlink(missing_ok=True)
 
 

@@ -1,8 +1,7 @@
 """Files that one process at a time holds, with a note that names it.
 
-The lock is the operating system's and ends with its process, so what a dead process held is free. Where the file system
-refuses such locks, the note is the lock, as git's ``index.lock`` is: that of a process of another machine stays until it
-removes it, or somebody does who knows that it is dead.
+The lock is the operating system's and ends with its process. Where the file system refuses such locks, the note is the lock,
+as git's ``index.lock`` is: that of a dead process of another machine stays until somebody deletes it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SECOND_LOOK = 0.5  # seconds; at the first one, the note of a dead process of t
 
 
 class Lock:
-    """A lock file; while it is held, ``<lock>.owner`` next to it names its process. A process that dies releases it."""
+    """A lock file; while it is held, ``<lock>.owner`` next to it names its process."""
 
     def __init__(self, path: Path) -> None:
         self._note = path.with_name(f"{path.name}.owner")
@@ -37,12 +36,9 @@ class Lock:
         return self._file.is_locked
 
     def acquire(self, timeout: float = 0) -> bool:
-        """Wait up to ``timeout`` seconds, or with -1 for as long as it takes; whether the lock is held.
+        """Wait up to ``timeout`` seconds, with -1 for as long as it takes; whether the lock is held.
 
         A file system without locks is not waited for: nobody notices there that an owner has died.
-
-        Raises:
-            OSError: the file cannot be written.
         """
         try:
             self._file.acquire(_SECOND_LOOK if self._is_note else timeout)
@@ -61,7 +57,6 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Give the lock back, if it is held."""
         if not self.is_locked:
             return
         if not self._is_note:
@@ -85,10 +80,10 @@ class Lock:
 
 @contextmanager
 def held(lock: Path, refusal: str, timeout: float = 0) -> Iterator[None]:
-    """Hold a lock file; wait ``timeout`` seconds for another process, or with -1 for as long as it takes.
+    """Hold a lock file; ``timeout`` as in :meth:`Lock.acquire`.
 
     Raises:
-        SettingsError: another process holds it: ``refusal``, followed by its id, its machine, and since when.
+        SettingsError: another process holds it: ``refusal``, its id, its machine, and since when.
         OSError: the file cannot be written.
     """
     file = Lock(lock)

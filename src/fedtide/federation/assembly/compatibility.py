@@ -6,9 +6,8 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
 from fedtide.federation.types import Chosen
 from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.groups.optimizer import Sgd
-from fedtide.settings.run import RunSettings
+from fedtide.settings.groups.local import Sgd
+from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.plan import EPOCHS
 
 

@@ -20,13 +20,11 @@ from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.types import Chosen, Part
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.initializers.base import Initializer
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
-from fedtide.training.resources.memory import available_bytes
-from fedtide.training.resources.size import measure
+from fedtide.training.resources.memory import available_bytes, measure
 from fedtide.training.resources.workers import available_cores
 from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.timeline import Timeline

@@ -12,8 +12,7 @@ from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.types import Parts
 from fedtide.methods.algorithms.base import RunPreview
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.plan import step_count
 from fedtide.world.adapters.encoding import Encoding, Hashed
 from fedtide.world.scenarios.base import Scenario

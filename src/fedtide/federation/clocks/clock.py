@@ -10,7 +10,7 @@ from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.groups.mode import Async
+from fedtide.settings.run import Async
 
 
 class Clock(Protocol):

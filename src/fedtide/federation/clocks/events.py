@@ -23,7 +23,7 @@ from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, parti
 from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.types import Parts, RunState
-from fedtide.settings.groups.mode import Async
+from fedtide.settings.run import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
 

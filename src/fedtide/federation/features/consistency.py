@@ -10,7 +10,7 @@ from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.types import Feature, RoundContext
 from fedtide.training.engine.passes.evaluation import evaluate
-from fedtide.training.engine.passes.fit import fit
+from fedtide.training.engine.passes.metrics import fit
 
 
 class Consistency(Feature):

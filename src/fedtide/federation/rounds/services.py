@@ -16,7 +16,7 @@ from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import ForwardPass, Participations, Population
 from fedtide.training.engine.passes.curvature import fisher_diagonal, taylor, unit_vectors
 from fedtide.training.engine.passes.evaluation import full_gradient, pass_through
-from fedtide.training.engine.passes.fit import mean_losses
+from fedtide.training.engine.passes.metrics import mean_losses
 from fedtide.training.engine.passes.models import recompute_statistics, with_input_gradients
 
 Result = TypeVar("Result")

@@ -32,11 +32,10 @@ from fedtide.methods.costs.wireless import Segment
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
-from fedtide.training.engine.local import Cohort, Gradient, GradientAt, NoStep
+from fedtide.training.engine.local import Cohort, EarlyStop, Gradient, GradientAt, NoStep
 from fedtide.training.engine.optimizers import Moments, optimizer
 from fedtide.training.engine.passes.evaluation import own_loss
 from fedtide.training.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
-from fedtide.training.engine.stop import EarlyStop
 
 _NUMBERS = 1 << 20  # numbers in a temporary of a few rows
 

@@ -16,7 +16,7 @@ from fedtide.federation.scoring.client_scores import cells, due, named_columns, 
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
-from fedtide.training.engine.passes.fit import Fit, fit
+from fedtide.training.engine.passes.metrics import Fit, fit
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
 _RECORDED = ("r2", "mae")

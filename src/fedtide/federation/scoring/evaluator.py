@@ -15,8 +15,7 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import Randomness
 from fedtide.settings.groups.evaluation import EvaluationSettings
 from fedtide.training.engine.passes.evaluation import Scores, evaluate, evaluate_each, evaluate_seen, predict
-from fedtide.training.engine.passes.fit import Fit, fit
-from fedtide.training.engine.passes.metrics import measure
+from fedtide.training.engine.passes.metrics import Fit, fit, measure
 from fedtide.training.resources.workers import Workers
 from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import HeldOut, Timeline

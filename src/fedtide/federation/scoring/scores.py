@@ -25,7 +25,7 @@ from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.passes.evaluation import Scores
-from fedtide.training.engine.passes.fit import Fit
+from fedtide.training.engine.passes.metrics import Fit
 
 MODELS = ("global", "participants", "all", "ensemble")
 

@@ -18,7 +18,7 @@ from fedtide.methods.algorithms.base import Algorithm, Served, ServedTo, Vectors
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.passes.evaluation import Scores
-from fedtide.training.engine.passes.fit import Fit, fit, mean_losses
+from fedtide.training.engine.passes.metrics import Fit, fit, mean_losses
 
 
 @dataclass(frozen=True)

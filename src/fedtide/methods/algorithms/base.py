@@ -25,10 +25,9 @@ from fedtide.methods.algorithms._round import (
     Vectors,
 )
 from fedtide.methods.algorithms._served import Served, ServedTo
-from fedtide.settings.kinds import AlgorithmSettings
+from fedtide.settings.run import AlgorithmSettings
 from fedtide.training.engine.flat import Layout
-from fedtide.training.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
-from fedtide.training.engine.stop import StopRule
+from fedtide.training.engine.local import Gradient, GradientAt, Local, NoStep, StopRule, Term, TermBatch
 
 __all__ = [
     "ADMITS",

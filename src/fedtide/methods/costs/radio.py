@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 
 LIGHT = 3e8
 """Speed of light [m/s], rounded as in the path-loss model."""

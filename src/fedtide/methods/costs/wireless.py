@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import generator
 from fedtide.methods.costs.radio import break_point, correlation, noise_density
-from fedtide.settings.groups.costs import CostSettings
+from fedtide.settings.groups.evaluation import CostSettings
 
 CHUNK = 4096
 """Most slots simulated at a time; no result depends on it."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.methods.initializers._store import Store, forget, recall, remember, sessions
-from fedtide.settings.kinds import InitializerSettings
+from fedtide.settings.run import InitializerSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Term
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fedtide.runs.jobs.cards import Card, cards, uses_cards
-from fedtide.settings.groups.cluster import Hosts
+from fedtide.settings.experiment import Hosts
 from fedtide.settings.run import RunSettings
 
 _CONTEXT = 1 << 30  # bytes that a process takes on a card beside its run

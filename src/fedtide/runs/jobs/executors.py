@@ -12,7 +12,7 @@ from typing import Any
 
 from fedtide.core.storage.files import part_suffix, remove_stale_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
-from fedtide.settings.groups.cluster import Hosts
+from fedtide.settings.experiment import Hosts
 
 _OURS = "FEDTIDE_"  # beginning of the names of variables that workers inherit
 

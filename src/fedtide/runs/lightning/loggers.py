@@ -14,11 +14,10 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from fedtide.core.discovery.imports import make, named
 from fedtide.core.errors import shortened
-from fedtide.core.hashing import short_hash
-from fedtide.core.storage.files import write_json
+from fedtide.core.storage.files import short_hash, write_json
 from fedtide.records.run_directory import LOGGERS, RunDirectory, finite, hashed, read_hashed, read_json
 from fedtide.runs.lightning.trainer import quiet_lightning
-from fedtide.settings.imported import Imported
+from fedtide.settings.run import Imported
 
 _SECONDS = 2.0  # between two writes: rounds may last milliseconds
 _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")

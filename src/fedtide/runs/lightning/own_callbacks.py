@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import finite
-from fedtide.settings.imported import Imported
+from fedtide.settings.run import Imported
 
 _ENTRY = "callbacks"  # name of their entry in a saved state
 _HOOKS = [

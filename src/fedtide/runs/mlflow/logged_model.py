@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import MODEL, read_json
 from fedtide.runs.mlflow.served import DESCRIPTION, PLUGINS
 from fedtide.runs.mlflow.store import Store
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.training.models.base import Model
 from fedtide.world.adapters.encoding import Encoding
 from fedtide.world.dataset import Dataset, constants_of

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.records.final_model import BATCH, FinalModel, final_network, outputs_of
 from fedtide.records.run_directory import MODEL
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.settings.scores import TaskName
 from fedtide.training.models.base import Model
 from fedtide.world.adapters.encoding import Encoding

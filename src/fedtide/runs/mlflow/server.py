@@ -6,7 +6,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 
-from fedtide.core.addresses import split_address
+from fedtide.settings.experiment import split_address
 
 _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from fedtide.core.hashing import short_hash
+from fedtide.core.storage.files import short_hash
 from fedtide.core.storage.locks import Lock
 from fedtide.runs.mlflow.folder import artifacts, open_store
 from fedtide.runs.mlflow.server import Server

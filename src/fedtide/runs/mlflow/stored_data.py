@@ -9,7 +9,7 @@ from pathlib import Path
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load, prepared_file

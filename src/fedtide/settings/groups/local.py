@@ -1,4 +1,4 @@
-"""Settings of training on a client."""
+"""Settings of training on a client, and of its optimizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedtide.core import plugins
 from fedtide.core.bounds import AtMost
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, SettingsModel
-from fedtide.settings.groups.optimizer import AdamW, OptimizerChoice, Sgd
+from fedtide.settings.choices import Choice
 
 Unit = Literal["epochs", "steps", "capped_steps", "mean_epochs"]
 
@@ -18,6 +18,41 @@ WORK: tuple[Unit, ...] = get_args(Unit)
 """Settings of how much work a client does in a round; exactly one of them is given."""
 
 Work = Annotated[int, Field(ge=1), AtMost(10**9, 32, "batches for every client")] | None
+
+
+class Sgd(SettingsModel):
+    """Stochastic gradient descent, with ``local.momentum`` and ``local.nesterov``."""
+
+    name: Literal["sgd"] = "sgd"
+
+
+class Adam(SettingsModel):
+    """Adam (Kingma and Ba 2015), with bias correction."""
+
+    name: Literal["adam"] = "adam"
+    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean gradient")
+    beta2: float = Field(0.999, ge=0, lt=1, description="decay of the mean squared gradient")
+    eps: float = Field(1e-8, gt=0, description="added to the root of the mean squared gradient")
+    amsgrad: bool = Field(False, description="AMSGrad: divide by the largest mean square so far (Reddi et al. 2018)")
+
+
+class AdamW(Adam):
+    """Adam whose weight decay shrinks the parameters instead of joining the gradient (Loshchilov and Hutter 2019)."""
+
+    name: Literal["adamw"] = "adamw"  # type: ignore[assignment]
+
+
+class Adagrad(SettingsModel):
+    """Adagrad (Duchi et al. 2011)."""
+
+    name: Literal["adagrad"] = "adagrad"
+    eps: float = Field(1e-10, gt=0, description="added to the root of the sum of squared gradients")
+    initial: float = Field(0.0, ge=0, description="sum of squared gradients before the first step")
+    lr_decay: float = Field(0.0, ge=0, description="step k divides the learning rate by 1 + (k - 1) lr_decay")
+
+
+Optimizer = Sgd | Adam | AdamW | Adagrad
+OptimizerChoice = Annotated[Optimizer, Choice(Optimizer)]
 
 
 class LocalSettings(SettingsModel):
@@ -127,7 +162,6 @@ class LocalSettings(SettingsModel):
 
     @property
     def amount(self) -> int:
-        """Its value."""
         value: int = getattr(self, self.unit)
         return value
 
@@ -137,7 +171,6 @@ class LocalSettings(SettingsModel):
 
     @property
     def step_samples(self) -> int:
-        """Samples per local step."""
         return self.batch_size * self.accumulate
 
     @property

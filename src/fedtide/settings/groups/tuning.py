@@ -184,10 +184,8 @@ class TuneSettings(SettingsModel):
 
     @property
     def run_seeds(self) -> tuple[int, ...]:
-        """Seeds of the runs of each trial."""
         return self.seeds or (self.seed,)
 
     @property
     def prunes(self) -> bool:
-        """Whether trials may be stopped early."""
         return self.prune and self.pruner.name != "none" and not self.cost

@@ -20,12 +20,9 @@ Path = tuple[str, ...]
 
 
 def apply_overrides(raw: dict[str, Any], items: Sequence[str], source: str = "params.yaml") -> list[str]:
-    """Apply ``a.b=value`` overrides to a raw mapping, in place.
+    """Apply ``a.b=value`` overrides to a raw mapping, in place; returns a line for each choice whose settings were dropped.
 
     ``partition.name=natural`` drops the settings of the partition before it, but not those of other overrides.
-
-    Returns:
-        A line for each choice whose settings were dropped.
     """
     names = {tuple(keys[:-1]): value for keys, value in map(_parts, items) if keys[-1] == "name"}
     remarks = []
@@ -139,9 +136,8 @@ def _choice_at(raw: Mapping[str, Any], path: Path) -> Choice | None:
     """The choice at a path of a settings file, None if there is no such group."""
     model: type[SettingsModel] | None = Experiment
     if path[0] in TABLES.values() and len(path) > 1:
-        kind = {"algorithms": "algorithms", "initializers": "initializers"}[path[0]]
         label, entry = path[1], _at(raw, path[:2])
-        choice = Choice(kind, str(REFERENCES[label].entry["name"]) if label in REFERENCES else label)
+        choice = Choice(path[0], str(REFERENCES[label].entry["name"]) if label in REFERENCES else label)
         if len(path) == 2:
             return choice
         if path[2] == "with":

@@ -29,7 +29,6 @@ class Reference:
 
     @property
     def summary(self) -> str:
-        """The first line of the documentation."""
         return self.documentation.split("\n")[0]
 
     @property
@@ -58,11 +57,9 @@ def _clients_evaluated(run: Raw) -> Raw:
     evaluation = run.get("evaluation")
     given = evaluation if isinstance(evaluation, Mapping) else {}
     every = given.get("every", 1)
-    return (
-        {}
-        if given.get("clients_every") or not isinstance(every, int)
-        else {"evaluation": {"clients_every": 10 * every}}
-    )
+    if given.get("clients_every") or not isinstance(every, int):
+        return {}
+    return {"evaluation": {"clients_every": 10 * every}}
 
 
 REFERENCES: Mapping[str, Reference] = {

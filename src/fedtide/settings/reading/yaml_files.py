@@ -19,7 +19,6 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with YAML 1.2's numbers; a duplicate key is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """See PyYAML."""
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
@@ -36,20 +35,12 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.012
 
 
 def read_value(text: str) -> Any:
-    """The value that a YAML text stands for.
-
-    Raises:
-        yaml.YAMLError: it is not YAML. RecursionError: it is nested too deeply.
-    """
+    """The value that a YAML text stands for; raises a YAMLError, or a RecursionError if it is nested too deeply."""
     return yaml.load(text, _Loader)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds; none of an empty one.
-
-    Raises:
-        SettingsError: it is not YAML, or not a mapping.
-    """
+    """The mapping that a YAML file holds; a SettingsError if it is something else."""
     try:
         raw = read_value(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

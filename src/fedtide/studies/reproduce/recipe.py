@@ -16,11 +16,10 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.core.hashing import short_hash
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.params import Params
+from fedtide.core.storage.files import short_hash
+from fedtide.settings.params import Params, parse
 from fedtide.settings.reading.overrides import apply_overrides, deep_merge, override
-from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, Score

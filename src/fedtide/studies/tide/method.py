@@ -12,9 +12,8 @@ from fedtide.core import plugins
 from fedtide.core.discovery.shipped import TIDE
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
-from fedtide.settings.params import Params
+from fedtide.settings.params import Params, parse
 from fedtide.settings.reading.overrides import apply_overrides
-from fedtide.settings.reading.parse import parse
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import plain_name
 from fedtide.studies.tide.suite import World, refuse_other_world

@@ -16,8 +16,7 @@ from fedtide.core.discovery.shipped import TIDE
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.records.run_directory import read_json
-from fedtide.settings.params import Params
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import Params, parse
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import RunSettings
 from fedtide.world.building.build import timeline_for

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
-from fedtide.core.storage.files import remove_dead_parts
+from fedtide.core.storage.files import remove_dead_parts, short_hash
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, with_traceback
@@ -27,8 +26,7 @@ from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mlflow.upload import upload_elsewhere
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.groups.tuning import TuneSettings, Value
-from fedtide.settings.params import Params
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import Params, parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.studies.tuning import results

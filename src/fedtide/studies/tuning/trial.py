@@ -18,7 +18,7 @@ from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.jobs import Ask
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.reading.parse import parse
+from fedtide.settings.params import parse
 from fedtide.settings.run import RunSettings
 from fedtide.world.timeline import Timeline
 

@@ -14,9 +14,7 @@ from fedtide.core.randomness import hashed_uniform
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Horizontal flip, then a crop of the original size from the padded image.
-
-    The result depends only on the image and its key, so batches can be composed in any way, on any device.
+    """Horizontal flip, then a crop of the original size from the padded image; depends only on the image and its key.
 
     Attributes:
         flip: probability that an image is mirrored left to right.
@@ -42,8 +40,7 @@ class Augmentation:
             raise SettingsError(f"local.crop = {self.crop}: reflect padding of {side} pixels allows at most {side - 1}")
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Augmented copies of images [B, C, H, W] of any dtype, by int64 keys [B]; refuses as :meth:`check`."""
-        self.check(tuple(images.shape[1:]))
+        """Augmented copies of images [B, C, H, W] of any dtype, by int64 keys [B]."""
         height, width = images.shape[2:]
         flipped, cropped, down, right = hashed_uniform(keys, 4).unbind(-1)
         moved = cropped < self.crop_probability
@@ -57,8 +54,7 @@ class Augmentation:
 
     def _source(self, side: int, moved: Tensor, draw: Tensor) -> tuple[Tensor, Tensor]:
         """Along one axis: the index [B, side] each output pixel is copied from, and whether it lies inside the image."""
-        # The product never rounds up to 2 * crop + 1: the largest draw is 2^-24 below one, which is more than half a
-        # unit in the last place of the product because 2 * crop + 1 is not a power of two.
+        # The product never rounds up to 2 * crop + 1, no power of two: the largest draw is 2^-24 below one.
         offset = (draw * (2 * self.crop + 1)).to(torch.int64) - self.crop
         index = torch.arange(side, device=draw.device) + torch.where(moved, offset, 0).unsqueeze(1)
         if self.crop_padding == "zeros":

@@ -4,10 +4,6 @@
 Parameters that require no gradient are in neither: they are constants of the network.
 ``ResidentModule`` is a network whose parameters *and gradients* are views of two such vectors: loading a client is one copy,
 a local step is vector algebra, and nothing is allocated per client.
-
-BatchNorm in training divides by the spread of the batch. Where a batch leaves a single value per channel (one sample, and no
-pixels beside it), there is none: that layer then uses its running statistics, as in evaluation mode, and leaves them as they
-are. All other batches are normalized as the library does.
 """
 
 from __future__ import annotations
@@ -43,10 +39,7 @@ class Slot:
 
 
 class Layout:
-    """Slots of all trained parameters and floating buffers of a network, in ``named_parameters`` order.
-
-    Masks are on ``device``, that of the vectors they are used with.
-    """
+    """Slots of all trained parameters and floating buffers of a network, in ``named_parameters`` order; masks on ``device``."""
 
     def __init__(self, network: nn.Module, device: torch.device | None = None) -> None:
         self.device = device
@@ -56,9 +49,8 @@ class Layout:
         self.buffers, self.buffer_size = self._slots(floating)
         norms = {name for name, module in network.named_modules() if isinstance(module, _NORMS)}
         self._norms = [slot.name for slot in self.parameters if slot.name.rpartition(".")[0] in norms]
-        self.dropout_keys = [
-            f"{name}.key" for name, module in network.named_modules() if isinstance(module, KeyedDropout)
-        ]
+        modules = network.named_modules()
+        self.dropout_keys = [f"{name}.key" for name, module in modules if isinstance(module, KeyedDropout)]
 
     @staticmethod
     def _slots(tensors: Mapping[str, Tensor]) -> tuple[list[Slot], int]:
@@ -69,7 +61,6 @@ class Layout:
         return slots, start
 
     def views(self, w: Tensor) -> list[Tensor]:
-        """Views of ``w`` [..., d], one per parameter."""
         parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
         return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
 
@@ -150,7 +141,10 @@ class ResidentModule:
 
 
 def _take_single_values(norm: _BatchNorm) -> None:
-    """Let a layer use its running statistics, unchanged, for a training batch with a single value per channel."""
+    """Let a layer use its running statistics, unchanged, for a training batch with a single value per channel.
+
+    Such a batch (one sample, and no pixels beside it) has no spread to divide by.
+    """
     usual = norm.forward
 
     def forward(values: Tensor) -> Tensor:
@@ -163,10 +157,7 @@ def _take_single_values(norm: _BatchNorm) -> None:
 
 
 def weighted_sum(weights: Tensor, rows: Tensor) -> Tensor:
-    """``sum_k weights[k] * rows[k]`` for weights [C] and rows [C, d], added in client order.
-
-    On a CPU the order of additions is fixed, so the result does not depend on the number of threads.
-    """
+    """``sum_k weights[k] * rows[k]`` for weights [C] and rows [C, d], on a CPU added in client order."""
     total = torch.zeros_like(rows[0])
     add_weighted(total, weights, rows)
     return total
@@ -184,7 +175,7 @@ def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
 def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> None:
     """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d]; rows and start are [C, d], scale [C, 1].
 
-    As :func:`add_weighted` of these differences, which on a CPU exist one at a time.
+    On a CPU the differences exist one at a time.
     """
     if rows.device.type != "cpu":
         add_weighted(total, weights, (rows - start).mul_(scale))

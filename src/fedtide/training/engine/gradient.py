@@ -8,16 +8,20 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Term
-from fedtide.training.engine.references import References
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Network, Outputs
-from fedtide.training.programs.program import Gradients, Program, trace
-from fedtide.training.programs.traces import shapes, shared, structure
+from fedtide.training.programs.program import Gradients, Program, trace, trace_plain
+from fedtide.training.programs.traces import Traced, shapes, shared, structure
+
+_MOST = 1 << 13  # most samples of a client whose outputs of reference models are kept
+_TOGETHER, _GRAIN = 256, 32
+"""Most samples of their pass, and what that number is a multiple of, so that few programs are traced."""
 
 
 class Probe(nn.Module):
@@ -31,11 +35,42 @@ class Probe(nn.Module):
         return self.network.outputs(inputs)
 
 
-class Gradient:
-    """Gradient of the objective and the extra terms with respect to named parameters.
+class References:
+    """Outputs of frozen models, once for each sample of a client instead of once for each batch it is in.
 
-    ``batched`` maps over a leading dimension of clients. Calls are traced once per shape and set of terms; a term whose loss
-    is a closure cannot be traced and runs as written.
+    ``probe`` gives the outputs of the network in evaluation mode.
+    """
+
+    def __init__(self, task: Task, probe: nn.Module, names: Sequence[str]) -> None:
+        self._task, self._probe, self._names = task, probe, names
+        self._pass = Traced(self._function, ("references", probe, task.autocast), trace_plain)
+
+    def worthwhile(self, samples: int, distinct: int) -> bool:
+        """Whether outputs should be kept of a client that trains on so many samples, so many of which are distinct."""
+        return self._task.augmentation is None and samples >= 2 * distinct and distinct <= _MOST
+
+    def outputs(self, models: Sequence[Sequence[Tensor]], positions: Tensor) -> list[Tensor]:
+        """Logits [n, L] and features [n, q] of every model, model by model, at int64 positions [n] in the training set."""
+        passes = -(-len(positions) // _TOGETHER)
+        width = -(-len(positions) // (passes * _GRAIN)) * _GRAIN
+        padded = torch.cat([positions, positions[:1].expand(passes * width - len(positions))])
+        parts = []
+        for part in torch.split(padded, width):
+            inputs = self._task.batch(part)[0]
+            parts.append([found for model in models for found in self._pass(*model, inputs)])
+        return [torch.cat(column)[: len(positions)] for column in zip(*parts, strict=True)]
+
+    def _function(self, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+        state = dict(zip(self._names, arguments[:-1], strict=True))
+        with self._task.mixed():
+            outputs = functional_call(self._probe, state, (arguments[-1],))
+        return outputs.logits, outputs.features
+
+
+class Gradient:
+    """Gradient of the objective and the extra terms; ``batched`` maps over a leading dimension of clients.
+
+    Calls are traced once per shape and set of terms; a term whose loss is a closure runs as written.
     """
 
     def __init__(self, task: Task, batched: bool) -> None:
@@ -52,7 +87,7 @@ class Gradient:
 
     @cached_property
     def references(self) -> References:
-        """Outputs of reference models, which few algorithms have: by a copy of the network, used while clients train."""
+        """By a copy of the network, made for the few algorithms that have reference models."""
         probe = Probe(copy.deepcopy(self.task.network)).to(self.task.device, self.task.dtype).eval()
         return References(self.task, probe, self._names)
 
@@ -73,12 +108,10 @@ class Gradient:
         """Gradients in parameter order and the mean loss of the batch; if batched, everything has a leading dimension [c].
 
         Args:
-            parameters: views by slot.
-            inputs, labels, keep: one batch; ``keep`` [B] is false for padding, ``None`` if there is none.
-            key: of dropout. counts: label counts [L].
-            terms: extra losses. weights: one scalar for each. references: parameters of their reference models, by slot,
-                term by term. constants: term by term, each term's constants followed by its tensors.
-            known: whether ``references`` are logits and features of these models on the batch instead.
+            parameters: views by slot. inputs, labels, keep: one batch; ``keep`` [B] is false for padding, None without.
+            key: of dropout. counts: label counts [L]. terms, weights: extra losses, a scalar for each.
+            references: parameters of the terms' reference models, by slot, or, if ``known``, their logits and features.
+            constants: each term's constants followed by its tensors.
         """
         masks = () if keep is None else (keep,)
         arguments = (*parameters, inputs, labels, *masks, key, counts, *weights, *references, *constants)

@@ -15,7 +15,7 @@ of the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,14 +25,13 @@ from torch import Tensor
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.optimizers import Coefficient, Moments, Sgd, add, optimizer
 from fedtide.training.engine.plan import BatchPlan
-from fedtide.training.engine.stop import EarlyStop
 from fedtide.training.models.base import Outputs
 from fedtide.training.programs.program import Gradients, Product
 
 
 @dataclass
 class Local:
-    """What an algorithm adds to the clients' gradients in one round; ``None`` adds nothing and costs nothing.
+    """What an algorithm adds to the clients' gradients in one round; ``None`` costs nothing.
 
     Attributes:
         linear: constant vector [d] or [C, d] added to the gradient (SCAFFOLD, FedDyn, FedDC).
@@ -76,7 +75,7 @@ class TermBatch:
 
 @dataclass(frozen=True)
 class Term:
-    """An extra loss: per-sample values [B] times ``weight`` are added to the objective.
+    """An extra loss: its values [B] times ``weight`` are added to the objective.
 
     Attributes:
         loss: the values.
@@ -99,12 +98,9 @@ class Term:
 
 @dataclass(frozen=True)
 class GradientAt:
-    """A direction that is a gradient on the current batch, not taken yet.
+    """A direction that is the gradient on the current batch at ``point`` [c, d], less that at ``minus`` [d] or [c, d].
 
     The step takes it itself, which spares passes over the model.
-
-    Attributes:
-        point: [c, d], where it is taken. minus: [d] or [c, d], where a gradient is taken that is subtracted from it.
     """
 
     point: Tensor
@@ -118,6 +114,44 @@ class NoStep:
 Gradient = Callable[[Tensor], Tensor]
 Direction = Callable[[Gradient, Tensor, slice], Tensor | GradientAt | NoStep]
 """(gradient at any point on the current batch, parameters [c, d], rows) -> direction [c, d]."""
+
+
+StopRule = Callable[[int, float, float], bool]
+"""(local epoch, from 2 on; loss after the one before; loss after it) -> whether the client stops."""
+
+
+class EarlyStop:
+    """Early stop: where each row of a cohort ends its local training by its own loss; asked after every local step of a row.
+
+    Rows do not affect each other, so they may be asked in parallel.
+
+    Args:
+        rule: whether a client stops. ends: of each row, the local steps after which its epochs end, ascending; empty for a
+            row that does not train. loss: of a row with parameters [d] and buffers [q].
+
+    Attributes:
+        steps: local steps of each row, as planned until it stops.
+    """
+
+    def __init__(
+        self, rule: StopRule, ends: Sequence[Sequence[int]], loss: Callable[[int, Tensor, Tensor], float]
+    ) -> None:
+        self._rule, self._loss = rule, loss
+        self._epochs = [{step: epoch for epoch, step in enumerate(row, 1)} for row in ends]
+        self._losses = [0.0] * len(ends)
+        self.steps = [row[-1] if row else 0 for row in ends]
+
+    def __call__(self, row: int, step: int, w: Tensor, b: Tensor) -> bool:
+        """Whether a row, at parameters ``w`` [d] and buffers ``b`` [q] after so many steps, takes no more."""
+        epoch = self._epochs[row].get(step)
+        if epoch is None or step >= self.steps[row]:
+            return False
+        before, now = self._losses[row], self._loss(row, w, b)
+        self._losses[row] = now
+        if epoch == 1 or not self._rule(epoch, before, now):
+            return False
+        self.steps[row] = step
+        return True
 
 
 @dataclass
@@ -157,10 +191,7 @@ def rows_of(value: Any, rows: slice) -> Any:
 
 
 class Update:
-    """The local step of some rows of a cohort, with everything that is constant over the round precomputed.
-
-    Works on matrices [c, d]; with one row, coefficients are plain numbers.
-    """
+    """The local step of some rows [c, d] of a cohort, with what is constant over the round precomputed."""
 
     def __init__(self, cohort: Cohort, rows: slice, local: LocalSettings) -> None:
         single = rows.stop - rows.start == 1
@@ -195,10 +226,7 @@ class Update:
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
         whole = cohort.trains is None or base is None
         self.direct = plain and whole and local.clip is None and isinstance(self.optimizer, Sgd) and not local.momentum
-        """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta.
-
-        Then all gradients are passed, or, without a constant part, those of some tensors alone.
-        """
+        """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta."""
 
     def seed(self, g: Tensor) -> None:
         """Initialize ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
@@ -288,10 +316,10 @@ def clip(v: Tensor, limit: float) -> None:
 
 
 def momentum_steps(steps: Tensor, momentum: float, nesterov: bool = False) -> Tensor:
-    """Displacement per unit gradient and learning rate after ``steps`` [C] steps of momentum from rest.
+    """Displacement per unit gradient and learning rate after ``steps`` [C] steps E of momentum m from rest.
 
-    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the 1-norm of FedNova's a (Wang et al. 2020); ``E`` without momentum. Nesterov
-    momentum is heavy-ball momentum one step ahead, so m^2 replaces the first m.
+    ``(E - m (1 - m^E) / (1 - m)) / (1 - m)``, the 1-norm of FedNova's a (Wang et al. 2020). Nesterov momentum is heavy-ball
+    momentum one step ahead, so m^2 replaces the first m.
     """
     count = steps.to(torch.float64)
     if momentum == 0.0:

@@ -1,8 +1,7 @@
 """Local optimizers: how a direction moves the parameters of some clients, in place on flat vectors.
 
-The formulas are those of ``torch.optim``. What an optimizer remembers of a client is rows of matrices: vectors [C, d], zero at
-the start, and with ``step`` a column [C, 1], the number of steps so far. Each row counts its own steps, so what is kept from
-round to round fits clients that have taken different numbers of them.
+The formulas are those of ``torch.optim``. The state of an optimizer is matrices [C, d], zero at the start, and a column [C, 1]:
+each row counts its own steps.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from fedtide.settings.groups import optimizer as chosen
+from fedtide.settings.groups import local as chosen
 from fedtide.settings.groups.local import LocalSettings
 
 Coefficient = float | Tensor  # a number, or a column with one per client [C, 1]
@@ -32,7 +31,7 @@ class Optimizer(ABC):
     """A local optimizer.
 
     Attributes:
-        vectors: names of the vectors [d] that it remembers of a client. counts: whether it counts steps as well.
+        vectors: names of its vectors [d] of a client. counts: whether it counts steps as well.
         decay: weight decay that shrinks the parameters directly; 0 where it is part of the direction.
     """
 
@@ -45,11 +44,11 @@ class Optimizer(ABC):
         """Move parameters ``w`` [c, d] along a direction; ``w`` and ``moments`` are updated in place, ``v`` is overwritten."""
 
     def widths(self, size: int) -> dict[str, int]:
-        """Numbers per client of everything that it remembers, for a model of ``size`` parameters."""
+        """Numbers per client of its state, for a model of ``size`` parameters."""
         return dict.fromkeys(self.vectors, size) | ({"optimizer.step": 1} if self.counts else {})
 
     def at_rest(self, W: Tensor) -> Moments:
-        """What it remembers before the first step of the clients whose parameters are ``W`` [C, d]."""
+        """Its state before the first step of the clients whose parameters are ``W`` [C, d]."""
         return {name: W.new_zeros(len(W), width) for name, width in self.widths(W.shape[1]).items()}
 
 

@@ -25,8 +25,7 @@ class BatchPlan:
     Attributes:
         indices: int64 [C, S, B], positions in the training set, 0 where unused.
         sizes: int64 [C, S] on the CPU, samples in each step, 0 past a client's last step.
-        steps: number of local steps of each client, a list of C.
-        keys: int64 [C, S], keys of dropout and augmentation.
+        steps: local steps of each client. keys: int64 [C, S], of dropout and augmentation.
         batch: most samples whose gradient is computed at once; None: all of a step.
     """
 
@@ -37,7 +36,7 @@ class BatchPlan:
     batch: int | None = None
 
     def batches(self, samples: int) -> list[tuple[slice, int]]:
-        """The batches whose gradients make a local step on so many samples, and what to add to the step's key for each."""
+        """The batches of a local step on so many samples, and what to add to the step's key for each."""
         starts = range(0, samples, self.batch or samples)
         return [(slice(at, min(at + starts.step, samples)), _BETWEEN * number) for number, at in enumerate(starts)]
 
@@ -123,16 +122,14 @@ def plan_batches(
 
     Args:
         shards, clients: positions in the training set, and ids; a client's draw is keyed by (seed, purpose, keys, id).
-        local: amount of work, batch size, order.
         mean_size: mean number of samples per client of the population.
         purpose, keys: ``"batches"`` and the round number in training; other values for other training.
-        device: of the index table.
         classes: of samples, for ``local.order = class_balanced``.
     """
     steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = (
-        local.step_samples if local.batches_span_epochs else min(local.step_samples, max(map(len, shards), default=0))
-    )
+    width = local.step_samples
+    if not local.batches_span_epochs:
+        width = min(width, max(map(len, shards), default=0))
     longest = max(steps, default=0)
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
     sizes = np.zeros((len(shards), longest), dtype=np.int64)

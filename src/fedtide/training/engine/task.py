@@ -67,7 +67,7 @@ class Task:
         key: Tensor,
         real: Tensor | None = None,
     ) -> Tensor:
-        """Per-sample losses [B]: the objective plus the extra terms, each with weight, reference outputs and constants."""
+        """Losses [B]: the objective plus the extra terms, each with weight, reference outputs and constants."""
         replaced = any(term.replaces for term, *_ in terms)
         total = torch.zeros_like(outputs.logits[:, 0]) if replaced else self.objective.loss(outputs, labels, counts)
         _refuse_other_than_samples(self.objective.loss, total, labels)
@@ -79,7 +79,7 @@ class Task:
 
 
 def _refuse_other_than_samples(loss: Callable[..., Tensor], values: Any, labels: Tensor) -> None:
-    """A number instead of one per sample would be averaged with padding."""
+    """A single number would be averaged with padding."""
     if not isinstance(values, Tensor) or values.shape != labels.shape[:1]:
         found = list(values.shape) if isinstance(values, Tensor) else type(values).__name__
         raise PluginError(f"{location(loss)}should return a loss for each of {len(labels)} samples, got {found}")

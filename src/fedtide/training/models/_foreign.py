@@ -1,8 +1,7 @@
 """Any torch module as a network in two parts: what is in front of a named layer, and that layer.
 
-Where the layer can be replaced by the identity without changing anything else, the module is cut there. Where it cannot (its
-output is processed further, or the module uses its weights), the module runs as a whole, and the layer's input is noted on the
-way. A layer whose parameters are all constant runs in evaluation mode, with everything in it.
+The module runs as a whole, and the layer's input is noted on the way. A layer whose parameters are all constant runs in
+evaluation mode, with everything in it.
 """
 
 from __future__ import annotations
@@ -49,39 +48,27 @@ class _Tap(nn.Module):
 
 
 class ForeignNetwork(Network):
-    """A module with one of its layers as the head.
+    """A module with one of its layers, named ``head``, as the head. The module is changed; its dropout gets keyed masks.
 
-    Args:
-        module: any; it is changed. Its dropout layers get keyed masks.
-        head: name of the layer.
-        sample: prepared inputs [n, ...] to try the cut on.
+    ``sample`` are prepared inputs [n, ...] to try it on.
 
     Raises:
         SettingsError: the module does not call the layer.
 
     Attributes:
-        body: the module without the layer, or with a note-taker in its place.
+        body: the module, with a note-taker in place of the layer.
     """
 
     def __init__(self, module: nn.Module, head: str, sample: Tensor) -> None:
         super().__init__()
         key_dropout(module)
-        self._place, self._constant, self._fixed = head, list[str](), False
         module.eval()
-        layer, is_meta = module.get_submodule(head), any(value.is_meta for value in module.parameters())
-        expected = None if is_meta else _logits(module, sample)
-        _set(module, head, nn.Identity())
-        self.body, self.head = module, layer
-        self._cut = not is_meta
-        self._linear = expected is not None and self._fits(sample, expected)
-        if not self._linear:
-            self._cut = False
-            _set(module, head, _Tap(layer))
-            self._linear = expected is not None and self._fits(sample, expected)
-            if not (is_meta or self._tap.seen):
-                raise SettingsError(
-                    f"model.head = {head!r}: forward does not call it; name the last layer that it calls"
-                )
+        self.body, self.head = module, module.get_submodule(head)
+        self._place, self._constant = head, list[str]()
+        is_meta = any(value.is_meta for value in module.parameters())
+        _set(module, head, _Tap(self.head))
+        self._linear = not is_meta and self._is_last(sample)
+        self._fixed = False
         self._keep_constant()
 
     @property
@@ -98,8 +85,6 @@ class ForeignNetwork(Network):
         return rest if part == "body" else f"{self._place}.{rest}"
 
     def features(self, inputs: Tensor) -> Tensor:
-        if self._cut:
-            return self._flat(logits_of(self.body(inputs)))
         return self._whole(inputs)[0]
 
     def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
@@ -107,18 +92,16 @@ class ForeignNetwork(Network):
         return logits if self._fixed else features
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.outputs(inputs).logits
+        return self._whole(inputs)[1]
 
     def outputs(self, inputs: Tensor) -> Outputs:
-        if self._cut:
-            return super().outputs(inputs)
         features, logits = self._whole(inputs)
         return Outputs(logits, self.contrast(features, logits))
 
     def freeze(self, patterns: tuple[str, ...], key: str) -> None:
         """Keep parameters and statistics in front of the head constant whose names match, or begin with, a pattern.
 
-        A pattern that matches nothing is a SettingsError about the setting ``key``.
+        A pattern that matches nothing is a SettingsError about ``key``.
         """
         tensors = {**dict(self.body.named_parameters()), **dict(self.body.named_buffers())}
         for pattern in patterns:
@@ -140,40 +123,32 @@ class ForeignNetwork(Network):
         self.train()
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, but for layers that are constant."""
         super().train(mode)
         for name in self._constant:
             self.body.get_submodule(name).eval()
         return self
 
-    def _fits(self, sample: Tensor, expected: Tensor) -> bool:
-        """Whether features and head, one after the other, are the module."""
-        try:
-            with torch.no_grad():
-                return torch.allclose(self.head(self.features(sample)), expected, rtol=1e-4, atol=1e-5)
-        except Exception:  # whatever the module makes of a layer that is missing
-            return False
-
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and logits."""
+        tap: Any = self.body.get_submodule(self._place)
         logits = logits_of(self.body(inputs))
-        return self._flat(self._tap.seen[-1]), logits
+        return tap.seen.pop().flatten(1), logits
 
-    @property
-    def _tap(self) -> Any:
-        return self.body.get_submodule(self._place)
-
-    @staticmethod
-    def _flat(features: Tensor) -> Tensor:
-        return features.flatten(1)
+    def _is_last(self, sample: Tensor) -> bool:
+        """Whether features and head, one after the other, are the module."""
+        with torch.no_grad():
+            try:
+                features, logits = self._whole(sample)
+            except IndexError:
+                line = f"model.head = {self._place!r}: forward does not call it; name the last layer that it calls"
+                raise SettingsError(line) from None
+            try:
+                return torch.allclose(self.head(features), logits, rtol=1e-4, atol=1e-5)
+            except Exception:  # such as a convolution, which takes no flat features
+                return False
 
 
 def logits_of(outputs: Any) -> Tensor:
-    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object.
-
-    Raises:
-        TypeError: there are none; the message says what there is.
-    """
+    """The logits in what a module returns: itself, or the ``logits`` of a mapping or an object; else a TypeError."""
     found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
     if isinstance(found, Tensor):
         return found
@@ -181,11 +156,6 @@ def logits_of(outputs: Any) -> Tensor:
     if isinstance(outputs, Mapping):
         shown = f"{shown} with the keys {shortened(', '.join(map(str, outputs)))}"
     raise TypeError(f"forward should return logits, or a mapping or an object with logits, got {shown}")
-
-
-def _logits(module: nn.Module, sample: Tensor) -> Tensor:
-    with torch.no_grad():
-        return logits_of(module(sample))
 
 
 def _set(module: nn.Module, name: str, part: nn.Module) -> None:
@@ -209,7 +179,7 @@ def _keep_statistics(part: nn.Module) -> None:
 
 
 def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:
-    """Name of the head: as given, or of the linear layer, or else convolution, that is called last when ``run`` is called.
+    """Name of the head: as given, or of the linear layer, or else convolution, that ``run`` calls last.
 
     A SettingsError if there is no such layer, or it has no parameters.
     """

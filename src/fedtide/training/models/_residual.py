@@ -8,10 +8,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
-from fedtide.training.models._inputs import require_image
-from fedtide.training.models._kaiming import kaiming_fan_out
-from fedtide.training.models._norms import NormSettings
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models._layers import NormSettings, kaiming_fan_out
+from fedtide.training.models.base import Model, Network, require_image
 
 _WIDTH = 512
 

@@ -1,7 +1,8 @@
-"""What a model plug-in provides, and layers whose randomness is keyed."""
+"""What a model plug-in provides, which inputs it takes, and layers whose randomness is keyed."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -9,6 +10,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin
 from fedtide.core.randomness import hashed_uniform
 
@@ -21,14 +23,9 @@ class Outputs(NamedTuple):
 
 
 class Network(nn.Module):
-    """A classifier in two parts: ``features`` (everything before the last linear layer) and ``head``.
+    """A classifier in two parts, which sub-classes define: ``features`` and ``head``, the last layer.
 
-    Sub-classes define both. ``forward`` returns logits. ``contrast`` is the representation that contrastive objectives
-    compare, by default the input of the head. Parameters that require no gradient are constants: they are neither trained nor
-    sent.
-
-    Attributes:
-        head: the last layer. remarks: lines for the log.
+    Parameters that require no gradient are constants: they are neither trained nor sent. ``remarks`` are lines for the log.
     """
 
     head: nn.Module
@@ -53,7 +50,7 @@ class Network(nn.Module):
         """Penultimate representation [B, q], the input of ``head``."""
 
     def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
-        """Representation compared by contrastive objectives [B, q]."""
+        """Representation [B, q] that contrastive objectives compare."""
         return features
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -66,6 +63,18 @@ class Network(nn.Module):
         features = self.features(inputs)
         logits = self.head(features)
         return Outputs(logits, self.contrast(features, logits))
+
+
+class SequentialNetwork(Network):
+    """Layers one after the other: those of ``body``, whose output are the features, and the ``head``."""
+
+    def __init__(self, body: nn.Sequential, head: nn.Module) -> None:
+        super().__init__()
+        self.body, self.head = body, head
+
+    def features(self, inputs: Tensor) -> Tensor:
+        features: Tensor = self.body(inputs)
+        return features
 
 
 class KeyedDropout(nn.Module):
@@ -133,3 +142,40 @@ class Model(Plugin):
         Raises:
             SettingsError: the model cannot take such inputs.
         """
+
+
+def require_image(model: str, shape: tuple[int, ...], vocabulary: int, smallest: int = 1) -> tuple[int, int, int]:
+    """Channels, height and width of a sample, which has to be an image with sides of ``smallest`` pixels or more."""
+    if vocabulary or len(shape) != 3 or min(shape[1:]) < smallest:
+        raise _misfit(
+            model, f"images (channels, height, width) of at least {smallest} x {smallest} pixels", shape, vocabulary
+        )
+    channels, height, width = shape
+    return channels, height, width
+
+
+def require_series(model: str, shape: tuple[int, ...], vocabulary: int) -> tuple[int, int]:
+    """Channels and length of a sample, which has to be a series."""
+    if vocabulary or len(shape) != 2:
+        raise _misfit(model, "series (channels, time)", shape, vocabulary)
+    channels, length = shape
+    return channels, length
+
+
+def require_numbers(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
+    """Number of values of a sample, which has to hold numbers."""
+    if vocabulary:
+        raise _misfit(model, "images or vectors", shape, vocabulary)
+    return math.prod(shape)
+
+
+def require_tokens(model: str, shape: tuple[int, ...], vocabulary: int) -> int:
+    """Size of the vocabulary of samples, which have to be token ids."""
+    if not vocabulary or len(shape) != 1:
+        raise _misfit(model, "text (token ids of shape (length,))", shape, vocabulary)
+    return vocabulary
+
+
+def _misfit(model: str, needs: str, shape: tuple[int, ...], vocabulary: int) -> SettingsError:
+    values = "token ids" if vocabulary else "numbers"
+    return SettingsError(f"model.name = {model!r} requires {needs}; the data's samples are {values} of shape {shape}")

@@ -8,8 +8,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_series
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models.base import Model, Network, require_series
 
 
 class _Convolutions(Network):

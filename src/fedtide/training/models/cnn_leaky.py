@@ -4,35 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_image
-from fedtide.training.models.base import Model, Network
-
-
-class _Convolutional(Network):
-    def __init__(self, shape: tuple[int, int, int], num_classes: int) -> None:
-        super().__init__()
-        channels, *sides = shape
-        height, width = (((side - 4) // 2 - 2) // 2 for side in sides)
-        # Pooling before leaky ReLU: both are monotone, so they commute, and leaky ReLU sees a quarter of the values.
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, 16, 5),
-            nn.MaxPool2d(2),
-            nn.LeakyReLU(),
-            nn.Conv2d(16, 32, 5, padding=1),
-            nn.MaxPool2d(2),
-            nn.LeakyReLU(),
-            nn.Flatten(),
-            nn.Linear(32 * height * width, 128),
-            nn.LeakyReLU(),
-        )
-        self.head = nn.Linear(128, num_classes)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        features: Tensor = self.body(inputs)
-        return features
+from fedtide.training.models.base import Model, Network, SequentialNetwork, require_image
 
 
 class CnnLeaky(Model):
@@ -50,4 +25,18 @@ class CnnLeaky(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        return _Convolutional(require_image(self.settings.name, input_shape, vocabulary, smallest=12), num_classes)
+        channels, *sides = require_image(self.settings.name, input_shape, vocabulary, smallest=12)
+        height, width = (((side - 4) // 2 - 2) // 2 for side in sides)
+        # Pooling before leaky ReLU: both are monotone, so they commute, and leaky ReLU sees a quarter of the values.
+        body = nn.Sequential(
+            nn.Conv2d(channels, 16, 5),
+            nn.MaxPool2d(2),
+            nn.LeakyReLU(),
+            nn.Conv2d(16, 32, 5, padding=1),
+            nn.MaxPool2d(2),
+            nn.LeakyReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * height * width, 128),
+            nn.LeakyReLU(),
+        )
+        return SequentialNetwork(body, nn.Linear(128, num_classes))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_image
-from fedtide.training.models.base import KeyedDropout, Model, Network, Outputs
+from fedtide.training.models.base import KeyedDropout, Model, Network, Outputs, require_image
 
 
 class _SvhnNet(Network):

@@ -9,8 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_tokens
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models.base import Model, Network, require_tokens
 
 _PADDING = 0
 

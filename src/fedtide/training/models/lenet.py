@@ -5,41 +5,11 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_image
-from fedtide.training.models._kaiming import kaiming_fan_out
-from fedtide.training.models.base import Model, Network
-
-
-class _LeNet(Network):
-    def __init__(self, shape: tuple[int, int, int], num_classes: int, norm: bool) -> None:
-        super().__init__()
-        channels, *sides = shape
-        height, width = (((side - 4) // 2 - 4) // 2 for side in sides)
-        # Pooling before ReLU: both are monotone, so they commute, and ReLU sees a quarter of the values.
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, 6, 5),
-            nn.GroupNorm(1, 6) if norm else nn.Identity(),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(6, 16, 5),
-            nn.GroupNorm(1, 16) if norm else nn.Identity(),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(16 * height * width, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(84, num_classes)
-        kaiming_fan_out(self)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        features: Tensor = self.body(inputs)
-        return features
+from fedtide.training.models._layers import kaiming_fan_out
+from fedtide.training.models.base import Model, Network, SequentialNetwork, require_image
 
 
 class Lenet(Model):
@@ -61,5 +31,25 @@ class Lenet(Model):
     settings: Settings
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
-        shape = require_image(self.settings.name, input_shape, vocabulary, smallest=16)
-        return _LeNet(shape, num_classes, self.settings.norm == "group")
+        channels, *sides = require_image(self.settings.name, input_shape, vocabulary, smallest=16)
+        height, width = (((side - 4) // 2 - 4) // 2 for side in sides)
+        norm = self.settings.norm == "group"
+        # Pooling before ReLU: both are monotone, so they commute, and ReLU sees a quarter of the values.
+        body = nn.Sequential(
+            nn.Conv2d(channels, 6, 5),
+            nn.GroupNorm(1, 6) if norm else nn.Identity(),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(6, 16, 5),
+            nn.GroupNorm(1, 16) if norm else nn.Identity(),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(16 * height * width, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
+        )
+        network = SequentialNetwork(body, nn.Linear(84, num_classes))
+        kaiming_fan_out(network)
+        return network

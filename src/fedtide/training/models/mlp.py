@@ -9,8 +9,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_numbers
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models.base import Model, Network, require_numbers
 
 
 class _Perceptron(Network):

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedtide.training.models._inputs import require_image
-from fedtide.training.models._kaiming import kaiming_fan_out
-from fedtide.training.models._norms import Norm, NormSettings
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models._layers import Norm, NormSettings, kaiming_fan_out
+from fedtide.training.models.base import Model, Network, require_image
 
 
 class _Block(nn.Module):

@@ -7,8 +7,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings
-from fedtide.training.models._inputs import require_numbers
-from fedtide.training.models.base import Model, Network
+from fedtide.training.models.base import Model, Network, require_numbers
 
 
 class _Softmax(Network):

@@ -1,7 +1,7 @@
 """How a traced graph is run: as a straight line of Python calls, and by TorchScript's interpreter once it has been used often.
 
-Both call the same kernels in the same order, so their results are equal to the bit. TorchScript is deprecated; this is the only
-place that uses it, and without it nothing changes but the speed.
+Both call the same kernels in the same order, with bitwise identical results. TorchScript is deprecated; without it only the
+speed changes.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ def _copied(graph: GraphModule) -> Graph:
 
 
 def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
-    """The operations run by TorchScript's interpreter, in one call from Python; ``None`` where torch cannot do that.
+    """The operations run by TorchScript's interpreter, without the GIL between them; ``None`` where torch cannot do that.
 
-    Worker threads then do not wait for the GIL between operations. The interpreter's optimizer stays off: from the second or
-    third call on it would change the rounding.
+    Its optimizer stays off: from the second or third call on it would change the rounding.
     """
     try:
         function, constants = _free(graph)

@@ -1,9 +1,8 @@
-"""Faster forms of operations on matrices with few columns, such as the logits of ten classes.
+"""Faster forms of operations on matrices with few columns, such as the logits of ten classes; equal up to rounding.
 
-Libraries tune matrix products for wide results and softmax for long rows. On a CPU the product ``[batch, 784] x [784, 10]``
-takes less than half the time when computed transposed, ``[10, 784] x [784, batch]``, and a softmax over the first of two
-dimensions, vectorized over samples, a twentieth. A norm over a few non-contiguous numbers takes fifty times as long as the
-root of their sum of squares. Results are the same up to rounding.
+On a CPU the product ``[batch, 784] x [784, 10]`` takes less than half the time when computed transposed,
+``[10, 784] x [784, batch]``, and a softmax over the first of two dimensions, vectorized over samples, a twentieth. A norm over
+a few non-contiguous numbers takes fifty times as long as the root of their sum of squares.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Matrix products by oneDNN, on processors for which MKL has no AVX-512 kernels.
+"""Matrix products by oneDNN, on processors for which MKL has no AVX-512 kernels; equal up to rounding.
 
-PyTorch multiplies matrices with MKL, which serves AMD's processors with 256-bit kernels even where they have AVX-512. oneDNN,
-which PyTorch uses for convolutions, takes 0.5 to 0.75 of the time there (measured on Zen 5, one thread). Results are the same
-up to rounding.
+MKL serves AMD's processors with 256-bit kernels even where they have AVX-512; oneDNN takes 0.5 to 0.75 of the time there
+(measured on Zen 5, one thread).
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ def is_faster(node: Node) -> bool:
 
 
 def use_onednn(graph: Graph) -> None:
-    """Let oneDNN take the products it is faster at, in place, in a traced graph whose nodes carry example values.
-
-    A ReLU of a product is taken with it.
-    """
+    """Let oneDNN take the products it is faster at, and a ReLU after them, in place, in a traced graph."""
     for node in filter(is_faster, list(graph.nodes)):
         linear = torch.ops.mkldnn._linear_pointwise.default  # not in every build of torch
         bias, left, right = (None, *node.args)[-3:]

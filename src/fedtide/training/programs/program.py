@@ -1,8 +1,7 @@
-"""Gradient programs: the loss and its gradient traced once into a straight line of tensor operations.
+"""Gradient programs: the loss and its gradient traced once per shape into a straight line of tensor operations.
 
-Tracing runs Python, autograd and ``vmap`` once per shape; afterwards a local step is one call. The gradient of a linear
-layer is a product of two matrices, and a program returns the two factors: the matrix multiplication can then do the update
-itself (``addmm`` into the parameters), and the gradient is never stored.
+The gradient of a linear layer is a product of two matrices, and a program returns the two factors: the matrix multiplication
+can then do the update itself (``addmm`` into the parameters), and the gradient is never stored.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def trace_plain(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Ca
 
 
 def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
-    """Trace a pure function of tensors with any results; all operations stay as they are, so results are eager ones."""
+    """Trace a pure function of tensors; all operations stay as they are, so results are eager ones."""
     return _as_function(_graph(function, arguments), arguments)
 
 

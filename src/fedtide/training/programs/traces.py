@@ -1,8 +1,4 @@
-"""Traced programs, shared by all runs of a process: equal ones are traced once.
-
-Tracing costs a tenth of a second per shape, as much as a small run; searches, comparisons and tests execute many runs of one
-model in one process.
-"""
+"""Traced programs, shared by all runs of a process: tracing costs a tenth of a second per shape, as much as a small run."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from fedtide.training.programs.program import trace_as_written
 
 Program = TypeVar("Program")
 
-_MOST = 256  # most programs kept; the least recently used one is dropped first
+_MOST = 256  # programs kept; the least recently used one is dropped first
 _programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
 _code: dict[int, Any] = {}
@@ -32,7 +28,7 @@ _code: dict[int, Any] = {}
 
 
 def shared(key: Any | None, make: Callable[[], Program]) -> Program:
-    """The program of a key, made on first use, once, however many threads ask; a key of ``None`` makes one that is not kept."""
+    """The program of a key, made once, however many threads ask; with a key of ``None`` it is not kept."""
     if key is None:
         return make()
     with _lock:
@@ -52,28 +48,40 @@ def shared(key: Any | None, make: Callable[[], Program]) -> Program:
     return program.result()
 
 
-class Traced:
-    """A pure function of tensors that runs as a traced program, with the bits of the function itself.
+Trace = Callable[[Callable[..., Any], Sequence[Tensor]], Callable[..., Any]]
 
-    Its control flow may depend on their shapes only. Other arguments can be bound by ``partial``.
+
+class Traced:
+    """A pure function of tensors, traced once per shape; its control flow may depend on shapes only.
+
+    By default with the bits of the function itself. Other arguments can be bound by ``partial``.
+
+    Args:
+        depends: what the trace depends on beside the arguments, where that is not the function itself. Described at once:
+            while a thread traces, a network holds its tensors.
+        trace: makes the program.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._described = function, structure(function)
+    def __init__(
+        self, function: Callable[..., Any], depends: tuple[Any, ...] = (), trace: Trace = trace_as_written
+    ) -> None:
+        self._function, self._trace = function, trace
+        self._described = structure(*(depends or (function,)))
         self._programs: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Tensor) -> Any:
         shape = shapes(arguments)
-        if shape not in self._programs:
+        program = self._programs.get(shape)
+        if program is None:
             key = None if self._described is None else ("traced", self._described, shape)
-            self._programs[shape] = shared(key, partial(trace_as_written, self._function, arguments))
-        return self._programs[shape](*arguments)
+            program = self._programs.setdefault(shape, shared(key, partial(self._trace, self._function, arguments)))
+        return program(*arguments)
 
 
 def structure(*parts: Any) -> bytes | None:
-    """Description of what a trace depends on in some objects, without the values of trained parameters, its arguments.
+    """What a trace depends on in some objects, without the values of trained parameters: equal bytes for equal objects.
 
-    Equal bytes for equal objects; ``None`` if an object cannot be described.
+    ``None`` if an object cannot be described.
     """
     stream = io.BytesIO()
     try:
@@ -89,7 +97,7 @@ def shapes(arguments: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 def _about(value: Tensor) -> tuple[Any, ...]:
-    return tuple(value.shape), str(value.dtype), value.stride(), str(value.device), value.requires_grad
+    return tuple(value.shape), value.dtype, value.stride(), value.device, value.requires_grad
 
 
 def _content(value: Tensor) -> bytes:

@@ -1,4 +1,4 @@
-"""Memory: how much is free, and how many clients `stacked` advances together."""
+"""Memory: how much is free, how large a network is, and how many clients `stacked` advances together."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import math
 import os
 import re
 import resource
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from fedtide.training.engine.flat import trained
 from fedtide.training.engine.task import Task
+from fedtide.training.models.base import Model, Network
+from fedtide.world.dataset import Dataset
 
 _CACHE = 1 << 20
 """Floats (parameters and inputs of a chunk) that fit a core's caches; larger chunks are slower on a CPU (measured)."""
 
 _shared: dict[str, int] = {}
-"""Of processes that work side by side: their number, and the bytes of the host's memory that are for this one."""
+"""The number of processes that work side by side, and the bytes of the host's memory for this one."""
 
 
 def share_memory(runs: int, host: int) -> None:
@@ -27,8 +31,8 @@ def share_memory(runs: int, host: int) -> None:
 def available_bytes(device: torch.device) -> int:
     """Bytes that this process may still take of a device's memory.
 
-    On the host what the system has free (the reclaimable file cache included), less where a control group or a limit of the
-    address space leaves less, and at most this process's share.
+    On the host: what the system has free (with the reclaimable file cache), within control groups, a limit of the address
+    space and this process's share.
     """
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -46,8 +50,7 @@ def _free_on_host() -> int:
 def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> int:
     """Clients advanced together: as many as fit the caches of a CPU, or a quarter of the free memory of another device.
 
-    ``size``: parameters d of a client. ``batch``: samples. On a CPU the cohort is divided evenly among the ``lanes``, which
-    advance in parallel.
+    ``size``: parameters of a client. On a CPU the cohort is divided evenly among the ``lanes``, which advance in parallel.
     """
     sample = math.prod(task.data.input_shape)
     if task.device.type == "cpu":
@@ -58,17 +61,41 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
 
 
+@dataclass(frozen=True)
+class Size:
+    """Size of a network: parameters d, buffers q and constants, which are not trained."""
+
+    network: Network
+    parameters: int
+    buffers: int
+    constants: int
+
+
+def measure(model: Model, data: Dataset) -> Size:
+    """The size of the network that a model builds for a dataset, from tensors without content."""
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
+    except Exception:  # something that needs values, or bad settings: build it
+        with torch.random.fork_rng(devices=[]):
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
+    parameters = sum(value.numel() for value in trained(network).values())
+    constants = sum(value.numel() for value in network.parameters()) - parameters
+    buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
+    return Size(network, parameters, buffers, constants)
+
+
 _CGROUPS, _PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self")
 _UNLIMITED = 1 << 60  # version 1 of control groups writes a huge number for no limit
 
 
 def free_under_limits(groups: Path = _CGROUPS, process: Path = _PROCESS) -> list[int]:
-    """Free bytes under each limit that holds for this process: of its control groups, of its address space; may be empty."""
+    """Free bytes under each limit of this process's control groups and address space."""
     return [max(0, free) for free in (*_control_groups(groups, process), *_address_space(process))]
 
 
 def _control_groups(root: Path, process: Path) -> list[int]:
-    """Under the limit of every group that the process is in, and of those around it; reclaimable file cache counts as free."""
+    """Under the limits of the process's groups and of those around them; reclaimable file cache counts as free."""
     found = []
     for line in _read(process / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

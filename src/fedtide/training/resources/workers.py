@@ -1,20 +1,23 @@
-"""A pool of worker threads, each with one resident module and one intra-op thread.
+"""This process set up for training, and its pool of worker threads, each with one resident module and one intra-op thread.
 
-torch releases the GIL inside its kernels, so threads over disjoint rows use all cores without processes. Results are
-returned in the order of the items, so nothing depends on the number of workers or on which one was faster.
+torch releases the GIL inside its kernels, so threads over disjoint rows use all cores. Results come in the order of the items:
+nothing depends on the number of workers or on which one was faster.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TypeVar
 
 import torch
 
+from fedtide.settings.run import EngineSettings
 from fedtide.training.engine.flat import ResidentModule
 from fedtide.training.engine.forward import Forward
 from fedtide.training.engine.task import Task
@@ -22,10 +25,37 @@ from fedtide.training.engine.task import Task
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # numbers of glibc's mallopt
+
 
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def prepare_process(engine: EngineSettings, device: torch.device) -> str:
+    """Set up this process for training on ``device``; returns a few words for the log.
+
+    On a CPU, operations use one thread each: the workers use the cores, and sums must not depend on how many there are. On a
+    GPU, convolutions are computed in the run's precision, not in TensorFloat-32, and add in the same order every time.
+    """
+    if device.type == "cpu":
+        facts = [f"one torch thread per operation; {torch.backends.cpu.get_cpu_capability()}"]
+        torch.set_num_threads(1)
+    else:
+        facts = [device.type]
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
+    if engine.allocator == "keep":
+        facts.append("freed memory is kept" if _keep_freed_memory() else "default allocator")
+    return ", ".join(facts)
+
+
+def _keep_freed_memory() -> bool:
+    """Make glibc keep freed memory: otherwise each large temporary is mapped, zeroed and unmapped at every step."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return all([mallopt(_ARENA_MAX, 1), mallopt(_MMAP_THRESHOLD, 1 << 30), mallopt(_TRIM_THRESHOLD, 2**31 - 1)])
 
 
 class WorkerState:
@@ -53,14 +83,14 @@ class Workers:
         self._idle: queue.SimpleQueue[WorkerState] = queue.SimpleQueue()
         for _ in range(self.count):
             self._idle.put(WorkerState(task))
-        self.forward = Forward(task)
         self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
-    def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
-        """``[function(worker, item) for item in items]``, in the order of the items.
+    @cached_property
+    def forward(self) -> Forward:
+        return Forward(self.task)
 
-        An error of ``function`` is raised; no further item is begun.
-        """
+    def map(self, function: Callable[[WorkerState, Item], Result], items: Iterable[Item]) -> list[Result]:
+        """``[function(worker, item) for item in items]``; after an error, which is raised, no further item is begun."""
         todo = list(items)
         results: dict[int, Result] = {}
         numbers = iter(range(len(todo)))  # shared: whoever is free takes the next, in one hand-over per worker
@@ -82,7 +112,6 @@ class Workers:
         return [results[number] for number in range(len(todo))]
 
     def at_a_time(self, noun: str) -> str:
-        """How many of something are worked on at once, in words."""
         return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
 
     def close(self) -> None:

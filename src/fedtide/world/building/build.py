@@ -12,9 +12,8 @@ from fedtide.core import plugins
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
-from fedtide.settings.groups.mode import Async
-from fedtide.settings.run import RunSettings
+from fedtide.core.storage.files import short_hash
+from fedtide.settings.run import Async, RunSettings
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.dataset import Dataset, samples_of
 from fedtide.world.drift.base import Drift

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from fedtide.core.plugins import Plugin, PluginSettings
-from fedtide.settings.kinds import DatasetSettings
+from fedtide.settings.run import DatasetSettings
 from fedtide.world.dataset import Dataset, Kind
 from fedtide.world.storage.sources import Resource
 

@@ -18,9 +18,8 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
-from fedtide.core.hashing import short_hash
 from fedtide.core.storage.arrays import read_arrays, write_arrays
-from fedtide.core.storage.files import write_json
+from fedtide.core.storage.files import short_hash, write_json
 from fedtide.core.storage.locks import held
 from fedtide.settings.run import RunSettings
 from fedtide.world.data.base import DatasetPlugin

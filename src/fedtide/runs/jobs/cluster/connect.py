@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fedtide.core import extras
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.runs.jobs.processes import current_folder_hidden, main_module_hidden
-from fedtide.settings.groups.cluster import BATCH_SYSTEMS, LOCAL
+from fedtide.settings.experiment import BATCH_SYSTEMS, LOCAL
 from fedtide.training.resources.workers import available_cores
 
 if TYPE_CHECKING:

@@ -11,10 +11,7 @@ from fedtide.training.engine.local import Cohort
 from fedtide.training.resources.workers import Workers
 
 Advance = Callable[[int], None]
-"""Advances every row of a cohort in place until it has taken ``last`` local steps in total.
-
-Rows of finished clients stay as they are. The caller may change rows between two calls.
-"""
+"""Advances rows of a cohort in place until they have taken ``last`` local steps in total; between calls they may be changed."""
 
 
 class Executor(ABC):
@@ -30,9 +27,9 @@ class Executor(ABC):
 
 
 def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -> Advance:
-    """Training of a cohort in pieces, which the workers advance in parallel: iterators that take one local step per item.
+    """Training in pieces that the workers advance in parallel: iterators that take one local step per item.
 
-    From ``longest`` steps on, those of the longest piece, all run to their end and free what they hold.
+    From ``longest`` steps on, all run to their end and free what they hold.
     """
     done = 0
 

@@ -1,7 +1,6 @@
-"""Replay on a graphics card: a function is recorded as a CUDA graph, which is launched as a whole.
+"""Replay on a GPU: a function is recorded as a CUDA graph, which is launched as a whole.
 
-A local step of a small network is some forty kernels of a few microseconds, and to launch them one by one takes several times
-as long as to execute them.
+A local step of a small network is some forty kernels of a few microseconds, whose launches take several times as long.
 """
 
 from __future__ import annotations
@@ -15,26 +14,22 @@ Step = Callable[..., Tensor]
 
 LEAST = 8  # calls from which a recording is worth its time, about that of two calls
 _last: dict[torch.device, tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]] = {}
-"""The last graph of a card and its stream. The next one uses their memory, which needs the same stream and a living graph."""
+"""The last graph of a GPU and its stream. The next one uses their memory, which needs the same stream and a living graph."""
 
 
 def replayed(function: Step, device: torch.device, calls: int) -> Step:
-    """``function``, or on a card what is launched faster and computes the same bits, if it is called often.
+    """``function``, or on a GPU what is launched faster and computes the same bits, if it is called often.
 
-    Args:
-        function: of tensors on ``device``, or ``None``. It may read and write other tensors, which must stay where they are.
-        calls: how often it will be called.
-
-    Returns:
-        a function with the same arguments. Its result holds until the next call.
+    Its arguments are tensors on ``device`` or ``None``; other tensors that it reads and writes must stay where they are. The
+    result holds until the next call.
     """
     return Replay(function, device) if device.type == "cuda" and calls >= LEAST else function
 
 
 class Replay:
-    """The first call with arguments of some shapes executes the function, the second one records it, further ones replay it.
+    """The first call with arguments of some shapes executes the function, the second records it, further ones replay it.
 
-    What cannot be recorded, because it waits for the card, is executed.
+    What cannot be recorded, because it waits for the GPU, is executed.
     """
 
     def __init__(self, function: Step, device: torch.device) -> None:

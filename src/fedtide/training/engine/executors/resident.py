@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +16,7 @@ from fedtide.training.resources.workers import Workers, WorkerState
 
 
 class Resident(Executor):
-    """One client at a time per worker; parameters and gradients are two flat vectors.
-
-    Batches keep their exact size, since padding would enter BatchNorm's statistics, and the network runs as written.
-    """
+    """One client at a time per worker; batches keep their exact size: padding would enter BatchNorm's statistics."""
 
     def __init__(self, task: Task, workers: Workers) -> None:
         self.task, self.workers = task, workers
@@ -43,11 +39,13 @@ class Resident(Executor):
         task, module, plan = self.task, worker.module, cohort.plan
         rows = slice(row, row + 1)
         update = Update(cohort, rows, task.local)
-        terms = [
-            (term, _number(term, rows), self._references(worker, place, term, row, cohort.b), _constants(term, row))
-            for place, term in enumerate(cohort.terms)
-        ]
-        terms = [item for item in terms if item[1] != 0]
+        terms = []
+        for place, term in enumerate(cohort.terms):
+            weight = rows_of(term.weight, rows)
+            weight = weight.item() if isinstance(weight, Tensor) else weight
+            if weight != 0:
+                constants = {name: value[row] for name, value in term.constants.items()} | term.tensors
+                terms.append((term, weight, self._references(worker, place, term, row, cohort.b), constants))
         module.load(cohort.W[row], cohort.buffers[row])
         module.network.train()
         w, g = module.w.unsqueeze(0), module.g.unsqueeze(0)
@@ -96,10 +94,7 @@ class Resident(Executor):
     def _own_direction(
         direction: Direction, module: ResidentModule, collect: Callable[[], Tensor], rows: slice
     ) -> tuple[Tensor, bool]:
-        """Write the algorithm's own direction into ``module.g``; returns a loss, and whether there is a step.
-
-        The loss is that of the first gradient it takes, or at the parameters, where the direction is the gradient there.
-        """
+        """Write the algorithm's own direction into ``module.g``; returns a loss, as ``Rows`` does, and whether to step."""
         values: list[Tensor] = []
         here = module.w.clone().unsqueeze(0)
 
@@ -132,15 +127,6 @@ class Resident(Executor):
             modules[name] = worker.frozen(f"{place}.{name}")
             modules[name].load(vector[row] if vector.dim() == 2 else vector, term.buffers.get(name, b))
         return modules
-
-
-def _number(term: Term, rows: slice) -> Any:
-    weight = rows_of(term.weight, rows)
-    return weight.item() if isinstance(weight, Tensor) else weight
-
-
-def _constants(term: Term, row: int) -> dict[str, Tensor]:
-    return {name: value[row] for name, value in term.constants.items()} | term.tensors
 
 
 def _frozen_outputs(modules: dict[str, ResidentModule], inputs: Tensor) -> dict[str, Outputs]:

@@ -18,8 +18,8 @@ class Samples(NamedTuple):
     """The samples of a local step or of one of its batches.
 
     Attributes:
-        inputs, labels: prepared. real: which samples are no padding; None: all. key: of dropout.
-        places: where the samples are among those that the reference models have seen; None: these models see the batch.
+        real: which samples are no padding; None: all. key: of dropout.
+        places: of the samples among those that the reference models have seen; None: these models see the batch.
     """
 
     inputs: Tensor
@@ -30,10 +30,7 @@ class Samples(NamedTuple):
 
 
 class Rows:
-    """Trains rows [c, d] of a cohort matrix in place.
-
-    With an unbatched gradient there is one row, and its parameters have no leading dimension.
-    """
+    """Trains rows [c, d] of a cohort matrix in place; with an unbatched gradient one row, without a leading dimension."""
 
     def __init__(self, cohort: Cohort, rows: slice, gradient: Gradient) -> None:
         self.cohort, self.rows, self.gradient = cohort, rows, gradient
@@ -82,7 +79,7 @@ class Rows:
         """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
 
         ``indices`` [S, B] are positions of the batches to come, ``sizes`` their samples. Returns the places [S, B] of these
-        samples, for :meth:`step`; None if the reference models see every batch.
+        samples, or None.
         """
         if not self._references:
             return None
@@ -133,7 +130,6 @@ class Rows:
         return labels.shape[1 if self.gradient.batched else 0]
 
     def _of_batch(self, at: list[Tensor], batch: Samples) -> tuple[Gradients, Tensor]:
-        """Gradients and mean loss of one batch."""
         inputs, labels, real, key, places = batch
         references = self._references
         if places is not None:
@@ -169,9 +165,9 @@ class Rows:
         return total
 
     def _own_direction(self, direction: Direction, samples: Samples) -> Tensor:
-        """A step along the algorithm's own direction, if any; returns the loss of the first gradient it takes.
+        """A step along the algorithm's own direction, if any.
 
-        Or the loss at the parameters, where the direction is the gradient there.
+        Returns the loss of the first gradient it takes, or at the parameters, where the direction is the gradient there.
         """
         values: list[Tensor] = []
         here = self.w.data  # counts changes of its own, not those of other rows of the matrix

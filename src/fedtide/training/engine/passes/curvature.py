@@ -26,18 +26,15 @@ def taylor(
     probes: Callable[[int], Iterable[Tensor]],
     first: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Gradient and ``sum_r v_r * (Hess v_r)`` of each client's mean loss over all of its samples, from the same passes.
+    """Gradient and ``sum_r v_r * (Hess v_r)``, [C, d - first] each, of each client's mean loss over all of its samples.
 
     With R Rademacher probes divided by sqrt(R) this is Hutchinson's estimate of the diagonal: unbiased, entry i with
-    variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact. Arguments as those of
-    :func:`fedtide.training.engine.passes.evaluation.full_gradient`, and:
+    variance ``sum_{j != i} H_ij^2 / R``. With the rows of the identity matrix it is exact. Other arguments as those of
+    :func:`fedtide.training.engine.passes.evaluation.full_gradient`.
 
     Args:
         probes: maps a client's row to its R probes [d - first]; called once for every batch, and used one after the other.
         first: both cover the parameters from this index on, where a tensor begins.
-
-    Returns:
-        [C, d - first] each; zero for a client without samples.
     """
     task = workers.task
     slopes, diagonals = torch.zeros(2, len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)
@@ -77,10 +74,10 @@ def unit_vectors(size: int, like: Tensor) -> Iterator[Tensor]:
 def fisher_diagonal(
     workers: Workers, points: Tensor, b: Tensor, shards: Sequence[Ints], group: int, counts: Tensor, first: int = 0
 ) -> Tensor:
-    """Mean squared group gradient [C, d - first]: each client's samples form consecutive groups, each with its mean gradient.
+    """Mean square [C, d - first] of the mean gradients of consecutive groups of ``group`` samples of each client.
 
-    Groups of one sample give the diagonal of the empirical Fisher information (labels of the data). ``group`` is the number of
-    samples in each, but the last may be short; other arguments as those of :func:`taylor`.
+    Groups of one sample give the diagonal of the empirical Fisher information (labels of the data). Other arguments as those
+    of :func:`taylor`.
     """
     task = workers.task
     diagonals = torch.zeros(len(shards), points.shape[-1] - first, dtype=task.dtype, device=task.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from fedtide.world.dataset import Split
 
 @dataclass(frozen=True)
 class Scores:
-    """Per-class scores of one model on one data split, or per group of samples if :func:`evaluate` is given groups.
+    """Scores of one model on some samples, per class, or per group if :func:`evaluate` is given groups.
 
     Attributes:
         correct, count: [L], samples of each class: correctly predicted ones, and all; int64, or float64 of a mixture.
@@ -34,14 +34,14 @@ class Scores:
 
         The arg-max is over all labels; with ``correct = scores.masked`` over those of the view.
         """
-        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        view = slice(None) if labels is None else torch.from_numpy(labels)
         hits = self.correct if correct is None else correct
         count = self.count[view].sum().item()
         return float(hits[view].sum().item() / count) if count else None
 
     def mean_loss(self, labels: Bools | None = None) -> float | None:
         """Mean cross-entropy over the same samples."""
-        view = torch.ones_like(self.count, dtype=torch.bool) if labels is None else torch.from_numpy(labels)
+        view = slice(None) if labels is None else torch.from_numpy(labels)
         count = self.count[view].sum().item()
         return float(self.loss[view].sum()) / count if count else None
 
@@ -100,9 +100,8 @@ def evaluate_seen(
     view: Bools | None = None,
 ) -> list[Scores]:
     """Scores of one model for each of several lists of labels [n] of the same inputs, in one pass; arguments as above."""
-    return _evaluate(
-        workers, w, b, inputs, [(labels, labels) for labels in seen], workers.task.data.num_classes, batch, view
-    )
+    pairs = [(labels, labels) for labels in seen]
+    return _evaluate(workers, w, b, inputs, pairs, workers.task.data.num_classes, batch, view)
 
 
 def _evaluate(
@@ -116,31 +115,36 @@ def _evaluate(
     view: Bools | None,
 ) -> list[Scores]:
     """Scores for each pair of labels and groups below ``size``."""
-    task = workers.task
     excluded = None if view is None else torch.from_numpy(~view).to(inputs.device)
-    members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
-    starts = range(0, len(inputs), batch)
-    shares = [list(starts)[first :: workers.count] for first in range(min(workers.count, len(starts)))]
 
-    def tally(_: WorkerState, share: list[int]) -> list[tuple[int, Tensor]]:
-        results: list[tuple[int, Tensor]] = []
-        with torch.inference_mode():
-            for start in share:
-                part = slice(start, start + batch)
-                prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
-                outputs = [workers.forward(*member, prepared) for member in members]
-                logits = outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0)
-                found = [_tally(logits, labels[part], groups[part], size, excluded) for labels, groups in pairs]
-                results.append((start, torch.stack(found)))
-        return results
+    def tally(logits: Tensor, part: slice) -> Tensor:
+        return torch.stack([_tally(logits, labels[part], groups[part], size, excluded) for labels, groups in pairs])
 
-    tallies = sorted((item for part in workers.map(tally, shares) for item in part), key=lambda item: item[0])
-    zero = torch.zeros(len(pairs), 2 if excluded is None else 3, size, dtype=torch.float64)
+    total = torch.zeros(len(pairs), 2 if excluded is None else 3, size, dtype=torch.float64)
+    for found in _in_batches(workers, w, b, inputs, batch, tally):
+        total += found
     scores = []
-    for (loss, correct, *masked), (_, groups) in zip(sum((item[1] for item in tallies), zero), pairs, strict=True):
+    for (loss, correct, *masked), (_, groups) in zip(total, pairs, strict=True):
         count = torch.bincount(groups.cpu(), minlength=size)
         scores.append(Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None))
     return scores
+
+
+def _in_batches(
+    workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int, use: Callable[[Tensor, slice], Tensor]
+) -> list[Tensor]:
+    """``use(logits, part)`` of every batch of inputs, in order; an ensemble has the mean of its logits."""
+    task, forward = workers.task, workers.forward
+    members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
+
+    def one(_: WorkerState, start: int) -> Tensor:
+        part = slice(start, start + batch)
+        with torch.inference_mode():
+            prepared = task.lay_out(task.data.prepare(inputs[part], task.dtype))
+            outputs = [forward(*member, prepared) for member in members]
+            return use(outputs[0] if len(outputs) == 1 else torch.stack(outputs).mean(0), part)
+
+    return workers.map(one, range(0, len(inputs), batch))
 
 
 def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: Tensor | None) -> Tensor:
@@ -164,11 +168,11 @@ def evaluate_each(
     batch: int,
     concepts: tuple[int, int] | None = None,
 ) -> list[Scores]:
-    """Scores of a model of its own for every client, each on its own samples: a shard of positions in a part of the dataset.
+    """Scores of a model of its own for every client, each on its own samples, a shard of positions in a split.
 
     Args:
         models: parameters [M, d] and floating buffers [M, q]. of: the model of each client.
-        concepts: number C of concepts and samples of the part under each; scores are then per concept and class, [C L].
+        concepts: number C of concepts and samples of the split under each; scores are then per concept and class, [C L].
     """
     W, B = models
 
@@ -188,7 +192,7 @@ def _of_client(
     workers: Workers, w: Tensor, b: Tensor, split: Split, shard: Ints, batch: int, concepts: tuple[int, int] | None
 ) -> Scores:
     """Scores of one model on the samples of one client; arguments as above."""
-    task = workers.task
+    task, forward = workers.task, workers.forward
     classes = task.data.num_classes
     size = classes if concepts is None else classes * concepts[0]
     total, count = torch.zeros(2, size, dtype=torch.float64), torch.zeros(size, dtype=torch.int64)
@@ -197,7 +201,7 @@ def _of_client(
         for part in torch.split(positions, batch) if len(positions) else ():
             inputs, labels = task.data.read(split, part)
             prepared = task.lay_out(task.data.prepare(inputs, task.dtype))
-            logits = workers.forward(w, b, prepared)
+            logits = forward(w, b, prepared)
             groups = labels if concepts is None else labels + part // concepts[1] * classes
             total += _tally(logits, labels, groups, size, None)
             count += torch.bincount(groups.cpu(), minlength=size)
@@ -206,22 +210,8 @@ def _of_client(
 
 def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
     """Logits of one model, or the mean logits of an ensemble, float64 [n, L] on the CPU; arguments as for :func:`evaluate`."""
-    task = workers.task
-    members: list[tuple[Tensor, Tensor]] = list(zip(w, b, strict=True)) if w.dim() == 2 else [(w, b)]
-    starts = range(0, len(inputs), batch)
-    shares = [list(starts)[first :: workers.count] for first in range(min(workers.count, len(starts)))]
-
-    def forward(_: WorkerState, share: list[int]) -> list[tuple[int, Tensor]]:
-        results: list[tuple[int, Tensor]] = []
-        with torch.inference_mode():
-            for start in share:
-                prepared = task.lay_out(task.data.prepare(inputs[start : start + batch], task.dtype))
-                outputs = [workers.forward(*member, prepared) for member in members]
-                results.append((start, torch.stack(outputs).mean(0).cpu().to(torch.float64)))
-        return results
-
-    parts = sorted((item for part in workers.map(forward, shares) for item in part), key=lambda item: item[0])
-    return torch.cat([torch.zeros(0, task.data.outputs, dtype=torch.float64), *(logits for _, logits in parts)])
+    parts = _in_batches(workers, w, b, inputs, batch, lambda logits, _: logits.cpu().to(torch.float64))
+    return torch.cat([torch.zeros(0, workers.task.data.outputs, dtype=torch.float64), *parts])
 
 
 def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
@@ -241,9 +231,7 @@ def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int)
 def full_gradient(
     workers: Workers, points: Tensor, b: Tensor, shards: list[Ints], batch: int, counts: Tensor
 ) -> Tensor:
-    """Gradient [C, d] of each client's mean loss over all of its samples; zero for a client without samples.
-
-    Without decay, clipping, augmentation and extra terms.
+    """Gradient [C, d] of the objective, and nothing else, over all samples of each client; zero for a client without samples.
 
     Args:
         points: parameters [d] shared by all clients, or one row per client [C, d].
@@ -273,12 +261,9 @@ def full_gradient(
 def pass_through(
     workers: Workers, w: Tensor, b: Tensor, shards: list[Ints], batch: int
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Outputs of a model (w [d], b [q]) on all samples of each client, in evaluation mode, in the order of its shard.
+    """Features [n, q], logits [n, L] and labels [n] of every client's samples, in evaluation mode, in the order of its shard.
 
-    ``w`` [C, d] is a model for each client.
-
-    Returns:
-        Inputs of the last layer [n, q], logits [n, L] and labels [n] of every client.
+    ``w`` [d], or [C, d] for a model of each client's own; ``b`` [q].
     """
     task = workers.task
 

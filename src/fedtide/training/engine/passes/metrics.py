@@ -1,11 +1,19 @@
-"""Metrics of a classifier beside accuracy and loss."""
+"""Scores beside accuracy and loss: of classifiers, and of models whose task has no classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from fedtide.core.array_types import Bools, Ints
+from fedtide.settings.scores import TaskName
+from fedtide.training.engine.passes.evaluation import evaluate, predict
+from fedtide.training.resources.workers import Workers
 
 METRICS = ("balanced_accuracy", "macro_f1", "auroc", "calibration_error")
 """Names, as in ``evaluation.metrics``; log loss is ``loss``, which is always recorded."""
@@ -15,53 +23,135 @@ _BINS = 15
 
 def measure(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, float | None]:
     """Some of :data:`METRICS` for logits [n, L], by name; ``None`` where the samples do not determine one."""
-    probabilities = torch.softmax(logits.to(torch.float64), 1)
-    return {name: _MEASURES[name](probabilities, labels) if len(labels) else None for name in names}
-
-
-def balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """Mean over the classes that occur of the share of their samples that are predicted correctly."""
+    if not names or not len(labels):
+        return dict.fromkeys(names)
     from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
 
-    recalls = classification.multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
+    probabilities = torch.softmax(logits.to(torch.float64), 1)
+    return {name: _MEASURES[name](classification, probabilities, labels) for name in names}
+
+
+def _balanced_accuracy(by: Any, probabilities: Tensor, labels: Tensor) -> float:
+    """Mean over the classes that occur of the share of their samples that are predicted correctly."""
+    recalls = by.multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
     return float(recalls[torch.unique(labels)].mean())
 
 
-def macro_f1(probabilities: Tensor, labels: Tensor) -> float:
+def _macro_f1(by: Any, probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur, or are predicted, of the harmonic mean of precision and recall."""
-    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
-
-    scores = classification.multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
+    scores = by.multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
     return float(scores[torch.unique(torch.cat([labels, probabilities.argmax(1)]))].mean())
 
 
-def auroc(probabilities: Tensor, labels: Tensor) -> float | None:
+def _auroc(by: Any, probabilities: Tensor, labels: Tensor) -> float | None:
     """Area under the ROC curve of class 1 of two, else the mean over the classes that occur, each against the rest."""
-    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
-
     occurring = torch.unique(labels)
     if len(occurring) < 2:
         return None
     if probabilities.shape[1] == 2:
-        return float(classification.binary_auroc(probabilities[:, 1], labels))
-    areas = [classification.binary_auroc(probabilities[:, label], (labels == label).long()) for label in occurring]
+        return float(by.binary_auroc(probabilities[:, 1], labels))
+    areas = [by.binary_auroc(probabilities[:, label], (labels == label).long()) for label in occurring]
     return float(torch.stack(areas).mean())
 
 
-def calibration_error(probabilities: Tensor, labels: Tensor) -> float:
+def _calibration_error(by: Any, probabilities: Tensor, labels: Tensor) -> float:
     """Expected calibration error of the predicted class, 15 bins of equal width (Guo et al. 2017)."""
-    from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
-
-    return float(
-        classification.multiclass_calibration_error(
-            probabilities, labels, probabilities.shape[1], n_bins=_BINS, norm="l1"
-        )
-    )
+    classes = probabilities.shape[1]
+    return float(by.multiclass_calibration_error(probabilities, labels, classes, n_bins=_BINS, norm="l1"))
 
 
-_MEASURES: dict[str, Callable[[Tensor, Tensor], float | None]] = {
-    "balanced_accuracy": balanced_accuracy,
-    "macro_f1": macro_f1,
-    "auroc": auroc,
-    "calibration_error": calibration_error,
+_MEASURES: dict[str, Callable[[Any, Tensor, Tensor], float | None]] = {
+    "balanced_accuracy": _balanced_accuracy,
+    "macro_f1": _macro_f1,
+    "auroc": _auroc,
+    "calibration_error": _calibration_error,
 }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Outputs of one model on some samples of a regression or multilabel task, and their scores; float64 [n, T], CPU.
+
+    The loss is that of all objectives: mean squared error of a regression, binary cross-entropy of a multilabel task.
+    """
+
+    task: TaskName
+    outputs: Tensor
+    labels: Tensor
+
+    @property
+    def losses(self) -> Tensor:
+        """Loss of each sample, the mean over its targets or labels, float64 [n]."""
+        if self.task == "regression":
+            return (self.outputs - self.labels).square().mean(1)
+        return (functional.softplus(self.outputs) - self.labels * self.outputs).mean(1)
+
+    def mean_loss(self, view: Bools | None = None) -> float | None:
+        """Mean of the losses, ``None`` without samples; classes in ``view`` do not matter."""
+        return float(self.losses.mean()) if len(self.labels) else None
+
+    def row(self, view: Bools | None = None) -> dict[str, float | None]:
+        """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
+        if self.task == "regression":
+            scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(self.outputs, self.labels)}
+        else:
+            scores = {"mean_ap": mean_average_precision(self.outputs, self.labels)}
+        return {**scores, "loss": self.mean_loss()}
+
+
+def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Fit:
+    """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
+    outputs = predict(workers, w, b, inputs, batch)
+    return Fit(workers.task.data.task, outputs, labels.to("cpu", torch.float64))
+
+
+def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
+    """Mean loss [n, M], on the run's device, of each of some models [M, d] on each client's training samples.
+
+    Cross-entropy, or the loss of a task without classes (:class:`Fit`). ``b`` [q] are floating buffers, ``shards`` positions in
+    the training set. A client without samples has infinite losses.
+    """
+    task, sizes = workers.task, torch.tensor([len(shard) for shard in shards])
+    positions = torch.cat([torch.zeros(0, dtype=torch.int64), *map(torch.from_numpy, shards)]).to(task.device)
+    losses = torch.full((len(shards), len(models)), torch.inf, dtype=torch.float64)
+    if len(positions):
+        inputs, labels = task.data.read("train", positions)
+        owners = torch.repeat_interleave(torch.arange(len(shards)), sizes)
+        for number, w in enumerate(models):
+            if task.data.task == "classification":
+                sums = evaluate(workers, w, b, inputs, labels, batch, groups=owners.to(positions.device)).loss
+            else:
+                own = fit(workers, w, b, inputs, labels, batch).losses
+                sums = torch.zeros(len(shards), dtype=torch.float64).index_add_(0, owners, own)
+            held = sizes[: len(sums)] > 0
+            losses[: len(sums), number] = torch.where(held, sums / sizes[: len(sums)].clamp(min=1), torch.inf)
+    return losses.to(models)
+
+
+def r_squared(outputs: Tensor, labels: Tensor) -> float | None:
+    """R² of outputs [n, T]: 1 - squared errors / squared deviations from the mean, averaged over the targets that vary."""
+    if not len(labels):
+        return None
+    deviations = (labels - labels.mean(0)).square().sum(0)
+    varying = deviations > 0
+    if not bool(varying.any()):
+        return None
+    errors = (outputs - labels).square().sum(0)
+    return float((1 - errors[varying] / deviations[varying]).mean())
+
+
+def mean_absolute_error(outputs: Tensor, labels: Tensor) -> float | None:
+    """Mean absolute error over samples and targets; arguments as for :func:`r_squared`."""
+    return float((outputs - labels).abs().mean()) if len(labels) else None
+
+
+def mean_average_precision(outputs: Tensor, labels: Tensor) -> float | None:
+    """Mean of the average precisions (outputs: logits [n, T]) of the labels, 0 or 1, that some sample has (macro average)."""
+    from torchmetrics.functional.classification import binary_average_precision  # with Matplotlib, slow to import
+
+    occurring = torch.nonzero(labels.sum(0)).flatten().tolist()
+    if not occurring:
+        return None
+    probabilities, positive = outputs.sigmoid(), labels.long()
+    found = [binary_average_precision(probabilities[:, label], positive[:, label]) for label in occurring]
+    return float(torch.stack(found).mean())

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.func import functional_call, grad
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedtide.core.array_types import Ints
-from fedtide.training.engine.passes.inputs import InputGradient, Loss
+from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.task import Task
+from fedtide.training.programs.program import trace_plain
+from fedtide.training.programs.traces import Traced
 from fedtide.training.resources.workers import Workers, WorkerState
 
 Result = TypeVar("Result")
+Loss = Callable[[Tensor, Tensor], Tensor]  # (logits [n, L], labels [n]) -> a number
+
+
+def _input_gradient(task: Task, loss: Loss) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Gradient [n, ...] of a loss with respect to prepared inputs of the network in evaluation mode, from a traced program.
+
+    A function of parameters [d], floating buffers [q], inputs [n, ...] and labels [n].
+    """
+    network = copy.deepcopy(task.network).to(task.device, task.dtype).eval()
+    layout = Layout(network)
+    names = [slot.name for slot in (*layout.parameters, *layout.buffers)]
+
+    def of_inputs(*arguments: Tensor) -> Tensor:
+        *values, inputs, labels = arguments
+        state = dict(zip(names, values, strict=True))
+
+        def value(at: Tensor) -> Tensor:
+            with task.mixed():
+                return loss(functional_call(network, state, (at,)), labels)
+
+        found: Tensor = grad(value)(inputs)
+        return found
+
+    traced = Traced(of_inputs, ("inputs", network, loss, task.autocast), trace_plain)
+    return lambda w, b, inputs, labels: traced(*layout.named(w, b).values(), inputs, labels)
 
 
 def with_input_gradients(
@@ -29,7 +59,7 @@ def with_input_gradients(
     ``gradient`` is that of ``loss`` with respect to samples [n, ...] with labels [n], which ``prepare`` maps to the network's
     inputs, differentiably.
     """
-    of_inputs = InputGradient(workers.task, loss)
+    of_inputs = _input_gradient(workers.task, loss)
 
     def client(_: WorkerState, row: int) -> Result:
         def gradient(samples: Tensor, labels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Normalization of feature maps, chosen by name."""
+"""Normalization of feature maps, chosen by name, and the initial weights of the residual-network papers."""
 
 from __future__ import annotations
 
@@ -32,3 +32,15 @@ class NormSettings(PluginSettings):
         if self.norm == "batch":
             return nn.BatchNorm2d
         return partial(nn.GroupNorm, self.groups if self.norm == "group" else 1)
+
+
+def kaiming_fan_out(network: nn.Module) -> None:
+    """Draw convolution weights from N(0, 2 / fan_out) (He et al. 2015, backward case) and zero the linear biases.
+
+    Works in place; everything else keeps the library default.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
