@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
@@ -25,14 +25,9 @@ class AttackSettings(PluginSettings):
         description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: attack from the start",
     )
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        ways = sum([self.share is not None, self.number is not None, bool(self.clients)])
-        if self.name == "none" and (ways or self.start is not None):
-            raise SettingsError("attack none has no attackers; remove share, number, clients and start")
-        if self.name != "none" and ways != 1:
+    def refuse_misfits(self) -> None:
+        if sum([self.share is not None, self.number is not None, bool(self.clients)]) != 1:
             raise SettingsError(f"attack {self.name} requires exactly one of share, number and clients")
-        return self
 
     def ids(self, clients: int, seed: int) -> frozenset[int]:
         """The attackers among clients 0, 1, ..., drawn by the world's seed if they are not listed.
