@@ -23,8 +23,7 @@ from fedtide.federation.state import initial_state
 from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import RunState
 from fedtide.methods.communication._budgets import DynamicBudget, FixBudget, GivenBudget
-from fedtide.methods.communication._notation import LETTERS
-from fedtide.methods.communication.intervals import uploads
+from fedtide.methods.communication.intervals import LETTERS, uploads
 from fedtide.methods.costs.wireless import Segment
 from golden import families
 from golden.families.case import Case

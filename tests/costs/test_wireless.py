@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fedtide.core import plugins
-from fedtide.methods.costs import radio
+from fedtide.methods.costs import wireless
 from fedtide.methods.costs.wireless import Link, RoundCost, Segment, Wireless, distance, flops_per_parameter, path_loss
 from fedtide.settings.groups.costs import CostSettings
 
@@ -88,7 +88,7 @@ def test_a_round_in_closed_form(parameters: int, phi: float, megabit: str, secon
     assert 32 * parameters / 1e6 == float(megabit)
     assert cost.compute_s == printed(seconds)
     for row, device in enumerate((4, 8)):
-        snr = model.gain(device, [0]) / radio.noise_density(s)
+        snr = model.gain(device, [0]) / wireless.noise_density(s)
         down = Link(s.bandwidth, np.array([20.0 * snr / 1e8]), 0).mean_rate().item()
         up = Link(5e7, np.array([0.2 * snr / 5e7]), 0).mean_rate().item()
         times = [math.ceil(32 * parameters / (rate * 5e-4)) * 5e-4 for rate in (down, up)]
@@ -204,7 +204,7 @@ STEADY = CostSettings(long_transfer=0, shadowing=0.0)  # mean rates; shares of t
 
 def transfer(model: Wireless, device: int, bandwidth: float, watts: float, megabit: float = 8.0) -> float:
     """Seconds of one transfer at the mean rate."""
-    snr = watts * model.gain(device, [0]) / (radio.noise_density(STEADY) * bandwidth)
+    snr = watts * model.gain(device, [0]) / (wireless.noise_density(STEADY) * bandwidth)
     rate = Link(bandwidth, np.array([snr]), 0).mean_rate().item()
     return math.ceil(megabit * MEGABIT / (rate * STEADY.slot)) * STEADY.slot
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fedtide.methods.initializers._distances import DISTANCES, global_l2, inner_product, layerwise_unit
-from fedtide.methods.initializers._mixing import similarity_weights
+from fedtide.methods.initializers.dynamic import DISTANCES, global_l2, inner_product, layerwise_unit, similarity_weights
 from fedtide.training.engine.flat import Layout
 
 

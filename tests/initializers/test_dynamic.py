@@ -18,7 +18,7 @@ from fedtide.core.hashing import canonical_json
 from fedtide.federation.sessions.boundary import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
-from fedtide.methods.initializers import _store as store
+from fedtide.methods.initializers import base as store
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.passes.evaluation import full_gradient

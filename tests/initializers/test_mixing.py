@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedtide.methods.initializers._mixing import mix, pilot_weights, similarity_weights
+from fedtide.methods.initializers.dynamic import mix, pilot_weights, similarity_weights
 
 DISTANCES = st.lists(st.floats(0, 2), min_size=1, max_size=7)
 SCALES = st.floats(0, 100)

@@ -9,7 +9,7 @@ import torch
 from session_worlds import A, B, alternating, made, populations
 
 from fedtide.federation.assembly.preview import advice
-from fedtide.methods.initializers import _store as store
+from fedtide.methods.initializers import base as store
 from support import run_rounds, watch
 
 

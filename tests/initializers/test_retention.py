@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.methods.initializers._retention import kept
+from fedtide.methods.initializers.dynamic import kept
 
 
 def test_the_golden_cases(golden: Any) -> None:

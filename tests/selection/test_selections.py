@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.methods.selection._divergence import divergence
-from fedtide.methods.selection.base import Candidates, Floats
+from fedtide.methods.selection.base import Candidates, Floats, divergence
 from fedtide.methods.selection.brute_force import optimum
 from fedtide.methods.selection.dynacomm import best_group
 from fedtide.methods.selection.label_private import turn

@@ -15,6 +15,9 @@ from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
 
+NUMBERS = 1 << 18
+"""Of differences of rows at a time."""
+
 _COMBINATIONS = 2
 """Most combinations of a round that go on from those of the round before; no algorithm has more."""
 
@@ -115,3 +118,9 @@ def shares(p: Tensor) -> Tensor:
     """Weights [n], scaled to sum to one; equal ones if none is above zero."""
     total = p.sum()
     return p / total if total > 0 else torch.full_like(p, 1 / len(p))
+
+
+def to_point(D: Tensor, z: Tensor) -> Tensor:
+    """Distances [n] of the rows of ``D`` [n, d] from ``z`` [d]."""
+    few = torch.split(D, max(1, NUMBERS // D.shape[1]))
+    return torch.cat([torch.linalg.vector_norm(rows - z, dim=1) for rows in few])

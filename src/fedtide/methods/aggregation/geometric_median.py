@@ -7,8 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import Tunable
-from fedtide.methods.aggregation._distances import to_point
-from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares
+from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares, to_point
 from fedtide.training.engine.flat import weighted_sum
 
 

@@ -28,3 +28,9 @@ class RunPreview:
     size: int
     fresh_starts: bool = False
     personalize: int = 0
+
+
+def explicit_step(run: RunPreview, key: str, strength: float, what: str = "proximal step") -> list[str]:
+    """A step on (strength / 2) |theta - w|^2 diverges unless lr * strength < 2; ``key`` is the setting of the strength."""
+    product = run.lr * strength
+    return [f"local.lr * algorithm.{key} = {product:g} is not below 2: the {what} diverges"] if product >= 2 else []

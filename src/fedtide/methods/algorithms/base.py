@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
-from fedtide.methods.algorithms._phase import Phase
 from fedtide.methods.algorithms._preview import RunPreview
 from fedtide.methods.algorithms._problem import Problem, ServerVector
 from fedtide.methods.algorithms._round import (
     ForwardPass,
     Job,
-    Means,
     Models,
     Participations,
     Population,
@@ -24,7 +23,6 @@ from fedtide.methods.algorithms._round import (
     Session,
     Vectors,
 )
-from fedtide.methods.algorithms._served import Served, ServedTo
 from fedtide.settings.kinds import AlgorithmSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Gradient, GradientAt, Local, NoStep, Term, TermBatch
@@ -43,7 +41,6 @@ __all__ = [
     "Job",
     "Layout",
     "Local",
-    "Means",
     "Models",
     "NoStep",
     "Participations",
@@ -62,6 +59,69 @@ __all__ = [
     "Tunable",
     "Vectors",
 ]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A training of the participants; :meth:`Algorithm.phases` yields one or more.
+
+    The first phase has the batches, extra losses and own directions of a round with a single one. Further phases draw batches
+    of their own, start their local optimizer at rest, and descend the objective alone, with what ``local`` adds.
+
+    Attributes:
+        start: models that it starts from, [d] or [C, d].
+        local: what is added to the gradients.
+        trains: bool [d], the parameters that are trained (``self.problem.layout.mask``); None for all. The others stay as they
+            are and do not count in the norm that a gradient is clipped by.
+        amount: of local work, in epochs or steps as ``local``; None for that of ``local``.
+        main: whether the round is about these local models; else it is about those of the last phase.
+        buffers: floating buffers that it starts from, [q] or [C, q]; None for those of the global model.
+        lr: learning rate; None for that of the round.
+    """
+
+    start: Tensor
+    local: Local = field(default_factory=Local)
+    trains: Tensor | None = None
+    amount: int | None = None
+    lr: float | None = None
+    buffers: Tensor | None = None
+    main: bool = False
+
+
+class Served(NamedTuple):
+    """Models, and which of them each client uses.
+
+    Attributes:
+        models: [M, d]. of: int64 [n], a row of ``models`` for each client asked for.
+        buffers: floating buffers [M, q] of the models; None for those of the global model.
+    """
+
+    models: Tensor
+    of: Ints
+    buffers: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class ServedTo:
+    """Some of the clients present after a round, participants or not, n of them.
+
+    Attributes:
+        ids: of the clients, ascending. w: [d], the new global model. b: [q], its floating buffers.
+        client: their memories [n, d], zero where a client has none. seen: [n, 1], 1.0 where it has one.
+        extra: named tensors that the algorithm keeps. layout: names and slices of the parameters.
+        losses: mean cross-entropy [n, M] of models [M, d] on the clients' training samples, infinite without any.
+        concepts: [n, concepts], the share of their samples that they see under each concept of the world.
+    """
+
+    ids: list[int]
+    w: Tensor
+    b: Tensor
+    client: Vectors
+    seen: Tensor
+    extra: dict[str, Tensor]
+    layout: Layout
+    losses: Callable[[Tensor], Tensor]
+    concepts: Tensor
 
 
 Extra = Mapping[str, Tensor]

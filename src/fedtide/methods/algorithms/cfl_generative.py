@@ -9,8 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.methods.algorithms._continual import ContinualSettings
-from fedtide.methods.algorithms._replay import Replay
+from fedtide.methods.algorithms._continual import ContinualSettings, Replay
 from fedtide.methods.algorithms.base import Ints, Round
 
 Slope = Callable[[Tensor], Tensor]

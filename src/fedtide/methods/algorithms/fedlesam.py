@@ -10,7 +10,6 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.methods.algorithms._dual import Dual, DualSettings
-from fedtide.methods.algorithms._sharpness import radius
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -21,6 +20,7 @@ from fedtide.methods.algorithms.base import (
     RunPreview,
     Tunable,
 )
+from fedtide.methods.algorithms.fedsam import radius
 from fedtide.methods.algorithms.scaffold import Scaffold
 
 
@@ -72,20 +72,16 @@ class FedLesam(Algorithm):
         return r.w
 
     def local(self, r: Round) -> Local:
-        """What the base adds."""
         return self.base.local(r)
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
-        """g(y + e_k)."""
         return GradientAt(W + r.client.x_old)
 
     def finish(self, r: Round) -> Tensor:
-        """x_old_k = x, then the base's server."""
         r.client.x_old = r.w.expand_as(r.W)
         return self.base.finish(r)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """That of the base."""
         return self.base.advice(run)
 
 

@@ -32,7 +32,6 @@ class Mime(MimeLite):
         return Local(scale=self._fresh, linear=r.server.m)
 
     def gradients_in(self, step: int) -> int:
-        """At y and at x."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
@@ -40,5 +39,4 @@ class Mime(MimeLite):
         return GradientAt(W, minus=r.w)
 
     def finish(self, r: Round) -> Tensor:
-        """x+."""
         return r.average(self.settings.server_lr)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -11,12 +12,35 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.methods.communication import _notation
 from fedtide.methods.communication._budgets import Budget, FixBudget, affordable
 from fedtide.methods.communication.base import Communication, Schedule
 from fedtide.methods.selection.base import Candidates, Selection
 from fedtide.settings.choices import SelectionChoice, choice_field
 from fedtide.settings.groups.local import LocalSettings
+
+LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
+_INTERVAL = r"[a-g]|[1-9]\d*"
+_NAMED = re.compile(rf"(?P<high>{_INTERVAL})(?:-(?P<low>{_INTERVAL})|(?P<star>\*))?")
+
+
+class Notation(NamedTuple):
+    """Intervals in local steps: of the group, of the others, and whether the group alone trains."""
+
+    high: int
+    low: int
+    star: bool
+
+
+def read_notation(name: str) -> Notation:
+    """``x``: all clients at interval x; ``x-y``: the group at x, the others at y >= x; ``x*``: the group alone, at x."""
+    parts = _NAMED.fullmatch(name)
+    if parts is None:
+        raise SettingsError(f"{name!r} should be like a, a-g or a* with letters a to g or numbers of steps")
+    high, low = (int(LETTERS.get(interval, interval)) for interval in (parts["high"], parts["low"] or parts["high"]))
+    if high > low:
+        raise SettingsError(f"{name!r}: the group's interval comes first and is the shorter one")
+    return Notation(high, low, bool(parts["star"]))
+
 
 Counting = Literal["paper", "legacy"]
 
@@ -68,14 +92,14 @@ class Intervals(Communication):
         @field_validator("intervals")
         @classmethod
         def _named(cls, value: str) -> str:
-            _notation.read(value)
+            read_notation(value)
             return value
 
     settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.high, self.low, self.star = _notation.read(settings.intervals)
+        self.high, self.low, self.star = read_notation(settings.intervals)
         self.selection = plugins.create(Selection, settings.selection)
 
     @property

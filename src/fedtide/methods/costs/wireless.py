@@ -9,7 +9,6 @@ of Jakes' spectrum. Training depends on it with ``mode: async`` alone.
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +17,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import generator
-from fedtide.methods.costs.radio import break_point, correlation, noise_density
 from fedtide.settings.groups.costs import CostSettings
 
 CHUNK = 4096
 """Most slots simulated at a time; no result depends on it."""
-
-_FEW = 4
-"""Transfers below which Python's numbers are faster than arrays."""
 
 _ROUNDING = 1e-9  # a duration of whole slots is not rounded up because its binary form is a little above
 
@@ -38,6 +34,28 @@ PAPER_SAMPLES = 5 * 128
 """Samples that a device processes in every published round."""
 
 _FADES, _SHARES = np.polynomial.laguerre.laggauss(60)
+
+
+LIGHT = 3e8
+"""Speed of light [m/s], rounded as in the path-loss model."""
+
+
+def break_point(s: CostSettings) -> float:
+    """Horizontal distance d_BP beyond which the path loss grows with the fourth power [m]."""
+    heights = (s.base_height - s.environment_height) * (s.device_height - s.environment_height)
+    return 4 * heights * s.carrier * 1e9 / LIGHT
+
+
+def noise_density(s: CostSettings) -> float:
+    """N_0 [W/Hz]."""
+    return float(10 ** ((s.noise - 30) / 10))
+
+
+def correlation(s: CostSettings) -> float:
+    """rho = J_0(2 pi f_d tau), the correlation of the fading in neighboring slots, with f_d = v f_c / c."""
+    x = 2 * math.pi * s.speed * s.carrier * 1e9 / LIGHT * s.slot
+    theta = np.arange(4096) * (math.pi / 4096)  # equal steps over a period of Bessel's integral converge fast
+    return float(np.cos(x * np.sin(theta)).mean())
 
 
 def distance(u: Floats | float, s: CostSettings) -> Floats:
@@ -71,7 +89,7 @@ class Link:
         return rates
 
     def mean_rate(self) -> Floats:
-        """Rate [K] in bit/s averaged over |h|^2 ~ Exp(1), by Gauss-Laguerre quadrature."""
+        """Rate [K] averaged over |h|^2 ~ Exp(1), by Gauss-Laguerre quadrature."""
         mean: Floats = self.rate(_FADES) @ _SHARES
         return mean
 
@@ -88,19 +106,11 @@ class Fading:
 
     def advance(self, rows: Ints, count: int) -> Floats:
         """The next ``count`` slots of the devices ``rows``: [len(rows), count]."""
-        rho, h = self._correlation, self._h[rows]
+        rho = self._correlation
         e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
-        e *= math.sqrt(1 - rho**2)
-        if len(rows) < _FEW:  # the same bits, and faster than arrays of so few numbers
-            for column, first in zip(e.T, h.tolist(), strict=True):
-                steps = itertools.accumulate(column.tolist(), lambda last, new: new + rho * last, initial=first)
-                column[:] = list(steps)[1:]
-        else:
-            for slot in e:
-                slot += rho * h
-                h = slot
-        self._h[rows] = e[-1]
-        power: Floats = (e.real**2 + e.imag**2).T
+        h, _ = lfilter([1.0], [1.0, -rho], e * math.sqrt(1 - rho**2), axis=0, zi=rho * self._h[rows][None])
+        self._h[rows] = h[-1]
+        power: Floats = (h.real**2 + h.imag**2).T
         return power
 
 
@@ -206,34 +216,24 @@ class Wireless:
 
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
         self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
-        self._gains: dict[int, float] = {}
-        self._frequencies: dict[int, float] = {}
         self._correlation = correlation(settings)
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
         """psi: path loss and shadowing at a device's place, as a factor of the power."""
-        if self.settings.placement == "every_round":
-            return self._placed(device, *keys)
-        if device not in self._gains:
-            self._gains[device] = self._placed(device)
-        return self._gains[device]
+        s, moving = self.settings, self.settings.placement == "every_round"
+        rng = generator(self.seed, "wireless.place", device, *(keys if moving else ()))
+        loss = path_loss(distance(rng.random(), s), s) + s.shadowing * rng.standard_normal()
+        return float(10 ** (-loss / 10))
 
     def frequency(self, device: int) -> float:
         """f: cycles per second of a device's processor."""
-        if device not in self._frequencies:
-            factors = self.settings.clock_factors
-            drawn = generator(self.seed, "wireless.processor", device).integers(len(factors)) if len(factors) > 1 else 0
-            self._frequencies[device] = self.settings.clock * factors[drawn]
-        return self._frequencies[device]
+        factors = self.settings.clock_factors
+        drawn = generator(self.seed, "wireless.processor", device).integers(len(factors)) if len(factors) > 1 else 0
+        return self.settings.clock * factors[drawn]
 
     def _processors(self, devices: Sequence[int]) -> tuple[Floats, Floats]:
         f = [self.frequency(device) for device in devices]
         return np.array(f), np.array([each**2 for each in f])
-
-    def _placed(self, *keys: int) -> float:
-        s, rng = self.settings, generator(self.seed, "wireless.place", *keys)
-        loss = path_loss(distance(rng.random(), s), s) + s.shadowing * rng.standard_normal()
-        return float(10 ** (-loss / 10))
 
     def round_cost(
         self,

@@ -12,8 +12,7 @@ from pydantic import Field
 from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.methods.selection._divergence import TOLERANCE, divergence
-from fedtide.methods.selection.base import Candidates, Selection
+from fedtide.methods.selection.base import TOLERANCE, Candidates, Selection, divergence
 
 _CHUNK = 1 << 13  # groups scored at a time
 

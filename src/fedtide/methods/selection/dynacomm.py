@@ -10,8 +10,7 @@ from pydantic import Field
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.core.plugins import PluginSettings
-from fedtide.methods.selection._divergence import TOLERANCE, divergence
-from fedtide.methods.selection.base import Candidates, Selection
+from fedtide.methods.selection.base import TOLERANCE, Candidates, Selection, divergence
 
 Score = Callable[[Floats], Floats]  # pooled rows [..., K] -> values [...], the smaller the better
 
