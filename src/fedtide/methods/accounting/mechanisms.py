@@ -9,8 +9,6 @@ Rounds of a block are coupled, blocks are not: C is block-diagonal. ``starts`` i
 block.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 

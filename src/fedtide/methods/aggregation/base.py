@@ -1,7 +1,5 @@
 """What an aggregation rule is: how updates become one."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The mean of updates that are clipped around the last result."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """The point with the smallest sum of distances from the updates."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

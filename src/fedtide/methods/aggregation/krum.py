@@ -1,7 +1,5 @@
 """The updates that are closest to others."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

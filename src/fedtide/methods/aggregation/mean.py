@@ -1,7 +1,5 @@
 """The weighted mean."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The median of every coordinate."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.aggregation.base import Combined, Rule

@@ -1,7 +1,5 @@
 """The mean of every coordinate without its extremes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

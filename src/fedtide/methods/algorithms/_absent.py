@@ -1,7 +1,5 @@
 """What methods share that give absent clients their share of the population."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

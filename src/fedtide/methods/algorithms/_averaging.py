@@ -1,7 +1,5 @@
 """What methods with FedAvg's server step share."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

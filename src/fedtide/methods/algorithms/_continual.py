@@ -1,7 +1,5 @@
 """What the methods of continual federated learning share: how much of the past they lose, and the server's step."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

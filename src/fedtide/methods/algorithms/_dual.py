@@ -1,7 +1,5 @@
 """What FedSpeed, FedSMOO and FedLESAM-D share: FedDyn with one coefficient for all clients, in displacement units."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 

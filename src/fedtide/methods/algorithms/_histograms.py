@@ -1,7 +1,5 @@
 """How the clients' label histograms are summed, with or without showing the server each of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
@@ -29,11 +27,7 @@ class Histograms(ABC):
 
     @abstractmethod
     def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
-        """Exact sum [L] of the clients' counts [K, L]; draws are keyed by ``session``.
-
-        Raises:
-            SettingsError: the sum is too large for the arithmetic.
-        """
+        """Exact sum [L] of the clients' counts [K, L], keyed by ``session``; a SettingsError if it is too large."""
 
     @abstractmethod
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:
@@ -119,11 +113,7 @@ real sizes vary by some hundred bytes; the ledger's must not."""
 class Encrypted(Histograms):
     """One client holds the key, all clients encrypt under it, the server adds ciphertexts, the key holder decrypts the sum.
 
-    Degree 4096 with TenSEAL's coefficient moduli. Encryption uses the system's randomness, not the run's; sums are exact, so
-    results do not depend on it.
-
-    Raises:
-        SettingsError: TenSEAL is not installed.
+    Degree 4096 with TenSEAL's coefficient moduli. Encryption uses the system's randomness, not the run's; sums are exact.
     """
 
     def __init__(self) -> None:
@@ -179,10 +169,6 @@ Protocol = Literal["plain", "masked", "he"]
 
 
 def histograms(protocol: Protocol) -> Histograms:
-    """How label histograms are summed under a protocol.
-
-    Raises:
-        SettingsError: it needs a package that is not installed.
-    """
+    """How label histograms are summed under a protocol; a SettingsError if its package is not installed."""
     known: dict[Protocol, type[Histograms]] = {"plain": Plain, "masked": Masked, "he": Encrypted}
     return known[protocol]()

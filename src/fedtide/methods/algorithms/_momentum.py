@@ -1,7 +1,5 @@
 """Client-level momentum: what FedCM, MoFedSAM, FedWCM and FedWCM-X share."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal

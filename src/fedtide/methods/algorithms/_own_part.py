@@ -1,7 +1,5 @@
 """What methods share whose clients keep a part of the model to themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What is fixed before the first round: the learning problem, and the vectors that a server keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

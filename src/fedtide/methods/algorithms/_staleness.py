@@ -1,7 +1,5 @@
 """What asynchronous methods share: the weight of a stale result, and the pull toward the model it started from."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

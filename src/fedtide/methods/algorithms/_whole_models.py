@@ -1,7 +1,5 @@
 """What methods share whose clients keep whole models of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

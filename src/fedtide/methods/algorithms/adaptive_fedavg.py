@@ -1,7 +1,5 @@
 """Adaptive-FedAvg."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """APFL."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an algorithm is: declared memories, declared traffic and a few hooks. The federation owns the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
@@ -69,14 +67,12 @@ class Phase:
     of their own, start their local optimizer at rest, and descend the objective alone, with what ``local`` adds.
 
     Attributes:
-        start: models that it starts from, [d] or [C, d].
+        start, buffers: models that it starts from, [d] or [C, d], and floating buffers, [q] or [C, q]; None: the global ones.
         local: what is added to the gradients.
         trains: bool [d], the parameters that are trained (``self.problem.layout.mask``); None for all. The others stay as they
             are and do not count in the norm that a gradient is clipped by.
-        amount: of local work, in epochs or steps as ``local``; None for that of ``local``.
+        amount, lr: local work, in epochs or steps as ``local``, and learning rate; None for those of the run.
         main: whether the round is about these local models; else it is about those of the last phase.
-        buffers: floating buffers that it starts from, [q] or [C, q]; None for those of the global model.
-        lr: learning rate; None for that of the round.
     """
 
     start: Tensor

@@ -1,7 +1,5 @@
 """CA-Fed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """CFL-Core-Set."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CFL-Generative."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -103,10 +101,7 @@ class CflGenerative(Replay):
         """(3) to (5): ``size`` samples [size, *shape] in the unit cube.
 
         Args:
-            shape: of a sample.
-            slope: of the energy, at samples [size, *shape].
-            rng: of start and noise, on the CPU.
-            like: any tensor of their type, on their device.
+            slope: of the energy, at samples [size, *shape]. rng: of start and noise, on the CPU. like: a tensor of their type.
         """
         s = self.settings
         x = torch.rand((self.synthetic_per_shard, *shape), generator=rng, dtype=torch.float32).to(like)  # (3)

@@ -1,7 +1,5 @@
 """CReFF."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Ditto."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """FedACG."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms._preview import explicit_step

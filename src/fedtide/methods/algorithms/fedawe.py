@@ -1,7 +1,5 @@
 """FedAWE."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """FedBABU."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import torch

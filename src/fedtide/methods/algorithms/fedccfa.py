@@ -1,7 +1,5 @@
 """FedCCFA."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from typing import Literal
 

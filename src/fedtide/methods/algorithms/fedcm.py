@@ -1,7 +1,5 @@
 """FedCM."""
 
-from __future__ import annotations
-
 from fedtide.methods.algorithms._momentum import ClientMomentum, MomentumSettings
 from fedtide.methods.algorithms.base import Round, Tunable
 

@@ -1,7 +1,5 @@
 """FedDC."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """FedDrift."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Literal, NamedTuple
 

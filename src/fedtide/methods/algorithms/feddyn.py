@@ -1,7 +1,5 @@
 """FedDyn."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 

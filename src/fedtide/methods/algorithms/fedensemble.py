@@ -1,7 +1,5 @@
 """FedEnsemble."""
 
-from __future__ import annotations
-
 from fedtide.methods.algorithms._averaging import Averaging
 
 

@@ -1,7 +1,5 @@
 """FedOpt: an optimizer on the server."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

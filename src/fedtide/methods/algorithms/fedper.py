@@ -1,7 +1,5 @@
 """FedPer, LG-FedAvg and FedBN."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 
 from pydantic import Field

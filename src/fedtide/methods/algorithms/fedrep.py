@@ -1,7 +1,5 @@
 """FedRep."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 from pydantic import Field

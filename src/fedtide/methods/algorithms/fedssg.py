@@ -1,7 +1,5 @@
 """FedSSG."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """FedVARP."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from pydantic import Field

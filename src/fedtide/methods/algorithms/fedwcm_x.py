@@ -1,6 +1,6 @@
 """FedWCM-X."""
 
-from __future__ import annotations
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
@@ -35,7 +35,7 @@ class FedWcmX(FedWcm):
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
 
         @model_validator(mode="after")
-        def _own_count(self) -> FedWcmX.Settings:
+        def _own_count(self) -> Self:
             if (self.momentum_norm, self.nominal_n) != ("actual", "mean"):
                 raise SettingsError(
                     "momentum_norm and nominal_n have no effect in fedwcm_x, which divides by the steps of a client "

@@ -1,7 +1,5 @@
 """A model that is not trained after the first session."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 from torch import Tensor

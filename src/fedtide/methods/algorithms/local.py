@@ -1,7 +1,5 @@
 """Training alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

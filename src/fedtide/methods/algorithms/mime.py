@@ -1,7 +1,5 @@
 """Mime."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Local, Round

@@ -1,7 +1,5 @@
 """MimeLite."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """MoFedSAM."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Round, Tunable

@@ -1,7 +1,5 @@
 """MOON."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional
 

@@ -1,7 +1,5 @@
 """A control that is told of drift."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

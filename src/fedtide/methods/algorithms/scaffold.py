@@ -1,7 +1,5 @@
 """SCAFFOLD."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

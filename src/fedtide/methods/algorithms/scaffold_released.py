@@ -1,7 +1,5 @@
 """The SCAFFOLD released with dynamic initialization."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Algorithm, Round

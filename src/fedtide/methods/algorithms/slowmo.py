@@ -1,7 +1,5 @@
 """SlowMo."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable

@@ -1,7 +1,5 @@
 """What an attack is: what some clients train on, or send, instead of what they should."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Wrong training labels."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.attacks.base import Attack

@@ -1,7 +1,5 @@
 """Updates that are no numbers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """No attack."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from fedtide.methods.attacks.base import Attack, AttackSettings

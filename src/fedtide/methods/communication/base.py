@@ -1,7 +1,5 @@
 """What an exchange plug-in provides: partial averages inside a round, and clients that sit it out."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Averages inside a round at client-specific intervals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -65,9 +63,8 @@ class Intervals(Communication):
     DynamicSGD, an interval of L or more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection``
     chooses the group among the clients that can afford it.
 
-    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). With other
-    local optimizers than SGD models are averaged too, and moments stay the clients' own. The
-    transfer of label counts (once) and of the label-private sketches is not charged.
+    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). Moments of
+    other local optimizers stay the clients' own. The transfer of label counts and of the label-private sketches is not charged.
     """
 
     class Settings(PluginSettings):

@@ -6,8 +6,6 @@ canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-
 of Jakes' spectrum. Training depends on it with ``mode: async`` alone.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence
@@ -119,17 +117,11 @@ def _complex_normal(rng: np.random.Generator, count: int) -> NDArray[np.complex1
 
 
 def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -> Ints:
-    """Slots taken by consecutive transfers on the same fading process.
+    """Slots int64 [links, K] of consecutive transfers of K devices on the same fading process, which is advanced.
 
     A transfer starts at the end of the previous one and lasts until its bits are sent. Transfers expected to need more than
     ``s.long_transfer`` slots are computed at the mean rate, in whole slots, since fading averages out (the error is below
     0.5 % from 20 Mbit on).
-
-    Args:
-        links: the transfers of K devices, one entry per direction, in order. fading: of the devices; it is advanced.
-
-    Returns:
-        int64 [len(links), K].
     """
     per_slot = np.stack([link.mean_rate() * s.slot for link in links])
     bits = np.stack([np.broadcast_to(link.bits, rates.shape) for link, rates in zip(links, per_slot, strict=True)])
@@ -205,13 +197,9 @@ class JobCosts(NamedTuple):
 
 
 class Wireless:
-    """The cost model of a run.
+    """The cost model of a run with N_p trainable ``parameters``; ``phi`` as :func:`flops_per_parameter` counts it.
 
-    Args:
-        settings: constants.
-        seed: of the run; a device's place and processor depend only on (seed, device), its fading on (seed, round, device).
-        parameters: trainable parameters N_p.
-        phi: FLOPs of a forward pass per parameter and sample, as set or as :func:`flops_per_parameter` counts them.
+    A device's place and processor depend only on (seed, device), its fading on (seed, round, device).
     """
 
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
@@ -251,12 +239,10 @@ class Wireless:
         average.
 
         Args:
-            keys: of the round (its number), with ``purpose`` those of its fading.
-            devices: ids of the K devices, at least one.
+            keys: of the round (its number), with ``purpose`` those of its fading. devices: ids of the K devices.
             segments: of the round, in order; none if no device trains.
             bytes_down, bytes_up: what a device receives ([K], or all the same) and sends in one exchange; ignored with
                 ``payload: paper``.
-            purpose: ``batches`` in training; tells it apart from other rounds with the same number.
         """
         s = self.settings
         gains = np.array([self.gain(device, keys) for device in devices])
@@ -352,13 +338,10 @@ def _waits(member: Bools, down: Floats, up: Floats, compute: Floats) -> Floats:
 
 
 def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
-    """phi: FLOPs of a forward pass per trained parameter and sample, two for each multiply-add of a weight.
+    """phi: FLOPs of a forward pass on a batch [B, ...] per trained parameter and sample, two for each multiply-add of a weight.
 
     Element-wise layers and products of activations (a mean over words) are left out; the published values, from an unknown
     counter, are up to 2.2 % higher.
-
-    Args:
-        network: not changed. inputs: any batch [B, ...] that it accepts.
     """
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.bmm: lambda *args, **kwargs: 0})
     frozen = copy.deepcopy(network).eval().requires_grad_(False)  # the counter fails on parameters with gradients

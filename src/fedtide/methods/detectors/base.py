@@ -1,7 +1,5 @@
 """What a detector is: a test of a stream of losses for change, and what follows its alarm."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Literal

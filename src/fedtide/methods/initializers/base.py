@@ -1,7 +1,5 @@
 """What an initializer is, and what all share: the pilot sessions and the start of the first session after them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol

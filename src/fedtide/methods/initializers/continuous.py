@@ -1,7 +1,5 @@
 """Continuous learning by distillation."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Dynamic initial model construction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations

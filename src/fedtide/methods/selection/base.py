@@ -1,7 +1,5 @@
 """What a selection plug-in provides: a group of active clients."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property

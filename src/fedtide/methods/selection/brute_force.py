@@ -1,7 +1,5 @@
 """The best selection, by enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

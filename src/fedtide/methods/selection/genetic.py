@@ -1,7 +1,5 @@
 """Selection by a genetic algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """Random selection."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.methods.selection.base import Candidates, Selection

@@ -107,16 +107,12 @@ class Link(Plugin):
         """
 
     def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
-        """Called once in a round, after all links: what to record, and what becomes of the server's tensors.
+        """What to record, columns [C, 1] and numbers by name, and what becomes of the server's tensors; once in a round.
 
         It is not called in the gradient rounds of an initializer, which leave the server's tensors as they are.
 
         Args:
-            columns: those that ``apply`` returned, of all participants [C, 1].
-            s: the participants, as in ``apply``.
-
-        Returns:
-            Columns [C, 1] and numbers to record, by name.
+            columns: those that ``apply`` returned, of all participants [C, 1]. s: the participants, as in ``apply``.
         """
         return dict(columns)
 

@@ -1,7 +1,5 @@
 """Clipping of updates, at a fixed length or at a quantile of the lengths."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Self

@@ -1,7 +1,5 @@
 """Noise for sums of clipped updates: client-level differential privacy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
