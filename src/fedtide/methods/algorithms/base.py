@@ -225,7 +225,7 @@ class Algorithm(Plugin):
         return []
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt | NoStep:
-        """The general form, called at every local step of the first phase if overridden.
+        """The general form, called at every local step of the first phase if overridden; what :meth:`local` adds comes on top.
 
         Args:
             grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed,
@@ -234,9 +234,8 @@ class Algorithm(Plugin):
             r: the round as those participants see it; ``r.client`` may be written.
 
         Returns:
-            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
-            point, ``GradientAt(point)`` is faster than ``grad(point)``; ``NoStep()`` where the batch only prepares the next
-            step.
+            [c, d] in the place of the loss gradient; for a gradient at some point ``GradientAt(point)`` is faster than
+            ``grad(point)``; ``NoStep()`` where the batch only prepares the next step.
         """
         raise NotImplementedError
 

@@ -96,14 +96,11 @@ class Link(Plugin):
 
     @abstractmethod
     def apply(self, D: Tensor, s: Sending) -> dict[str, Tensor]:
-        """Change updates in place. A row that no link changes arrives as it was trained, to the bit.
+        """Change updates in place; returns columns [c, 1] by name. Rows that no link changes stay bitwise as they are.
 
         Args:
             D: [c, d], where each participant's model has moved to from where its training started.
             s: the participants. Of several processes each has rows of its own, so that no row may depend on others.
-
-        Returns:
-            Columns [c, 1], by name.
         """
 
     def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
