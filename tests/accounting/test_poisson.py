@@ -1,7 +1,5 @@
 """Amplification by Poisson sampling; needs the library of the extra ``dp``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Continual methods: identities with FedAvg and FedProx, the collapse of the buffer, core sets and what they forget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +11,6 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.federation.rounds.record import RoundRecord
 from fedtide.federation.state import initial_state
 from fedtide.federation.traffic.payload import payload
@@ -211,14 +208,6 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularized_size() -> 
     d, top = 5 * 8 + 8 + 8 * 4 + 4 + 4 * 3 + 3, 8 * 4 + 4 + 4 * 3 + 3
     sent = payload(algorithm, [], fed.parts.layout, {})
     assert (sent.down, sent.up) == (4 * (d + 2 * top), 4 * (d + 2 * top))
-
-
-def test_an_exact_diagonal_of_a_large_model_is_refused() -> None:
-    large = settings(
-        model={"name": "mlp", "widths": [1000]}, algorithm={"name": "cfl_regularization", "curvature": "exact"}
-    )
-    with pytest.raises(SettingsError, match=r"algorithm\.curvature = 'exact': 9003 parameters"):
-        federation(large, evolving(), vectors())
 
 
 # -- core sets --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Ditto: FedAvg, and beside it models that are pulled toward it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

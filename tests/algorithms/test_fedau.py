@@ -1,7 +1,5 @@
 """FedAU: intervals between participations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """FedGen: identities with FedAvg, sizes, and both objectives against plain modules."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,25 +1,11 @@
 """FedNova: identities with FedAvg, the norms of the accumulation vectors, where it converges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 
-from fedtide.core import plugins
-from support import (
-    closest,
-    federation,
-    preview,
-    run_rounds,
-    settings,
-    steady,
-    traffic,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, federation, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 9)
 SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
@@ -103,15 +89,3 @@ def test_server_momentum_sums_up_the_steps() -> None:
         b = 0.6 * b + step / eta
         assert r.lr == pytest.approx(eta)
         assert closest(w, r.w - eta * b) < 1e-14
-
-
-def test_two_numbers_travel_with_the_model() -> None:
-    cls = plugins.load("algorithms", "fednova")
-    sent = traffic(cls(cls.Settings()), buffers=7)  # type: ignore[arg-type]
-    assert (sent.down, sent.up) == (4 * 1007, 4 * 1009)
-
-
-@pytest.mark.parametrize(("mu", "warned"), [(0.0, False), (19.9, False), (20.0, True)])
-def test_an_unstable_step_is_reported(mu: float, warned: bool) -> None:
-    algorithm: Any = plugins.load("algorithms", "fednova")(settings(algorithm=fednova(mu=mu)).algorithm)
-    assert bool(algorithm.advice(preview())) is warned

@@ -1,7 +1,5 @@
 """FedOpt: identities with FedAvg, torch.optim and between its optimizers."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

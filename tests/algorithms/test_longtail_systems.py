@@ -1,7 +1,5 @@
 """BalanceFL, FedGraB and CReFF: reductions to FedAvg, losses and gradients worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """MOON: identities with FedAvg, bounds of the contrastive term, and the memory of previous models."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +25,6 @@ from support import (
     settings,
     steady,
     timeline,
-    traffic,
     trajectory,
     vectors,
     watch,
@@ -162,7 +159,9 @@ def test_the_gradient_turns_features_toward_the_global_model() -> None:
     torch.testing.assert_close(gradient, -(near - far) / (2 * 0.5 * 2.0), rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", {"name": "fedprox", "mu": 0.3}, "moon", "fedacg", "scaffold"])
+@pytest.mark.parametrize(
+    "algorithm", ["fedavg", {"name": "fedprox", "mu": 0.3}, "moon", "fedacg", "scaffold", "scaffold_released"]
+)
 def test_identical_clients_are_one_client(algorithm: Any) -> None:
     local = {**LOCAL, "order": "stored"}
     alone, together = (
@@ -170,10 +169,3 @@ def test_identical_clients_are_one_client(algorithm: Any) -> None:
         for count in (1, 3)
     )
     assert largest_gap(alone, together) < 1e-14
-
-
-def test_only_the_model_travels() -> None:
-    cls = plugins.load("algorithms", "moon")
-    algorithm: Any = cls(cls.Settings())
-    sent = traffic(algorithm, buffers=7)
-    assert (sent.down, sent.up) == (4 * 1007, 4 * 1007)

@@ -1,8 +1,5 @@
 """Clients with models of their own that a local step trains (pFedMe, APFL), or that a few steps make (Per-FedAvg)."""
 
-from __future__ import annotations
-
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
@@ -22,7 +17,6 @@ from support import (
     federation,
     images,
     largest_gap,
-    preview,
     run_rounds,
     settings,
     steady,
@@ -268,57 +262,3 @@ def test_computation_of_several_gradients_takes_as_much_longer() -> None:
         for name in (named("fedsam", rho=0.0), named("per_fedavg"))
     )
     assert once / twice == pytest.approx(2, rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "local", "message"),
-    [
-        ("apfl", {"momentum": 0.9}, r"local\.momentum = 0\.9: algorithm apfl .* without momentum"),
-        ("apfl", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
-        ("pfedme", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
-    ],
-)
-def test_a_local_optimizer_that_does_not_go_with_it(algorithm: str, local: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        federation(settings(algorithm=algorithm, local=local), steady(SIZES, 1), vectors())
-
-
-@pytest.mark.parametrize("algorithm", ["apfl", "pfedme"])
-def test_statistics_of_the_global_model_do_not_go_with_own_models(algorithm: str) -> None:
-    with pytest.raises(SettingsError, match=rf"algorithm {algorithm} keeps a full model .* BatchNorm"):
-        federation(settings(algorithm=algorithm, model="cnn_svhn"), steady((3, 5), 1), images())
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "value"),
-    [
-        ("apfl", {"alpha": 1.5}),
-        ("apfl", {"adaptive": "yes"}),
-        ("apfl", {"alpha_lr": 0.0}),
-        ("pfedme", {"steps": 0}),
-        ("pfedme", {"personal_lr": 0.0}),
-        ("per_fedavg", {"delta": 0.0}),
-        ("per_fedavg", {"inner_lr": -0.1}),
-    ],
-)
-def test_values_that_are_refused(algorithm: str, value: dict[str, Any]) -> None:
-    cls = plugins.load("algorithms", algorithm).Settings
-    with pytest.raises(ValueError, match=next(iter(value))):
-        cls.model_validate_json(json.dumps(value), strict=True)
-
-
-@pytest.mark.parametrize(
-    ("lr", "chosen", "warned"),
-    [(0.1, {"lambda_": 15.0}, 0), (0.2, {"lambda_": 15.0}, 1), (0.01, {"lambda_": 20.0, "personal_lr": 0.1}, 1)],
-)
-def test_unstable_steps_of_pfedme_are_reported(lr: float, chosen: dict[str, Any], warned: int) -> None:
-    cls = plugins.load("algorithms", "pfedme")
-    assert len(cls(cls.Settings(**chosen)).advice(preview(lr=lr))) == warned  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("steps", "warned"), [(0, True), (1, False)])
-def test_per_fedavg_is_evaluated_after_inner_steps(steps: int, warned: bool) -> None:
-    cls = plugins.load("algorithms", "per_fedavg")
-    made: Any = cls(cls.Settings(inner_lr=0.03))
-    assert bool(made.advice(preview(personalize=steps))) is warned
-    assert made.personal_lr == 0.03

@@ -1,7 +1,5 @@
 """SlowMo: FedAvgM under a constant rate, and what a falling rate changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

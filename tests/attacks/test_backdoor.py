@@ -1,7 +1,5 @@
 """The backdoor: which samples get the patch, what is trained on them, and how often it is taken for the target."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

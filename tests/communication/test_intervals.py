@@ -1,7 +1,5 @@
 """DynamicFL's intervals: upload steps, what is charged, special cases, theorems."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

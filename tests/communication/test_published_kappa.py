@@ -1,7 +1,5 @@
 """The communication costs that DynamicFL's tables print, from upload counts alone; and the sizes of its groups."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

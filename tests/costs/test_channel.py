@@ -1,7 +1,5 @@
 """The cell's path loss, fading and rates against printed values; transfers against closed forms and slot by slot."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -26,16 +24,6 @@ def fading(count: int = 1, seed: int = 0, correlation: float = wireless.correlat
 
 def link(bits: float | np.ndarray, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
     return Link(bandwidth, np.array(snr), bits)
-
-
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_few_devices_fade_as_many_do_to_the_bit(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for few in (0, 99):
-        monkeypatch.setattr(wireless, "_FEW", few)
-        process = fading(count, seed=5)
-        found.append([process.advance(np.arange(count), 40), process.advance(np.arange(count)[-1:], 7)])
-    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
 # Large scale

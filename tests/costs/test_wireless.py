@@ -1,7 +1,5 @@
 """Rounds in the cell against closed forms and published figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from decimal import Decimal

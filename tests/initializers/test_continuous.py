@@ -1,7 +1,5 @@
 """Distillation from the model of the session before."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

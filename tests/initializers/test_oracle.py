@@ -1,7 +1,5 @@
 """The oracle recognizes populations by their devices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

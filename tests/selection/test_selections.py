@@ -1,7 +1,5 @@
 """Selections of the group: the program of DynaComm, its comparators, and what all of them promise."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from functools import partial

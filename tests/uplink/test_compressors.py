@@ -1,7 +1,5 @@
 """Compression: errors, bits, and what error feedback keeps."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

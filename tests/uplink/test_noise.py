@@ -1,7 +1,5 @@
 """Noise in sums of clipped updates: what is added, what it costs each client, and what it does not go with."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
