@@ -1,5 +1,6 @@
 """CA-Fed: estimates from counts, the bound, exclusion."""
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,7 @@ from support import closest, federation, run_rounds, settings, steady, vectors, 
 COHORTS = available((0.7, 0.3, 0.5, 0.2), 12)
 
 
-def ca(**values: Any) -> dict[str, Any]:
-    """Settings of CA-Fed."""
-    return {"name": "ca_fed", **values}
+ca = partial(dict, name="ca_fed")
 
 
 def watched(chosen: Any) -> tuple[list[Any], list[Any], Any]:

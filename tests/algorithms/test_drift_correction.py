@@ -34,11 +34,6 @@ def ssg(**values: Any) -> dict[str, Any]:
     return {"name": "fedssg", "gate": False, **values}
 
 
-def same(first: list[Tensor], second: list[Tensor]) -> bool:
-    """Equal to the bit."""
-    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
 def test_the_algorithm_sees_the_run_as_planned() -> None:
     """Sizes 5, 2, 7, 4 in batches of three: two batches a pass for a client of mean size, of which there are two passes."""
     given: list[RunPreview] = []

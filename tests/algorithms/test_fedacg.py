@@ -1,5 +1,6 @@
 """FedACG: its first rounds, the momentum's recursion, and its closed form on quadratics."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,7 @@ SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 
 
-def fedacg(**values: Any) -> dict[str, Any]:
-    """Settings of FedACG."""
-    return {"name": "fedacg", **values}
+fedacg = partial(dict, name="fedacg")
 
 
 @pytest.mark.parametrize(("on_session_start", "fresh"), [("reset", True), ("keep", False)])

@@ -1,5 +1,6 @@
 """FedAU: intervals between participations."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -7,10 +8,7 @@ import torch
 from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
-
-def au(**values: Any) -> dict[str, Any]:
-    """Settings of FedAU."""
-    return {"name": "fedau", **values}
+au = partial(dict, name="fedau")
 
 
 def steps(chosen: Any, cohorts: list[list[int]]) -> list[tuple[list[int], torch.Tensor, torch.Tensor]]:

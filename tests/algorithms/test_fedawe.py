@@ -1,6 +1,7 @@
 """FedAWE: echoes, gossip, newcomers, sessions."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,10 +10,7 @@ import torch
 from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
-
-def awe(**values: Any) -> dict[str, Any]:
-    """Settings of FedAWE."""
-    return {"name": "fedawe", **values}
+awe = partial(dict, name="fedawe")
 
 
 @pytest.mark.parametrize("cohort", [[1], [0, 3], [0, 1, 2]])

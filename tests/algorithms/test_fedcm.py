@@ -1,5 +1,6 @@
 """FedCM: identities with FedAvg and MimeLite, closed forms, and the two step counts."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,7 @@ FLAT = 1e-12
 """Curvature of losses whose gradient is as good as constant."""
 
 
-def fedcm(**values: Any) -> dict[str, Any]:
-    """Settings of FedCM."""
-    return {"name": "fedcm", **values}
+fedcm = partial(dict, name="fedcm")
 
 
 def constant(quadratics: Any, sizes: list[int], gradient: list[float]) -> Any:

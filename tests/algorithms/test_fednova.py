@@ -1,5 +1,6 @@
 """FedNova: identities with FedAvg, the norms of the accumulation vectors, where it converges."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +12,7 @@ SIZES = (5, 2, 9)
 SLOPES = [[1.0, 2.0, 0.5], [3.0, -4.0, 1.0], [-0.5, 1.0, 2.0]]
 
 
-def fednova(**values: Any) -> dict[str, Any]:
-    """Settings of FedNova."""
-    return {"name": "fednova", **values}
+fednova = partial(dict, name="fednova")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """FedVARP, its clusters, and FedStale's factor."""
 
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
@@ -8,10 +8,7 @@ import torch
 from algorithms.absent_worlds import COHORTS, DECAYING, SIZES, UNIFORM, models, start
 from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
-
-def varp(**values: Any) -> dict[str, Any]:
-    """Settings of FedVARP."""
-    return {"name": "fedvarp", **values}
+varp = partial(dict, name="fedvarp")
 
 
 def test_with_stored_updates_it_is_not_fedavg() -> None:

@@ -1,5 +1,6 @@
 """SCAFFOLD: identities, invariants of the control variates, stationary states."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,9 +26,7 @@ LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 
 
-def scaffold(**values: Any) -> dict[str, Any]:
-    """Settings of SCAFFOLD."""
-    return {"name": "scaffold", **values}
+scaffold = partial(dict, name="scaffold")
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])

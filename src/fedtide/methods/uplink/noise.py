@@ -75,7 +75,7 @@ class Noise(Link):
             None, description="blt: decay of each buffer"
         )
         scale: tuple[NotNegative, ...] | None = Field(None, description="blt: weight of each buffer")
-        restart: Annotated[int, Field(ge=1)] | Literal["session"] | None = Field(
+        restart: int | Literal["session"] | None = Field(
             None, description="rounds, or session, after which coupled noise restarts; null: never"
         )
 
@@ -94,6 +94,8 @@ class Noise(Link):
                 raise SettingsError("bands and coefficients exclude each other; give one of them")
             if self.coefficients is not None and not (self.coefficients and self.coefficients[0]):
                 raise SettingsError("coefficients: the first one should be above 0")
+            if isinstance(self.restart, int) and self.restart < 1:
+                raise SettingsError(f"restart = {self.restart}: should be 1 or more rounds, session or null")
             return self
 
     settings: Settings
