@@ -31,13 +31,6 @@ def test_a_cutoff_of_one_never_weighs() -> None:
         assert ids
 
 
-def test_the_weight_of_a_periodic_client_is_its_period() -> None:
-    """Client 1 in rounds 2, 5, 8 (from 0), alone there: weight 1, then exactly 3."""
-    cohorts = [[1] if t % 3 == 2 else [0] for t in range(9)]
-    found = [step.norm() / moved[0].norm() * 4 for ids, moved, step in steps(au(), cohorts) if ids == [1]]
-    assert torch.allclose(torch.stack(found), torch.tensor([1.0, 3.0, 3.0], dtype=torch.float64), atol=1e-12)
-
-
 def test_the_weight_is_the_mean_of_unequal_intervals() -> None:
     """Client 1 after intervals of 1, 1 and 2 rounds: four thirds, to double precision."""
     found = [(moved[0], step) for ids, moved, step in steps(au(), [[1], [1], [0], [1], [1]]) if ids == [1]]

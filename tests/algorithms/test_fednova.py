@@ -46,17 +46,6 @@ def test_the_norm_is_the_displacement_under_a_constant_gradient(quadratics: Any,
     assert closest(w, r.w - 0.1 * tau_eff * (p @ g)) < 1e-13
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.4])
-def test_the_proximal_norm_is_a_geometric_sum(mu: float) -> None:
-    local = {"epochs": 2, "batch_size": 2, "lr": 0.5}
-    fed = federation(settings(algorithm=fednova(mu=mu), local=local), steady(SIZES, 1), vectors())
-    seen = watch(fed)
-    run_rounds(fed)
-    r, _ = seen[0]
-    expected = (1 - (1 - 0.5 * mu) ** r.steps) / (0.5 * mu) if mu else r.steps
-    assert closest(fed.parts.algorithm.norm(r), expected) < 1e-14  # type: ignore[attr-defined]
-
-
 def test_it_minimizes_the_objective_where_fedavg_weights_by_steps(quadratics: Any) -> None:
     """For small eta: sum p_k tau_k grad f_k = 0 is FedAvg's stationary point, sum p_k grad f_k = 0 FedNova's."""
     a, z, sizes = [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]], [2, 6]

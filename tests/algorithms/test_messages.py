@@ -92,6 +92,13 @@ ADVICE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"name": "pfedme", "lambda_": 20.0}, {"lr": 0.01}, "algorithm.personal_lr * lambda_ = 2"),
     ({"name": "per_fedavg"}, {"personalize": 0}, "so set evaluation.finetune_steps"),
     ({"name": "per_fedavg"}, {"personalize": 1}, ""),
+    (
+        {"name": "fedper"},
+        {"fresh_starts": True},
+        "fedper keeps parts of models across sessions, but sessions start from an",
+    ),
+    ({"name": "fedrep"}, {"fresh_starts": True}, "fedrep keeps parts of models across sessions"),
+    ({"name": "fedper"}, {"fresh_starts": False}, ""),
     ({"name": "fedbabu"}, {"personalize": 0}, "the head is random until clients adapt the model"),
     ({"name": "fedbabu"}, {"personalize": 3}, ""),
 ]

@@ -83,14 +83,6 @@ def test_a_client_without_a_previous_model_trains_as_in_fedavg(executor: str) ->
     assert closest(ours[0], theirs[0]) > 1e-4
 
 
-@EXECUTORS
-def test_the_first_round_is_fedavg(executor: str) -> None:
-    common = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}}
-    ours, plain = (trajectory(name, steady(SIZES, 2), vectors(), **common)[0] for name in ("moon", "fedavg"))
-    assert torch.equal(ours[0], plain[0])
-    assert not torch.equal(ours[1], plain[1])
-
-
 def test_every_client_remembers_its_own_last_model() -> None:
     fed = federation(settings(algorithm="moon", local=LOCAL), steady(SIZES, 3), vectors(), cohorts=[[0, 1], [1], [1]])
     seen = watch(fed)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from federation.test_ranks import compare
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import initial_state, restored_state
@@ -296,18 +295,6 @@ def test_a_new_session_begins_without_parts_or_with_all_of_them(algorithm: str) 
         after = next(iter(state.memory.values()))[:3]
         assert torch.equal(after, before if kept else torch.zeros_like(before))
         assert torch.equal(found[:3], state.w.expand(3, -1)) is not kept
-
-
-@pytest.mark.parametrize("algorithm", ["fedper", "fedrep"])
-def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> None:
-    def lines(initializer: str, kept: bool) -> list[str]:
-        return [line for line in advice(sessions(algorithm, initializer, kept).parts) if "keeps parts" in line]
-
-    (line,) = lines("restart", True)
-    assert line.startswith(
-        f"algorithm {algorithm} keeps parts of models across sessions, but sessions start from an untrained model"
-    )
-    assert lines("restart", False) == lines("previous", True) == []
 
 
 # What is refused.

@@ -208,52 +208,36 @@ def test_a_pair_of_batches_counts_once_in_running_statistics_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "per_step"),
+    ("algorithm", "steps", "gradients"),
     [
-        ("fedavg", 1),
-        ("fedlesam", 1),
-        ("fedsam", 2),
-        (named("fedspeed", mix=0.0), 1),
-        (named("apfl", mix="after"), 2),
-        (named("pfedme", steps=3), 3),
-        (named("per_fedavg"), 1),
-        (named("per_fedavg", variant="hf", batches="same"), 4),
+        ("fedavg", 2, 2),
+        ("fedlesam", 2, 2),
+        ("fedsam", 2, 4),
+        (named("fedspeed", mix=0.0), 2, 2),
+        (named("apfl", mix="after"), 2, 4),
+        (named("pfedme", steps=3), 2, 6),
+        *((named("per_fedavg"), steps, gradients) for steps, gradients in ((1, 1), (2, 2), (4, 4), (5, 5))),
+        *((named("per_fedavg", variant="hf"), steps, gradients) for steps, gradients in ((1, 1), (4, 8), (5, 9))),
+        *((named("per_fedavg", variant="hf", batches="same"), steps, 4 * steps) for steps in (1, 2, 5)),
     ],
 )
-def test_gradients_are_recorded_and_charged(algorithm: Any, per_step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as the declared ones, which are as many as are taken; a mean over participants."""
-    taken = []
-    fed = federation(
-        settings(algorithm=algorithm, local={**LOCAL, "epochs": None, "steps": 2}, engine={"executor": "threads"}),
-        steady((6, 6), 1),
-        vectors(),
-    )
-    cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
-    call = cls.__call__
-    monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
-    _, (record,) = run_rounds(fed)
-    assert len(taken) == 2 * 2 * per_step
-    assert record.row.get("gradients") == (None if per_step == 1 else 2 * per_step)
-
-
-@pytest.mark.parametrize(("variant", "batches"), [("fo", "alternate"), ("hf", "alternate"), ("hf", "same")])
-@pytest.mark.parametrize("steps", [1, 4, 5])
-def test_the_gradient_of_a_last_single_batch_counts(
-    variant: str, batches: str, steps: int, monkeypatch: pytest.MonkeyPatch
+def test_gradients_are_recorded_and_charged(
+    algorithm: Any, steps: int, gradients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pairs take two gradients, or four with the Hessian; of a last single batch only the inner one is taken."""
+    """As many as the declared ones, which are as many as are taken; a mean over participants.
+
+    Pairs of batches take two gradients, or four with the Hessian; of a last single batch only the inner one is taken.
+    """
+    taken = []
     local = {**LOCAL, "epochs": None, "steps": steps}
-    engine = {"executor": "threads"}
-    chosen = settings(algorithm=named("per_fedavg", variant=variant, batches=batches), local=local, engine=engine)
-    fed, taken = federation(chosen, steady((6, 6), 1), vectors()), list[int]()
+    chosen = settings(algorithm=algorithm, local=local, engine={"executor": "threads"})
+    fed = federation(chosen, steady((6, 6), 1), vectors())
     cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
     call = cls.__call__
     monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
     _, (record,) = run_rounds(fed)
-    each = 2 if variant == "fo" else 4
-    expected = steps * each if batches == "same" else steps // 2 * each + steps % 2
-    assert len(taken) == 2 * expected
-    assert record.row.get("gradients", steps) == expected
+    assert len(taken) == 2 * gradients
+    assert record.row.get("gradients") == (None if gradients == steps else gradients)
 
 
 def test_computation_of_several_gradients_takes_as_much_longer() -> None:

@@ -97,13 +97,9 @@ def test_no_detector_is_the_default_and_enters_no_key() -> None:
     ("chosen", "message"),
     [
         ({"response": "panic"}, "detector.response = 'panic'"),
-        ({"watch": "everybody"}, "detector.watch = 'everybody'"),
-        ({"watch": "clients", "share": 0.0}, "detector.share = 0.0: should be greater than 0"),
-        ({"watch": "clients", "share": 1.5}, "detector.share = 1.5: should be less than or equal to 1"),
         ({"share": 0.5}, "share = 0.5 is only used with watch = clients"),
         ({"response": "raise_rate"}, "response = raise_rate requires factor"),
         ({"factor": 2.0}, "factor = 2 is only used with response = raise_rate"),
-        ({"response": "raise_rate", "factor": 0.0}, "detector.factor = 0.0: should be greater than 0"),
         ({"name": "none", "response": "reset_model"}, "detector.response = 'reset_model': should be 'none'"),
         ({"name": "none", "watch": "clients"}, "detector.watch = 'clients': should be 'server'"),
         ({"name": "kswin", "stat_size": 16}, "stat_size = 16 should be at most half of window_size = 30"),

@@ -1,6 +1,8 @@
 """From updates to a start: distances of updates, weights, mixtures, pilot models, and which sessions are kept."""
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,17 +23,18 @@ from fedtide.methods.initializers.dynamic import (
 )
 from fedtide.training.engine.flat import Layout
 
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "sessions.json").read_text(encoding="utf-8"))["unit"]
 GAPS = st.lists(st.floats(0, 2), min_size=1, max_size=7)
 SCALES = st.floats(0, 100)
 
 
-def test_the_golden_weights(golden: Any) -> None:
-    for case in golden["unit"]["weights"]:
+def test_the_golden_weights() -> None:
+    for case in GOLDEN["weights"]:
         assert similarity_weights(case["distances"], float(case["R"])) == pytest.approx(case["weights"], abs=1e-9)
 
 
-def test_the_golden_pilots(golden: Any) -> None:
-    for case in golden["unit"]["pilot"]:
+def test_the_golden_pilots() -> None:
+    for case in GOLDEN["pilot"]:
         models = [(torch.tensor(model, dtype=torch.float64), torch.zeros(0)) for model in case["models"]]
         w, _ = mix(pilot_weights(len(models), case["mode"], case["beta"]), models)
         assert w.tolist() == pytest.approx(case["pilot"], abs=1e-9)
@@ -129,8 +132,8 @@ def flat(tensors: dict[str, Any]) -> tuple[Tensor, Layout]:
     return torch.cat([value.detach().reshape(-1) for value in module.parameters()]), Layout(module)
 
 
-def test_the_golden_distances_and_their_weights(golden: Any) -> None:
-    case = golden["unit"]["distances"]
+def test_the_golden_distances_and_their_weights() -> None:
+    case = GOLDEN["distances"]
     updates = {session: flat(tensors) for session, tensors in case["G"].items()}
     current, layout = updates[str(case["current"])]
     for name, expected in case["expected"].items():
@@ -184,8 +187,8 @@ def test_a_zero_tensor_is_far_from_nothing_and_orthogonal_to_all() -> None:
     assert inner_product(G, zero, layout) == 0.0
 
 
-def test_the_golden_cases(golden: Any) -> None:
-    for case in golden["unit"]["retention"]:
+def test_the_golden_cases() -> None:
+    for case in GOLDEN["retention"]:
         keys = case["keys"]
 
         def distance(a: int, b: int, case: Any = case, keys: Any = keys) -> float:
