@@ -10,7 +10,6 @@ from support import closest, federation, largest_gap, settings, steady, trajecto
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 FULL = {"epochs": 1, "batch_size": 99, "lr": 0.3}
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 

@@ -31,11 +31,7 @@ class RuleSettings(PluginSettings):
 
 
 class Combined(NamedTuple):
-    """One update from many.
-
-    Attributes:
-        update: [d]. kept: [C], the share of each participant's update that counts, 0 to 1.
-    """
+    """One ``update`` [d] from many; ``kept`` [C]: the share of each participant's update that counts, 0 to 1."""
 
     update: Tensor
     kept: Tensor
@@ -61,11 +57,9 @@ class Rule(Plugin):
 
     @abstractmethod
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
-        """Combine updates.
+        """Combine finite updates D [C, d], which must not be changed, with weights p [C] that sum to one.
 
-        Args:
-            D: [C, d], finite; must not be changed. p: [C], weights that sum to one.
-            extra: what the server keeps; may be changed in place.
+        ``extra``: what the server keeps; may be changed in place.
         """
 
     def begin(self, like: Tensor) -> dict[str, dict[str, Tensor]]:

@@ -50,11 +50,7 @@ class Vectors:
 
 
 class ForwardPass(NamedTuple):
-    """A model's outputs on a client's n samples.
-
-    Attributes:
-        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
-    """
+    """A model's outputs on n samples: ``features`` [n, q], the input of the last layer, ``logits`` [n, L]; ``labels`` [n]."""
 
     features: Tensor
     logits: Tensor
@@ -62,11 +58,9 @@ class ForwardPass(NamedTuple):
 
 
 class Population(NamedTuple):
-    """The clients present in a round, K of them, by ascending id.
+    """The clients present in a round, K of them, by ascending id, int64 [K]: ``ids`` and ``samples``, what each holds.
 
-    Attributes:
-        ids: int64 [K]. samples: int64 [K], what each holds.
-        seen: bool [K], whether it has a memory from an earlier round.
+    ``seen``: bool [K], whether it has a memory from an earlier round.
     """
 
     ids: Ints
@@ -81,11 +75,7 @@ def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
 
 
 class Participations(NamedTuple):
-    """How often participants have taken part.
-
-    Attributes:
-        rounds: [C, 1] of each, this one included. expected: share of the population drawn per round.
-    """
+    """How often participants have taken part: ``rounds`` [C, 1], this one included; ``expected`` share drawn per round."""
 
     rounds: Tensor
     expected: float

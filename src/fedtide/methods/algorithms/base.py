@@ -260,11 +260,7 @@ class Algorithm(Plugin):
     # What only some algorithms need.
 
     def bind(self, problem: Problem) -> None:
-        """Receive the learning problem, once, before all other calls; it is ``self.problem`` from then on.
-
-        Raises:
-            SettingsError: the algorithm cannot train such a network.
-        """
+        """Receive ``self.problem``, once, before all other calls; a SettingsError if such a network cannot be trained."""
         self.problem = problem
 
     def extra(self) -> dict[str, Tensor]:

@@ -162,11 +162,9 @@ def slope(loss: Loss, point: Tensor, *constants: Tensor) -> Tensor:
 
 
 def trained_head(F: Tensor, passes: Iterable[Tensor], batch: int, rate: float) -> tuple[Tensor, Tensor]:
-    """Weight [L, q] and bias [L] after SGD from zero on the cross-entropy over features.
+    """Weight [L, q] and bias [L] after SGD from zero on the cross-entropy over features F [L, m, q], m of each class.
 
-    Args:
-        F: [L, m, q], m features of each class. passes: for each pass over them their order, a permutation of L m.
-        batch: features per step. rate: learning rate.
+    ``passes``: for each pass over them their order, a permutation of L m.
     """
     classes, per_class, _ = F.shape
     x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)

@@ -105,11 +105,7 @@ class FedGrab(Averaging):
 
 
 class Controllers(NamedTuple):
-    """PID controllers of some clients and all classes, float64 [C, L] each.
-
-    Attributes:
-        own, other: S+ and S-. u: what the weights depend on. e1, e2: the last two e.
-    """
+    """PID controllers of some clients, float64 [C, L] each: ``own`` S+, ``other`` S-, u, and the last two e."""
 
     own: Tensor
     other: Tensor

@@ -28,11 +28,7 @@ class AttackSettings(PluginSettings):
             raise SettingsError(f"attack {self.name} requires exactly one of share, number and clients")
 
     def ids(self, clients: int, seed: int) -> frozenset[int]:
-        """The attackers among clients 0, 1, ..., drawn by the world's seed if they are not listed.
-
-        Raises:
-            SettingsError: there are no such clients, or not so many; the message names the key.
-        """
+        """The attackers among clients 0, 1, ..., drawn by the world's seed if not listed; a SettingsError if there are none."""
         if wrong := [id_ for id_ in self.clients if not 0 <= id_ < clients]:
             raise SettingsError(f"attack.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
         if self.clients:

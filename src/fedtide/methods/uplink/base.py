@@ -65,17 +65,12 @@ class Link(Plugin):
     private: ClassVar[bool] = False
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
-        """Called once, with all links of the run in order and the model's parameters.
-
-        Raises:
-            SettingsError: the link does not go with them.
-        """
+        """Called once, with all links in order and the model's parameters; a SettingsError where they do not go together."""
 
     def foresee(self, cohorts: Callable[[], Cohorts]) -> None:
-        """Called once after :meth:`bind`: ``cohorts()`` is who takes part in which round of the run, which takes time to draw.
+        """Called once after :meth:`bind`, which it may refuse as that does.
 
-        Raises:
-            SettingsError: as :meth:`bind`.
+        ``cohorts()`` is who takes part in which round of the run, which takes time to draw.
         """
 
     def width(self, name: str, size: int) -> int:
