@@ -21,7 +21,7 @@ from fedtide.federation.state import initial_state
 from fedtide.federation.traffic.ledger import charge
 from fedtide.federation.types import RunState
 from fedtide.methods.communication._budgets import DynamicBudget, FixBudget, GivenBudget
-from fedtide.methods.communication.intervals import LETTERS, uploads
+from fedtide.methods.communication.intervals import uploads
 from fedtide.methods.costs.wireless import Segment
 from golden import families
 from golden.families.case import Case
@@ -48,13 +48,6 @@ def test_uploads_are_multiples_of_the_interval_and_the_last_step(length: int, in
     assert paper == [step for step in range(1, length + 1) if step % interval == 0 or step == length]
     missing = [length - 1] if interval < length and (length - 1) % interval == 0 else []
     assert legacy == [step for step in paper if step not in missing]
-
-
-def test_the_two_schedules_differ_in_one_upload_of_one_letter() -> None:
-    differ = {
-        name: set(uploads(250, interval)) ^ set(uploads(250, interval, "legacy")) for name, interval in LETTERS.items()
-    }
-    assert {name: steps for name, steps in differ.items() if steps} == {"a": {249}}
 
 
 def played(run: dict[str, Any]) -> tuple[Case, Federation]:
