@@ -63,7 +63,7 @@ def test_without_links_what_arrives_is_what_was_trained() -> None:
     seen = watch(fed)
     run_rounds(fed)
     assert all(r.W is r.trained.W for r, _ in seen)
-    assert all(r.rule is None for r, _ in seen)
+    assert all(r.means.rule is None for r, _ in seen)
 
 
 def test_half_of_every_update_is_half_a_step_of_the_server() -> None:

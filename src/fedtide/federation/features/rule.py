@@ -52,7 +52,7 @@ class AggregationRule(Feature):
         return replaced
 
     def after(self, r: RoundContext) -> None:
-        r.round.rule = r.notes[self.name] = Combining(self.rule, r, r.state.features[self.name])
+        r.round.means.rule = r.notes[self.name] = Combining(self.rule, r, r.state.features[self.name])
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
         kept = r.notes[self.name].kept

@@ -18,6 +18,7 @@ from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import (
     Job,
+    Means,
     Models,
     Phase,
     Round,
@@ -55,7 +56,7 @@ def train_clients(r: RoundContext) -> None:
     schedule = parts.communication.schedule(r.round)
     whole = bool(r.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
     r.share = share_of(parts.hardware.group, len(ids), whole)
-    r.round.sums = r.share.total
+    r.round.means.sums = r.share.total
     batches = sit_out(r.round, schedule, batches)
     training = Training(parts, state, plan, services.counts, r.memory, schedule, r.share)
     done = train(training, r.round, batches)
@@ -333,7 +334,7 @@ def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan)
         local=plan.local,
         services=services,
         problem=algorithm.problem,
-        declared=server_vectors(algorithm),
+        means=Means(declared=server_vectors(algorithm)),
     )
     return r, services
 

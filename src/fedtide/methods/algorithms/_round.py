@@ -69,7 +69,7 @@ class Population(NamedTuple):
 
 
 def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
-    """A sum over all participants of a round whose rows are all here; see :attr:`Round.sums`."""
+    """A sum over all participants of a round whose rows are all here; see :class:`Means`."""
     add(total, slice(None))
     return total
 
@@ -198,6 +198,19 @@ class Models(NamedTuple):
 
 
 @dataclass
+class Means:
+    """How the participants of a round are combined: ``declared`` vectors of the server may be means of the clients'.
+
+    ``sums`` adds terms of the participants to zeros, in client order, where each process has its own; see ``sums`` in
+    :data:`fedtide.methods.algorithms.base.ADMITS`. ``rule`` stands behind the means, None for weighted ones.
+    """
+
+    sums: Sums = _here
+    rule: CombiningRule | None = None
+    declared: Sequence[ServerVector] = ()
+
+
+@dataclass
 class Round:
     """One communication round, as an algorithm sees it. C participants, d parameters, N clients in all, L classes.
 
@@ -223,10 +236,7 @@ class Round:
         services: full gradients, passes over the clients' data, class counts of all clients.
         problem: what is fixed before the first round, as in ``self.problem``: ``layout``, ``clients``, ``classes``, ``rounds``,
             ``randomness``.
-        declared: the server's vectors, of which some are means of the clients'.
-        sums: adds terms of the participants to zeros, in client order, where each process has its own; see ``sums`` in
-            :data:`fedtide.methods.algorithms.base.ADMITS`.
-        rule: stands behind the means; None for weighted ones.
+        means: what stands behind the means.
     """
 
     t: int
@@ -252,9 +262,7 @@ class Round:
     local: LocalSettings
     services: Services
     problem: Problem
-    declared: Sequence[ServerVector] = ()
-    sums: Sums = _here
-    rule: CombiningRule | None = None
+    means: Means
 
     @property
     def omega(self) -> Tensor:
@@ -290,7 +298,7 @@ class Round:
                 relative size where the mean is by size, divided after the sum.
         """
         getattr(self.client, name).add_(change)
-        for vector in self.declared:
+        for vector in self.means.declared:
             if vector.mean_of == name:
                 if share is None:
                     moved = self.total(self.omega * change if vector.by_size else change) / self.population
@@ -307,7 +315,7 @@ class Round:
 
         By the run's aggregation rule, if it has one.
         """
-        mean = self.weighted_mean(self.W) if self.rule is None else self.rule.models()
+        mean = self.weighted_mean(self.W) if self.means.rule is None else self.means.rule.models()
         return mean if step == 1 else (1 - step) * self.w + step * mean
 
     def mean(self, rows: Tensor) -> Tensor:
@@ -317,7 +325,7 @@ class Round:
         """
         if rows is self.W:
             raise TypeError("r.mean(r.W): use r.average() for the mean of the local models; r.mean is for other rows")
-        return self.weighted_mean(rows) if self.rule is None else self.rule.rows(rows)
+        return self.weighted_mean(rows) if self.means.rule is None else self.means.rule.rows(rows)
 
     def weighted_mean(self, rows: Tensor) -> Tensor:
         """Mean of per-client rows [C, ...] of any quantity with the round's weights, added in client order."""
@@ -325,24 +333,26 @@ class Round:
 
     def statistics(self, buffers: Tensor) -> Tensor:
         """One row [q] of BatchNorm's statistics from those of the participants [C, q]."""
-        return self.weighted_mean(buffers) if self.rule is None else self.rule.statistics(buffers)
+        return self.weighted_mean(buffers) if self.means.rule is None else self.means.rule.statistics(buffers)
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
-        if self.rule is not None:
-            return self.rule.rows(scale * (self.W - self.base))
+        if self.means.rule is not None:
+            return self.means.rule.rows(scale * (self.W - self.base))
 
         def add(total: Tensor, some: slice) -> None:
             add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])
 
-        return self.sums(torch.zeros_like(self.w), add)
+        return self.means.sums(torch.zeros_like(self.w), add)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""
         return self._sum(self.weights.new_ones(len(self.ids)), rows)
 
     def _sum(self, weights: Tensor, rows: Tensor) -> Tensor:
-        return self.sums(torch.zeros_like(rows[0]), lambda total, some: add_weighted(total, weights[some], rows[some]))
+        return self.means.sums(
+            torch.zeros_like(rows[0]), lambda total, some: add_weighted(total, weights[some], rows[some])
+        )
 
     def rows(self, rows: slice) -> Round:
         """The same round seen by some participants only, for hooks that work on a part of the cohort."""
@@ -355,6 +365,6 @@ class Round:
             ids=self.ids[rows],
             shard_ids=self.shard_ids[rows],
             client=self.client.rows(rows),
-            sums=_here,
+            means=replace(self.means, sums=_here),
             **{name: getattr(self, name)[rows] for name in names},
         )

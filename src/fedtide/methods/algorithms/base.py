@@ -13,6 +13,7 @@ from fedtide.methods.algorithms._problem import Problem, ServerVector
 from fedtide.methods.algorithms._round import (
     ForwardPass,
     Job,
+    Means,
     Models,
     Participations,
     Population,
@@ -39,6 +40,7 @@ __all__ = [
     "Job",
     "Layout",
     "Local",
+    "Means",
     "Models",
     "NoStep",
     "Participations",
@@ -85,11 +87,9 @@ class Phase:
 
 
 class Served(NamedTuple):
-    """Models, and which of them each client uses.
+    """``models`` [M, d] and which of them each client asked for uses, int64 ``of`` [n].
 
-    Attributes:
-        models: [M, d]. of: int64 [n], a row of ``models`` for each client asked for.
-        buffers: floating buffers [M, q] of the models; None for those of the global model.
+    ``buffers``: floating buffers [M, q] of the models; None for those of the global model.
     """
 
     models: Tensor

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -104,6 +103,8 @@ class Fading:
 
     def advance(self, rows: Ints, count: int) -> Floats:
         """The next ``count`` slots of the devices ``rows``: [len(rows), count]."""
+        from scipy.signal import lfilter
+
         rho = self._correlation
         e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
         h, _ = lfilter([1.0], [1.0, -rho], e * math.sqrt(1 - rho**2), axis=0, zi=rho * self._h[rows][None])
@@ -165,11 +166,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What one round costs; arrays [K] in the order of the participants.
-
-    Attributes:
-        down_s, up_s, compute_s: seconds each device receives, sends and computes. waited_s: seconds it waits for others at
-            averages inside the round. device_J: its energy [J]; waiting costs nothing.
+    """What a round costs, arrays [K] in the order of the participants: seconds each receives, sends, computes, and waits for
+    others at averages inside the round, and its energy [J]; waiting costs nothing.
     """
 
     down_s: Floats
