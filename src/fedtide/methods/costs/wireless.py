@@ -166,8 +166,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What a round costs, arrays [K] in the order of the participants: seconds each receives, sends, computes, and waits for
-    others at averages inside the round, and its energy [J]; waiting costs nothing.
+    """What a round costs, arrays [K] in the order of the participants.
+
+    Seconds each receives, sends, computes, and waits for others at averages inside the round; its energy [J], waiting free.
     """
 
     down_s: Floats
