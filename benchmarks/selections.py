@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.core import plugins
-from fedtide.methods.selection._divergence import divergence
-from fedtide.methods.selection.base import Candidates
+from fedtide.methods.selection.base import Candidates, divergence
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
 
 SELECTIONS = ("dynacomm", "brute_force", "genetic", "random")

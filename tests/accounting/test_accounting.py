@@ -1,7 +1,5 @@
 """What noise costs clients: golden values, closed forms, and the worst updates by brute force."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

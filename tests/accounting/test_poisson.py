@@ -1,23 +1,15 @@
 """Amplification by Poisson sampling; needs the library of the extra ``dp``."""
 
-from __future__ import annotations
-
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from accounting.test_accounting import GOLDEN, of_kind
 from fedtide.methods.accounting import poisson
 
 pytest.importorskip("dp_accounting")
 
-GOLDEN = json.loads(Path(__file__).with_name("uplink_accounting.json").read_text(encoding="utf-8"))
 SAME: float = GOLDEN["tolerance"]["epsilon"]
-
-
-def of_kind(kind: str) -> list[dict[str, Any]]:
-    return [entry for entry in GOLDEN["entries"] if entry["kind"] == kind]
 
 
 @pytest.mark.parametrize("entry", of_kind("poisson"), ids=lambda entry: str(entry["q"]))

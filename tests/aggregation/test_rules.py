@@ -1,7 +1,5 @@
 """Aggregation rules on rows: identities, symmetries, bounds, and rows that are far away or no numbers."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -248,11 +246,7 @@ def test_a_bucket_of_one_is_everyone_alone(values: dict[str, Any]) -> None:
     ("values", "message"),
     [
         ({"name": "krum"}, "f"),
-        ({"name": "trimmed_mean", "trim": 0.5}, "trim"),
-        ({"name": "mean", "bucket": 2}, "bucket = 2: bucketing does not change a mean; use null"),
-        ({"name": "median", "bucket": 0}, "bucket"),
-        ({"name": "centered_clipping", "radius": 0}, "radius"),
-        ({"name": "geometric_median", "floor": 0}, "floor"),
+        ({"name": "mean", "bucket": 2}, "aggregation.bucket = 2: should be null"),
     ],
 )
 def test_settings_that_make_no_rule_are_refused_in_one_line(values: dict[str, Any], message: str) -> None:

@@ -1,7 +1,5 @@
 """Small problems for the methods that remember absent clients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

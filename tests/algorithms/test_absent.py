@@ -1,7 +1,5 @@
 """What MIFA, FedVARP, FedAWE, FedAU and CA-Fed have in common: FedAvg where nobody is absent; fixed points; sessions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,6 @@
 """CA-Fed: estimates from counts, the bound, exclusion."""
 
-from __future__ import annotations
-
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,14 +10,12 @@ import torch
 
 from algorithms.absent_worlds import LOCAL, SIZES, available
 from fedtide.methods.algorithms.ca_fed import CaFed
-from support import closest, federation, run_rounds, settings, steady, traffic, vectors, watch
+from support import closest, federation, run_rounds, settings, steady, vectors, watch
 
 COHORTS = available((0.7, 0.3, 0.5, 0.2), 12)
 
 
-def ca(**values: Any) -> dict[str, Any]:
-    """Settings of CA-Fed."""
-    return {"name": "ca_fed", **values}
+ca = partial(dict, name="ca_fed")
 
 
 def watched(chosen: Any) -> tuple[list[Any], list[Any], Any]:
@@ -121,8 +118,3 @@ def test_losses_are_smoothed_and_begin_with_the_first_rounds_mean() -> None:
             expected[r.ids] = 0.6 * expected[r.ids] + 0.4 * now
     assert expected is not None
     assert closest(state.extra["loss"], expected) < 1e-14
-
-
-def test_a_loss_is_sent_with_the_model() -> None:
-    sent = traffic(rule())
-    assert sent.up == sent.down + 4

@@ -1,7 +1,5 @@
 """Langevin sampling by its closed forms, and where made-up samples go."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,14 +9,13 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import torch_generator
 from fedtide.federation.features.synthetic import SyntheticSamples, capacity
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.cfl_generative import variation_slope
 from fedtide.training.engine.passes.models import recompute_statistics
-from support import assert_same, deal, federation, images, run_rounds, settings, timeline, tokens, trajectory, vectors
+from support import assert_same, deal, federation, images, run_rounds, settings, timeline
 
 LOCAL = {"steps": 3, "batch_size": 4, "lr": 0.2}
 SIZES = (6, 5, 7, 4, 8, 6)
@@ -109,15 +106,6 @@ def test_the_slope_of_the_total_variation_is_autograds_to_the_bit(factor: float)
     assert torch.equal(variation_slope(x.detach(), factor), x.grad)
 
 
-def test_no_synthetic_samples_are_fedavg_to_the_bit() -> None:
-    world = timeline(deal(SIZES), VISITS)
-    fedavg = {"name": "fedavg", "weighting": "uniform"}
-    ours, plain = (
-        trajectory(a, world, vectors(), local=LOCAL)[0] for a in ({"name": "cfl_generative", "size": 0}, fedavg)
-    )
-    assert all(torch.equal(a, b) for a, b in zip(ours, plain, strict=True))
-
-
 def test_synthetic_samples_lie_behind_the_data_with_labels_of_its_subset() -> None:
     data = images()
     fed = made(data)
@@ -170,14 +158,6 @@ def test_bytes_are_stored_as_bytes() -> None:
     assert float(rows.inputs(points)[0].max()) == -0.25
     prepared = data.prepare(data.train_inputs[41:], torch.float64)
     assert torch.allclose(prepared, rows.inputs(points)[1:], atol=1 / 255)
-
-
-def test_texts_are_refused() -> None:
-    with pytest.raises(
-        SettingsError,
-        match=r"cfl_generative generates synthetic samples, which is not supported for text \(data tiny\)",
-    ):
-        made(tokens())
 
 
 def test_statistics_are_plain_means_over_the_batches_of_real_samples() -> None:

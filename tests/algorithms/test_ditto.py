@@ -1,7 +1,5 @@
 """Ditto: FedAvg, and beside it models that are pulled toward it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -9,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.types import RunState
-from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
@@ -27,18 +25,6 @@ def test_without_a_pull_it_is_local_training_that_begins_at(newcomers: str) -> N
     _, local = run("local")
     same = [torch.equal(state.memory["v"][k], local.memory["own"][k]) for k in range(4)]
     assert same == [True, newcomers == "initial", True, True]  # client 1 is first drawn in the second round
-
-
-def test_without_a_pull_an_own_model_begins_as_the_local_one() -> None:
-    fed = federation(
-        settings(algorithm={"name": "ditto", "lambda_": 0.0}, local=STORED),
-        steady(SIZES, 1),
-        vectors(),
-        cohorts=COHORTS,
-    )
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    assert torch.equal(state.memory["v"][[0, 2]], seen[0][0].W)
 
 
 def test_a_strong_pull_leaves_own_models_at_the_global_one() -> None:

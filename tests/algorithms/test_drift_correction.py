@@ -1,32 +1,17 @@
 """FedDyn, FedDC, FedSSG, FedVRA: what they have in common, exact identities between them, invariants of their memories."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core import plugins
 from fedtide.federation.assembly.preview import advice
 from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import RunPreview
 from fedtide.methods.algorithms.fedavg import FedAvg
-from support import (
-    closest,
-    federation,
-    largest_gap,
-    preview,
-    run_rounds,
-    settings,
-    steady,
-    traffic,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
@@ -47,11 +32,6 @@ def models(algorithm: Any, sizes: tuple[int, ...] = SIZES, **values: Any) -> lis
 def ssg(**values: Any) -> dict[str, Any]:
     """Settings of FedSSG without a gate: q = beta."""
     return {"name": "fedssg", "gate": False, **values}
-
-
-def same(first: list[Tensor], second: list[Tensor]) -> bool:
-    """Equal to the bit."""
-    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_the_algorithm_sees_the_run_as_planned() -> None:
@@ -173,13 +153,6 @@ def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_withou
     assert largest_gap(ungated, models(UNIFORM, sizes, cohorts=everybody)) < 1e-14
 
 
-@EXECUTORS
-def test_an_inner_memory_only_is_feddyn_without_a_penalty(executor: str) -> None:
-    common = {"engine": {"executor": executor, "workers": 1}}
-    bare = ssg(penalty=False, correction=False)
-    assert same(models(bare, **common), models({"name": "feddyn", "alpha": 0.0}, **common))
-
-
 def test_without_penalty_and_memory_it_is_scaffold() -> None:
     """h kept at zero, K steps for everybody, equal sizes: FedSSG with q = 1 and FedDC with alpha = 0 are SCAFFOLD."""
     local = {**LOCAL, "schedule": "exponential", "decay": 0.8}
@@ -263,14 +236,6 @@ def test_gates_count_participations_against_expectation() -> None:
         assert not torch.cat(gates(0.4, COHORTS, variant=variant, gate=False)).any()
 
 
-def test_gates_of_everybody_are_the_share_of_the_rounds() -> None:
-    everybody = [[0, 1, 2, 3]] * 5
-    found = (gates(1.0, everybody, variant=variant) for variant in ("released", "main_text"))
-    for t, (planned, running) in enumerate(zip(*found, strict=True)):
-        assert closest(planned, torch.full((4,), (t + 1) / 5, dtype=torch.float64)) < 1e-15
-        assert closest(running, torch.ones(4, dtype=torch.float64)) < 1e-5
-
-
 def test_a_gated_penalty_has_the_gate_as_its_weight() -> None:
     """A single client in a single round: the gate t p is 1 with p = 1 and 1/2 with p = 2."""
     world, local = steady((6,), 1), {"epochs": 3, "batch_size": 3, "lr": 0.1}
@@ -317,52 +282,3 @@ def test_feddcs_control_variates_use_the_first_or_the_current_learning_rate() ->
         fed.parts.workers.close()
         change[control_lr] = state.memory["c_k"] - before
     assert closest(change["current"], 2 * change["initial"]) < 1e-13
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "down", "up"),
-    [
-        ("feddyn", 1, 1),
-        ("fedvra", 1, 1),
-        ("feddc", 2, 2),
-        ("fedssg", 2, 2),
-        ({"name": "feddc", "correction": False}, 1, 1),
-        ({"name": "fedssg", "correction": False}, 1, 1),
-    ],
-)
-def test_what_travels(algorithm: Any, down: int, up: int) -> None:
-    chosen = settings(algorithm=algorithm).algorithm
-    sent = traffic(plugins.load("algorithms", chosen.name)(chosen))  # type: ignore[arg-type]
-    assert (sent.down, sent.up) == (4000 * down, 4000 * up)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "run", "warned"),
-    [
-        ({"name": "feddyn", "alpha": 19.9}, {}, 0),
-        ({"name": "feddyn", "alpha": 20.0}, {}, 1),
-        ({"name": "feddyn", "alpha": 10.0}, {"smallest": 0.5}, 1),
-        ({"name": "feddc", "alpha": 20.0}, {}, 1),
-        ({"name": "feddc", "alpha": 10.0}, {"smallest": 0.5}, 1),
-        ({"name": "fedvra", "a": 7.0, "gamma": 0.1}, {"steps": 28}, 0),
-        ({"name": "fedvra", "a": 7.0, "gamma": 0.1}, {"steps": 29}, 1),
-        ({"name": "fedvra", "gamma": 20.0, "a": 0.0}, {}, 1),
-        ({"name": "fedvra", "d": 10.0}, {}, 1),
-        ({"name": "fedssg"}, {}, 0),
-        ({"name": "fedssg"}, {"last_lr": 0.074}, 1),
-        ({"name": "fedssg", "gate": False}, {"last_lr": 0.074}, 0),
-        ({"name": "fedssg", "beta": 0.0}, {"last_lr": 0.074}, 0),
-        ({"name": "fedssg", "variant": "algorithm_1"}, {"last_lr": 0.074}, 0),
-        ({"name": "fedssg", "alpha": 20.0}, {}, 0),
-        ({**MAIN_TEXT, "alpha": 1.0}, {}, 0),
-        ({**MAIN_TEXT, "alpha": 1.0}, {"participation_fraction": 0.02}, 1),
-        ({**MAIN_TEXT, "alpha": 1.0}, {"smallest": 0.3}, 1),
-        ({**MAIN_TEXT, "alpha": 1.0, "gate": False}, {"participation_fraction": 0.02}, 0),
-        ({**MAIN_TEXT, "alpha": 1.0, "penalty": False}, {"participation_fraction": 0.02}, 0),
-    ],
-)
-def test_known_instabilities_are_reported(chosen: dict[str, Any], run: dict[str, Any], warned: int) -> None:
-    algorithm: Any = plugins.load("algorithms", chosen["name"])(settings(algorithm=chosen).algorithm)
-    lines = algorithm.advice(preview(**run))
-    assert len(lines) == warned
-    assert not any("\n" in line for line in lines)

@@ -1,7 +1,5 @@
 """FedDyn, FedDC, FedSSG on quadratics: local training in closed form, stationary states, exact local minimization."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,38 +1,20 @@
 """FedACG: its first rounds, the momentum's recursion, and its closed form on quadratics."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from support import (
-    closest,
-    deal,
-    federation,
-    preview,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    traffic,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
-EXECUTORS = pytest.mark.parametrize("executor", ["threads", "stacked"])
 
 
-def fedacg(**values: Any) -> dict[str, Any]:
-    """Settings of FedACG."""
-    return {"name": "fedacg", **values}
+fedacg = partial(dict, name="fedacg")
 
 
 @pytest.mark.parametrize(("on_session_start", "fresh"), [("reset", True), ("keep", False)])
@@ -96,17 +78,3 @@ def test_quadratics_start_from_the_lookahead_and_are_pulled_back_to_it(quadratic
         new = p @ (shrink * lookahead + (1 - shrink) * target)
         x, m = new, new - x
         assert closest(model, x) < 1e-13
-
-
-def test_only_the_lookahead_travels_down_and_the_model_up() -> None:
-    cls = plugins.load("algorithms", "fedacg")
-    algorithm: Any = cls(cls.Settings())
-    sent = traffic(algorithm, buffers=7)
-    assert (sent.down, sent.up) == (4 * 1007, 4 * 1007)
-
-
-@pytest.mark.parametrize(("lr", "beta", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True), (0.1, 0.0, False)])
-def test_an_unstable_step_is_reported(lr: float, beta: float, warned: bool) -> None:
-    cls = plugins.load("algorithms", "fedacg")
-    lines = cls(cls.Settings(beta=beta)).advice(preview(lr=lr))  # type: ignore[attr-defined]
-    assert bool(lines) is warned

@@ -1,7 +1,6 @@
 """FedAU: intervals between participations."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,10 +8,7 @@ import torch
 from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
-
-def au(**values: Any) -> dict[str, Any]:
-    """Settings of FedAU."""
-    return {"name": "fedau", **values}
+au = partial(dict, name="fedau")
 
 
 def steps(chosen: Any, cohorts: list[list[int]]) -> list[tuple[list[int], torch.Tensor, torch.Tensor]]:
@@ -33,13 +29,6 @@ def test_a_cutoff_of_one_never_weighs() -> None:
     for ids, moved, step in steps(au(cutoff=1), COHORTS):
         assert closest(step, moved.sum(0) / 4) < 1e-15
         assert ids
-
-
-def test_the_weight_of_a_periodic_client_is_its_period() -> None:
-    """Client 1 in rounds 2, 5, 8 (from 0), alone there: weight 1, then exactly 3."""
-    cohorts = [[1] if t % 3 == 2 else [0] for t in range(9)]
-    found = [step.norm() / moved[0].norm() * 4 for ids, moved, step in steps(au(), cohorts) if ids == [1]]
-    assert torch.allclose(torch.stack(found), torch.tensor([1.0, 3.0, 3.0], dtype=torch.float64), atol=1e-12)
 
 
 def test_the_weight_is_the_mean_of_unequal_intervals() -> None:

@@ -1,7 +1,5 @@
 """FedAvg: closed forms and weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -90,12 +88,15 @@ def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
     assert closest(models[-1], optimum) > 0.05  # client drift: not the optimum of the mean loss
 
 
-AVERAGING = ["balancefl", "cfl_core_set", "cfl_regularization", "fedavg", "fedensemble", "fedgrab", "fedprox", "moon"]
+AVERAGING = [
+    *("balancefl", "cfl_core_set", "cfl_regularization", "fedavg", "fedensemble", "fedgrab", "fedlesam", "fedprox"),
+    *("fedsam", "moon", "scaffold"),
+]
 
 
-@pytest.mark.parametrize("name", AVERAGING)
-def test_the_server_step_scales_the_mean_displacement(name: str) -> None:
-    fed = federation(settings(algorithm={"name": name, "server_lr": 0.6}), steady((4, 9), 2), vectors())
+@pytest.mark.parametrize("chosen", [*({"name": name} for name in AVERAGING), {"name": "fedlesam", "base": "scaffold"}])
+def test_the_server_step_scales_the_mean_displacement(chosen: dict[str, Any]) -> None:
+    fed = federation(settings(algorithm={**chosen, "server_lr": 0.6}), steady((4, 9), 2), vectors())
     seen = watch(fed)
     run_rounds(fed)
     for r, w in seen:

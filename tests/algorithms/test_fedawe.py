@@ -1,33 +1,16 @@
 """FedAWE: echoes, gossip, newcomers, sessions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from algorithms.absent_worlds import COHORTS, DECAYING, LOCAL, SIZES, UNIFORM, models, start
-from fedtide.methods.algorithms.fedawe import FedAwe
-from support import (
-    closest,
-    deal,
-    federation,
-    preview,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors, watch
 
-
-def awe(**values: Any) -> dict[str, Any]:
-    """Settings of FedAWE."""
-    return {"name": "fedawe", **values}
+awe = partial(dict, name="fedawe")
 
 
 @pytest.mark.parametrize("cohort", [[1], [0, 3], [0, 1, 2]])
@@ -144,12 +127,3 @@ def test_a_device_that_left_within_a_session_returns_as_a_newcomer() -> None:
     fed.parts.participation.settings = fed.parts.participation.settings.model_copy(update={"fraction": 1.0})
     _, records = run_rounds(fed)
     assert [record.clients["echo"] for record in records] == [[1.0, 1.0], [1.0], [1.0, 1.0]]
-
-
-def test_long_echoes_are_warned_of() -> None:
-    rare = preview(participation_fraction=0.05, lr=0.1, steps=10)
-    plain, clipped = (FedAwe(FedAwe.Settings(delta_clip=delta)) for delta in (None, 0.5))
-    (line,) = plain.advice(rare)
-    assert "a mean echo of 20 = 20" in line
-    assert not clipped.advice(rare)
-    assert not plain.advice(preview(participation_fraction=0.5))

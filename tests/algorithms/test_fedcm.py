@@ -1,16 +1,14 @@
 """FedCM: identities with FedAvg and MimeLite, closed forms, and the two step counts."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, run_rounds, settings, steady, traffic, trajectory, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
@@ -21,9 +19,7 @@ FLAT = 1e-12
 """Curvature of losses whose gradient is as good as constant."""
 
 
-def fedcm(**values: Any) -> dict[str, Any]:
-    """Settings of FedCM."""
-    return {"name": "fedcm", **values}
+fedcm = partial(dict, name="fedcm")
 
 
 def constant(quadratics: Any, sizes: list[int], gradient: list[float]) -> Any:
@@ -131,13 +127,6 @@ def test_delta_is_measured_with_the_rate_of_its_own_round() -> None:
     for t, (r, _) in enumerate(seen):
         u: Tensor = r.mean((r.w - r.W) / r.steps)
         assert closest(r.server.Delta * 0.2 * 0.5**t, u) < 1e-15
-
-
-def test_the_momentum_travels_down_with_the_model() -> None:
-    cls = plugins.load("algorithms", "fedcm")
-    algorithm: Any = cls(cls.Settings())
-    sent = traffic(algorithm, buffers=7)
-    assert (sent.down, sent.up) == (4 * 2007, 4 * 1007)
 
 
 def test_what_is_recorded_of_clients_and_server() -> None:

@@ -1,7 +1,5 @@
 """FedEnsemble: FedAvg that predicts with the participants' logits added up."""
 
-from __future__ import annotations
-
 import torch
 from torch.func import functional_call
 

@@ -1,7 +1,5 @@
 """FedGen: identities with FedAvg, sizes, and both objectives against plain modules."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtide.core.randomness import torch_generator
-from fedtide.methods.algorithms._generator import Generator, imagine
+from fedtide.methods.algorithms.fedgen import Generator, imagine
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
 from support import closest, federation, run_rounds, settings, steady, trajectory, vectors, watch

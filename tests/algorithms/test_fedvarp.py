@@ -1,41 +1,20 @@
 """FedVARP, its clusters, and FedStale's factor."""
 
-from __future__ import annotations
-
-from typing import Any
+from functools import partial
 
 import pytest
 import torch
 
 from algorithms.absent_worlds import COHORTS, DECAYING, SIZES, UNIFORM, models, start
-from fedtide.core.errors import SettingsError
 from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
-
-def varp(**values: Any) -> dict[str, Any]:
-    """Settings of FedVARP."""
-    return {"name": "fedvarp", **values}
-
-
-def test_with_stored_updates_it_is_not_fedavg() -> None:
-    assert largest_gap(models(varp(beta=0.3)), models(UNIFORM)) > 1e-3
+varp = partial(dict, name="fedvarp")
 
 
 @pytest.mark.parametrize("cohort", [[1], [0, 3], [0, 1, 2, 3]])
 def test_the_first_round_is_that_of_fedavg(cohort: list[int]) -> None:
     for chosen in (varp(), varp(clusters=3)):
         assert closest(models(chosen, [cohort])[0], models(UNIFORM, [cohort])[0]) < 1e-15
-
-
-def test_a_cluster_for_every_client_is_a_memory_for_every_client() -> None:
-    for weighting in ("uniform", "samples"):
-        chosen = [varp(weighting=weighting, **clusters) for clusters in ({}, {"clusters": 4})]
-        assert largest_gap(*map(models, chosen)) < 1e-14
-
-
-def test_more_clusters_than_clients_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"^algorithm\.clusters = 5 should be at most 4"):
-        models(varp(clusters=5))
 
 
 def test_the_step_is_that_of_the_formula() -> None:

@@ -1,8 +1,5 @@
 """FedWCM and FedWCM-X: published set-up numbers, bounds, and reductions to FedCM, FedAvg and each other."""
 
-from __future__ import annotations
-
-import json
 import math
 from typing import Any
 
@@ -13,23 +10,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.methods.algorithms.fedwcm import Imbalance, relative_score
 from fedtide.world.dataset import Dataset
-from support import (
-    closest,
-    dataset,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    traffic,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
@@ -200,18 +183,6 @@ def test_the_data_s_own_frequencies_as_target_leave_nothing_to_correct() -> None
         assert closest(r.weights, torch.full_like(r.weights, 1 / 3)) < 1e-15
 
 
-@pytest.mark.parametrize("target", [[0.5, 0.6], [-0.5, 1.5], []])
-def test_a_target_that_is_no_distribution_is_refused(target: list[float]) -> None:
-    cls = plugins.load("algorithms", "fedwcm").Settings
-    with pytest.raises(ValueError, match="sum to 1"):
-        cls.model_validate_json(json.dumps({"target": target}), strict=True)
-
-
-def test_a_target_for_other_classes_is_refused_before_the_first_round() -> None:
-    with pytest.raises(SettingsError, match=r"algorithm\.target: 2 frequencies, but the data have 3 classes"):
-        federation(settings(algorithm=fedwcm(target=[0.5, 0.5])), steady(SIZES, 1), vectors())
-
-
 def test_the_model_descends(quadratics: Any) -> None:
     """The sign of the momentum: toward the minimum of the mean loss, not away from it."""
     data, chosen = quadratics([4, 4], [1.0, 1.0], [[1.0, -2.0], [3.0, 4.0]])
@@ -269,17 +240,3 @@ def test_weights_as_printed_shrink_the_step_by_the_number_of_participants() -> N
     assert float(printed.weights.sum()) == pytest.approx(1 / 3)
     assert closest(3 * (w - printed.w), other - r.w) < 1e-14
     assert closest(3 * printed.server.Delta, r.server.Delta) < 1e-14
-
-
-@pytest.mark.parametrize("name", ["fedwcm", "fedwcm_x"])
-def test_model_momentum_and_one_number_travel_down(name: str) -> None:
-    cls = plugins.load("algorithms", name)
-    algorithm: Any = cls(cls.Settings())
-    sent = traffic(algorithm)
-    assert (sent.down, sent.up) == (8004, 4000)
-
-
-@pytest.mark.parametrize("value", [{"momentum_norm": "nominal"}, {"nominal_n": "client0"}])
-def test_fedwcm_x_has_its_own_count(value: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="momentum_norm and nominal_n have no effect in fedwcm_x"):
-        settings(algorithm=fedwcm("fedwcm_x", **value))

@@ -1,7 +1,5 @@
 """Algorithms with other local optimizers than SGD: who refuses them, and what the others' formulas mean then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

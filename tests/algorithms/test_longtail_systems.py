@@ -1,7 +1,5 @@
 """BalanceFL, FedGraB and CReFF: reductions to FedAvg, losses and gradients worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -13,8 +11,8 @@ from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import restored_state
 from fedtide.methods.algorithms import balancefl, creff, fedgrab
-from fedtide.methods.algorithms._head_training import slope
 from fedtide.methods.algorithms.base import ForwardPass
+from fedtide.methods.algorithms.creff import slope
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
 from support import (

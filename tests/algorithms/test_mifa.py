@@ -1,7 +1,5 @@
 """MIFA: the beginning, waiting, and incremental aggregated gradients."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

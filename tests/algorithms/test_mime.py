@@ -1,19 +1,15 @@
 """Mime and MimeLite: identities with each other, and the momentum's recursion."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
 
-from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, settings, steady, traffic, trajectory, vectors, watch
+from support import closest, federation, largest_gap, settings, steady, trajectory, vectors, watch
 
 SIZES = (5, 2, 7)
 THREADS = {"executor": "threads", "workers": 1}
-LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 FULL = {"epochs": 1, "batch_size": 99, "lr": 0.3}
 COHORTS = [[0, 2], [1, 2], [0], [0, 1, 2]]
 
@@ -70,11 +66,3 @@ def test_mime_without_momentum_corrects_as_svrg_does(quadratics: Any) -> None:
         c = p @ (curvature * (x - minima))
         x = x - p @ ((1 - (1 - lr * curvature) ** steps) / curvature * c)
         assert closest(model, x) < 1e-13
-
-
-@pytest.mark.parametrize(("name", "down"), [("mime", 3), ("mimelite", 2)])
-def test_what_travels(name: str, down: int) -> None:
-    cls = plugins.load("algorithms", name)
-    algorithm: Any = cls(cls.Settings())
-    sent = traffic(algorithm)
-    assert (sent.down, sent.up) == (4000 * down, 8000)

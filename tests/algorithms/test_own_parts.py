@@ -1,7 +1,5 @@
 """FedPer, LG-FedAvg, FedBN, FedRep and FedBABU: clients keep a part of the model, or train one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -10,7 +8,6 @@ from torch import Tensor
 
 from federation.test_ranks import compare
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import initial_state, restored_state
@@ -21,6 +18,7 @@ from support import (
     assert_same,
     deal,
     federation,
+    largest_gap,
     planned,
     run_rounds,
     settings,
@@ -59,10 +57,6 @@ def served(fed: Federation, state: RunState) -> tuple[Tensor, Tensor]:
     return rows
 
 
-def equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
 @pytest.mark.parametrize("newcomers", ["initial", "mean"])
 def test_without_a_part_it_is_fedavg(newcomers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FedPer, "part", lambda _, layout: torch.zeros(layout.size, dtype=torch.bool))
@@ -70,13 +64,13 @@ def test_without_a_part_it_is_fedavg(newcomers: str, monkeypatch: pytest.MonkeyP
     fed = made({"name": "fedper", "newcomers": newcomers})
     seen = watch(fed)
     state, _ = run_rounds(fed)
-    assert equal([w for _, w in seen], models("fedavg")[0])
+    assert largest_gap([w for _, w in seen], models("fedavg")[0]) == 0
     assert torch.equal(served(fed, state)[0], state.w.expand(len(SIZES), -1))
 
 
 def test_with_everything_as_the_part_it_is_local_training() -> None:
     trained, state = models(EVERYTHING)
-    assert equal(trained, [trained[0]] * len(COHORTS))
+    assert largest_gap(trained, [trained[0]] * len(COHORTS)) == 0
     assert torch.equal(state.memory["own"], models("local")[1].memory["own"])
 
 
@@ -91,12 +85,12 @@ def test_at_first_what_is_shared_is_fedavgs_and_the_rest_stays(part: str) -> Non
 
 def test_a_client_alone_with_the_mean_is_fedavg() -> None:
     alone = [[2]] * 3
-    assert equal(models({"name": "fedper", "newcomers": "mean"}, alone)[0], models("fedavg", alone)[0])
+    assert largest_gap(models({"name": "fedper", "newcomers": "mean"}, alone)[0], models("fedavg", alone)[0]) == 0
     normed = {"model": "normed"}
     (ours, first), (theirs, second) = (
         models(name, alone, **normed) for name in ({**NORMS, "newcomers": "mean"}, "fedavg")
     )
-    assert equal(ours, theirs)
+    assert largest_gap(ours, theirs) == 0
     assert torch.equal(first.b, second.b)
 
 
@@ -105,7 +99,7 @@ def test_fedrep_without_epochs_of_the_head_is_fedbabu_whose_head_never_moves(exe
     engine = {"engine": {"executor": executor, "workers": 1}}
     ours, _ = models({"name": "fedrep", "head_epochs": 0}, **engine)
     theirs, _ = models("fedbabu", **engine)
-    assert equal(ours, theirs)
+    assert largest_gap(ours, theirs) == 0
     fed = made("fedbabu")
     head = fed.parts.layout.mask("head")
     assert all(torch.equal(w[head], fed.parts.w0[head]) for w in theirs)
@@ -303,26 +297,6 @@ def test_a_new_session_begins_without_parts_or_with_all_of_them(algorithm: str) 
         assert torch.equal(found[:3], state.w.expand(3, -1)) is not kept
 
 
-@pytest.mark.parametrize("algorithm", ["fedper", "fedrep"])
-def test_a_kept_part_over_another_start_is_advised_against(algorithm: str) -> None:
-    def lines(initializer: str, kept: bool) -> list[str]:
-        return [line for line in advice(sessions(algorithm, initializer, kept).parts) if "keeps parts" in line]
-
-    (line,) = lines("restart", True)
-    assert line.startswith(
-        f"algorithm {algorithm} keeps parts of models across sessions, but sessions start from an untrained model"
-    )
-    assert lines("restart", False) == lines("previous", True) == []
-
-
-def test_a_random_head_is_advised_to_be_adapted() -> None:
-    def lines(steps: int) -> list[str]:
-        evaluation = {"clients_every": 1, "finetune_steps": steps}
-        return [line for line in advice(made("fedbabu", evaluation=evaluation).parts) if "head is random" in line]
-
-    assert (len(lines(0)), len(lines(3))) == (1, 0)
-
-
 # What is refused.
 
 
@@ -334,19 +308,9 @@ def test_a_random_head_is_advised_to_be_adapted() -> None:
             "softmax_regression",
             "algorithm fedper trains the last layer of a model separately; model softmax_regression has no other layers",
         ),
-        ({"name": "fedper", "personal": "body"}, "softmax_regression", "algorithm fedper trains the last layer"),
-        ("fedrep", "softmax_regression", "algorithm fedrep trains the last layer"),
-        ("fedbabu", "softmax_regression", "algorithm fedbabu trains the last layer"),
         (NORMS, MODEL, "algorithm.personal = norms: the model has no normalization layers"),
         ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
-        ({"name": "fedper", "personal": ["hiden"]}, MODEL, "algorithm.personal: the model has no parameter 'hiden'"),
         ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps body layers per client"),
-        (
-            {"name": "fedper", "personal": ["body.0"]},
-            "normed",
-            "algorithm.personal keeps body layers per client",
-        ),
-        ("ditto", "normed", "algorithm ditto keeps a full model per client, but BatchNorm statistics"),
     ],
     ids=str,
 )

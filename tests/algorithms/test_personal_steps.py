@@ -1,8 +1,5 @@
 """Clients with models of their own that a local step trains (pFedMe, APFL), or that a few steps make (Per-FedAvg)."""
 
-from __future__ import annotations
-
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
@@ -22,7 +17,6 @@ from support import (
     federation,
     images,
     largest_gap,
-    preview,
     run_rounds,
     settings,
     steady,
@@ -214,52 +208,36 @@ def test_a_pair_of_batches_counts_once_in_running_statistics_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "per_step"),
+    ("algorithm", "steps", "gradients"),
     [
-        ("fedavg", 1),
-        ("fedlesam", 1),
-        ("fedsam", 2),
-        (named("fedspeed", mix=0.0), 1),
-        (named("apfl", mix="after"), 2),
-        (named("pfedme", steps=3), 3),
-        (named("per_fedavg"), 1),
-        (named("per_fedavg", variant="hf", batches="same"), 4),
+        ("fedavg", 2, 2),
+        ("fedlesam", 2, 2),
+        ("fedsam", 2, 4),
+        (named("fedspeed", mix=0.0), 2, 2),
+        (named("apfl", mix="after"), 2, 4),
+        (named("pfedme", steps=3), 2, 6),
+        *((named("per_fedavg"), steps, gradients) for steps, gradients in ((1, 1), (2, 2), (4, 4), (5, 5))),
+        *((named("per_fedavg", variant="hf"), steps, gradients) for steps, gradients in ((1, 1), (4, 8), (5, 9))),
+        *((named("per_fedavg", variant="hf", batches="same"), steps, 4 * steps) for steps in (1, 2, 5)),
     ],
 )
-def test_gradients_are_recorded_and_charged(algorithm: Any, per_step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as the declared ones, which are as many as are taken; a mean over participants."""
-    taken = []
-    fed = federation(
-        settings(algorithm=algorithm, local={**LOCAL, "epochs": None, "steps": 2}, engine={"executor": "threads"}),
-        steady((6, 6), 1),
-        vectors(),
-    )
-    cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
-    call = cls.__call__
-    monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
-    _, (record,) = run_rounds(fed)
-    assert len(taken) == 2 * 2 * per_step
-    assert record.row.get("gradients") == (None if per_step == 1 else 2 * per_step)
-
-
-@pytest.mark.parametrize(("variant", "batches"), [("fo", "alternate"), ("hf", "alternate"), ("hf", "same")])
-@pytest.mark.parametrize("steps", [1, 4, 5])
-def test_the_gradient_of_a_last_single_batch_counts(
-    variant: str, batches: str, steps: int, monkeypatch: pytest.MonkeyPatch
+def test_gradients_are_recorded_and_charged(
+    algorithm: Any, steps: int, gradients: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pairs take two gradients, or four with the Hessian; of a last single batch only the inner one is taken."""
+    """As many as the declared ones, which are as many as are taken; a mean over participants.
+
+    Pairs of batches take two gradients, or four with the Hessian; of a last single batch only the inner one is taken.
+    """
+    taken = []
     local = {**LOCAL, "epochs": None, "steps": steps}
-    engine = {"executor": "threads"}
-    chosen = settings(algorithm=named("per_fedavg", variant=variant, batches=batches), local=local, engine=engine)
-    fed, taken = federation(chosen, steady((6, 6), 1), vectors()), list[int]()
+    chosen = settings(algorithm=algorithm, local=local, engine={"executor": "threads"})
+    fed = federation(chosen, steady((6, 6), 1), vectors())
     cls = type(fed.parts.executor.gradient)  # type: ignore[attr-defined]
     call = cls.__call__
     monkeypatch.setattr(cls, "__call__", lambda self, *a, **kw: (taken.append(1), call(self, *a, **kw))[1])
     _, (record,) = run_rounds(fed)
-    each = 2 if variant == "fo" else 4
-    expected = steps * each if batches == "same" else steps // 2 * each + steps % 2
-    assert len(taken) == 2 * expected
-    assert record.row.get("gradients", steps) == expected
+    assert len(taken) == 2 * gradients
+    assert record.row.get("gradients") == (None if gradients == steps else gradients)
 
 
 def test_computation_of_several_gradients_takes_as_much_longer() -> None:
@@ -268,57 +246,3 @@ def test_computation_of_several_gradients_takes_as_much_longer() -> None:
         for name in (named("fedsam", rho=0.0), named("per_fedavg"))
     )
     assert once / twice == pytest.approx(2, rel=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "local", "message"),
-    [
-        ("apfl", {"momentum": 0.9}, r"local\.momentum = 0\.9: algorithm apfl .* without momentum"),
-        ("apfl", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
-        ("pfedme", {"optimizer": {"name": "adam"}}, r"local\.optimizer = adam"),
-    ],
-)
-def test_a_local_optimizer_that_does_not_go_with_it(algorithm: str, local: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        federation(settings(algorithm=algorithm, local=local), steady(SIZES, 1), vectors())
-
-
-@pytest.mark.parametrize("algorithm", ["apfl", "pfedme"])
-def test_statistics_of_the_global_model_do_not_go_with_own_models(algorithm: str) -> None:
-    with pytest.raises(SettingsError, match=rf"algorithm {algorithm} keeps a full model .* BatchNorm"):
-        federation(settings(algorithm=algorithm, model="cnn_svhn"), steady((3, 5), 1), images())
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "value"),
-    [
-        ("apfl", {"alpha": 1.5}),
-        ("apfl", {"adaptive": "yes"}),
-        ("apfl", {"alpha_lr": 0.0}),
-        ("pfedme", {"steps": 0}),
-        ("pfedme", {"personal_lr": 0.0}),
-        ("per_fedavg", {"delta": 0.0}),
-        ("per_fedavg", {"inner_lr": -0.1}),
-    ],
-)
-def test_values_that_are_refused(algorithm: str, value: dict[str, Any]) -> None:
-    cls = plugins.load("algorithms", algorithm).Settings
-    with pytest.raises(ValueError, match=next(iter(value))):
-        cls.model_validate_json(json.dumps(value), strict=True)
-
-
-@pytest.mark.parametrize(
-    ("lr", "chosen", "warned"),
-    [(0.1, {"lambda_": 15.0}, 0), (0.2, {"lambda_": 15.0}, 1), (0.01, {"lambda_": 20.0, "personal_lr": 0.1}, 1)],
-)
-def test_unstable_steps_of_pfedme_are_reported(lr: float, chosen: dict[str, Any], warned: int) -> None:
-    cls = plugins.load("algorithms", "pfedme")
-    assert len(cls(cls.Settings(**chosen)).advice(preview(lr=lr))) == warned  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("steps", "warned"), [(0, True), (1, False)])
-def test_per_fedavg_is_evaluated_after_inner_steps(steps: int, warned: bool) -> None:
-    cls = plugins.load("algorithms", "per_fedavg")
-    made: Any = cls(cls.Settings(inner_lr=0.03))
-    assert bool(made.advice(preview(personalize=steps))) is warned
-    assert made.personal_lr == 0.03

@@ -1,28 +1,10 @@
 """The released SCAFFOLD: FedAvg with the local learning rate as server step, and a variate without influence."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
-from fedtide.core import plugins
 from fedtide.federation.state import initial_state
-from support import (
-    closest,
-    deal,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    traffic,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import closest, federation, run_rounds, settings, steady, vectors, watch
 
 LOCAL = {"capped_steps": 5, "batch_size": 2, "momentum": 0.9}
 SIZES = (5, 2, 7)
@@ -64,19 +46,3 @@ def test_the_variate_is_the_mean_gradient_along_the_way_and_changes_nothing() ->
         assert closest(state.server["c"], p @ ((r.w - r.W) / (0.2 * steps))) < 1e-13
         models.append(state.w)
     assert torch.equal(*models)
-
-
-def test_identical_clients_are_one_client() -> None:
-    local = {**LOCAL, "lr": 0.3, "order": "stored"}
-    alone, together = (
-        trajectory(NAME, timeline(deal([6]), [dict.fromkeys(range(count), 0)] * 3), vectors(6), local=local)[0]
-        for count in (1, 3)
-    )
-    assert largest_gap(alone, together) < 1e-14
-
-
-def test_control_variates_double_the_traffic() -> None:
-    cls = plugins.load("algorithms", NAME)
-    algorithm: Any = cls(cls.Settings(name=NAME))
-    sent = traffic(algorithm, buffers=7)
-    assert (sent.down, sent.up) == (4 * 2007, 4 * 2007)

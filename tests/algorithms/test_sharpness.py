@@ -1,26 +1,20 @@
 """FedSAM, MoFedSAM, FedSpeed, FedSMOO, FedLESAM: reductions, closed forms, memories."""
 
-from __future__ import annotations
-
-import json
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from fedtide.core import plugins
 from support import (
     closest,
     deal,
     federation,
     images,
-    preview,
     run_rounds,
     settings,
     steady,
     timeline,
-    traffic,
     trajectory,
     vectors,
     watch,
@@ -45,15 +39,6 @@ def rounds_of(algorithm: Any, rounds: int = 4, sizes: Any = SIZES, cohorts: Any 
     seen = watch(fed)
     run_rounds(fed)
     return seen
-
-
-def test_fedlesam_s_without_a_radius_is_scaffold() -> None:
-    ours, plain = (
-        trajectory(name, steady(SIZES, 4), vectors(), local=LOCAL, engine=THREADS, cohorts=COHORTS)
-        for name in (named("fedlesam", rho=0.0, base="scaffold", server_lr=0.8), named("scaffold", server_lr=0.8))
-    )
-    assert max(closest(a, b) for a, b in zip(ours[0], plain[0], strict=True)) < 1e-14
-    assert closest(ours[1].memory["c_k"], plain[1].memory["c_k"]) < 1e-13
 
 
 def test_without_the_dual_term_fedspeed_trains_as_fedsam() -> None:
@@ -149,11 +134,6 @@ def test_h_sums_up_displacements_and_the_server_keeps_its_mean(algorithm: str) -
             assert closest(h.mean(0) - before, (r.W - r.w).mean(0)) < 1e-15
 
 
-def test_both_servers_of_fedspeed_agree_when_all_take_part() -> None:
-    ours, theirs = (rounds_of({**SPEED, "server_form": form}, cohorts=None) for form in ("all_clients", "participants"))
-    assert max(closest(a, b) for (_, a), (_, b) in zip(ours, theirs, strict=True)) < 1e-14
-
-
 def test_the_server_of_fedspeed_as_published() -> None:
     for r, x in rounds_of({**SPEED, "server_form": "participants"}):
         assert closest(x, (r.W + r.client.h).mean(0)) < 1e-15
@@ -174,42 +154,3 @@ def test_a_kept_mean_fits_those_who_are_present() -> None:
     state, _ = run_rounds(fed)
     assert closest(seen[-1][0].server.h_mean, state.memory["h"][[2, 3]].mean(0)) < 1e-14
     assert bool(state.memory["h"][0].any())
-
-
-@pytest.mark.parametrize("algorithm", [named("fedsam"), named("fedlesam"), named("fedlesam", base="scaffold")])
-def test_the_server_step_scales_the_mean_displacement(algorithm: dict[str, Any]) -> None:
-    for r, x in rounds_of({**algorithm, "server_lr": 0.6}):
-        assert closest(x, r.w + 0.6 * (r.average() - r.w)) < 1e-15
-
-
-def test_feddyn_has_no_server_step() -> None:
-    cls = plugins.load("algorithms", "fedlesam").Settings
-    with pytest.raises(ValueError, match="the base feddyn has no server step size"):
-        cls.model_validate_json(json.dumps({"base": "feddyn", "server_lr": 0.5}), strict=True)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "down", "up"),
-    [
-        (named("fedsam"), 1, 1),
-        (named("mofedsam"), 2, 1),
-        (named("fedspeed"), 1, 1),
-        (named("fedsmoo"), 2, 2),
-        (named("fedlesam"), 1, 1),
-        (named("fedlesam", base="scaffold"), 2, 2),
-        (named("fedlesam", base="feddyn"), 1, 1),
-    ],
-)
-def test_what_travels(algorithm: dict[str, Any], down: int, up: int) -> None:
-    cls = plugins.load("algorithms", algorithm["name"])
-    made: Any = cls(cls.Settings(**algorithm))
-    sent = traffic(made)
-    assert (sent.down, sent.up) == (4000 * down, 4000 * up)
-
-
-@pytest.mark.parametrize("algorithm", [SPEED, named("fedsmoo"), named("fedlesam", base="feddyn")])
-@pytest.mark.parametrize(("lr", "a", "warned"), [(0.1, 19.9, False), (0.1, 20.0, True)])
-def test_an_unstable_step_is_reported(algorithm: dict[str, Any], lr: float, a: float, warned: bool) -> None:
-    cls = plugins.load("algorithms", algorithm["name"])
-    lines = cls(cls.Settings(**{**algorithm, "a": a})).advice(preview(lr=lr))  # type: ignore[attr-defined]
-    assert bool(lines) is warned

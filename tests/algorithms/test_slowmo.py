@@ -1,7 +1,6 @@
 """SlowMo: FedAvgM under a constant rate, and what a falling rate changes."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +12,7 @@ THREADS = {"executor": "threads", "workers": 1}
 LOCAL: dict[str, Any] = {"epochs": 2, "batch_size": 3, "lr": 0.1}
 
 
-def slowmo(**values: Any) -> dict[str, Any]:
-    """Settings of SlowMo."""
-    return {"name": "slowmo", **values}
+slowmo = partial(dict, name="slowmo")
 
 
 def test_it_is_fedavgm_if_and_only_if_the_rate_is_constant() -> None:

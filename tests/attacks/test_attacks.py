@@ -1,7 +1,5 @@
 """Attacks: who attacks, what they send, and what they train on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -216,7 +214,7 @@ def test_honest_runs_have_the_keys_they_had() -> None:
     [
         ({"attack": "alie"}, "attack alie requires exactly one of share, number and clients"),
         ({"attack": {"name": "alie", "share": 0.5, "number": 2}}, "attack alie requires exactly one of share"),
-        ({"attack": {"name": "none", "share": 0.5}}, "attack none has no attackers"),
+        ({"attack": {"name": "none", "share": 0.5}}, "attack.share = 0.5: should be null"),
         ({"attack": {"name": "aile", "share": 0.5}}, "did you mean 'alie'?"),
         ({"attack": {"name": "nan", "clients": [5]}}, "attack.clients: unknown client 5; client IDs are 0 to 4"),
         ({"attack": {"name": "nan", "number": 6}}, "attack.number = 6: 6 of the 5 clients would attack"),

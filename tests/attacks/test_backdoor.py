@@ -1,7 +1,5 @@
 """The backdoor: which samples get the patch, what is trained on them, and how often it is taken for the target."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from commands import Fedtide, fedtide, folder, shared_data  # noqa: F401  # fixtures
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
@@ -333,9 +330,3 @@ def test_a_scaled_backdoor_needs_updates_and_classes() -> None:
     made(TWO, **halfway).parts.workers.close()
     with pytest.raises(SettingsError, match="attack = backdoor requires classes"):
         Params({"objective": "huber", "partition": "natural", "attack": {"name": "backdoor", "share": 0.5}}).run()
-
-
-def test_the_command_line_refuses_a_target_that_is_not_there(fedtide: Fedtide) -> None:  # noqa: F811
-    called = fedtide("run", "--set", "attack={name: backdoor, share: 0.5, target: 10}")
-    assert (called.status, called.out) == (2, [])
-    assert called.err[-1].endswith("attack.target = 10: data digits has classes 0 to 9")

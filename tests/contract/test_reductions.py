@@ -73,13 +73,21 @@ TABLE = [
     Reduction(named("fedopt", optimizer="sgd", beta1=0.0, server_lr=1.0), FEDAVG, 1e-14),
     Reduction(named("scaffold_released"), FEDAVG, 1e-12, RATE_ONE),
     Reduction(named("feddyn", alpha=0.0, memory_in_server=False), UNIFORM, local=DECAYING),
+    Reduction(named("fedssg", gate=False, penalty=False, correction=False), named("feddyn", alpha=0.0)),
     Reduction(named("fedvarp", beta=0.0), UNIFORM, 1e-15, DECAYING),
+    *(
+        Reduction(named("fedvarp", clusters=4, weighting=rule), named("fedvarp", weighting=rule), 1e-14, DECAYING)
+        for rule in ("uniform", "samples")
+    ),
+    Reduction(named("cfl_generative", size=0), UNIFORM),
     Reduction(named("fedacg", lambda_=0.0, beta=0.0), FEDAVG, local=MOMENTUM),
     Reduction(named("fedacg", lambda_=0.0, beta=0.3), named("fedprox", mu=0.3), local=MOMENTUM),
     Reduction(named("fedsam", rho=0.0), FEDAVG, local=MOMENTUM),
     Reduction(named("fedlesam", rho=0.0), FEDAVG, local=MOMENTUM),
     Reduction(named("mofedsam", rho=0.0, alpha=0.3), named("fedcm", alpha=0.3), local=MOMENTUM),
     Reduction(named("mofedsam", alpha=1.0), named("fedsam"), local=MOMENTUM),
+    Reduction(named("fedlesam", rho=0.0, base="scaffold", server_lr=0.8), named("scaffold", server_lr=0.8), 1e-14),
+    Reduction(named("fedspeed", a=0.3, server_form="participants"), named("fedspeed", a=0.3), 1e-14, PLAIN, EVERYBODY),
     Reduction(named("fedspeed", a=0.3, rho=0.0), FEDSPEED, local=MOMENTUM),
     Reduction(named("fedsmoo", a=0.3, rho=0.0), FEDSPEED, local=MOMENTUM),
     Reduction(named("fedlesam", rho=0.0, base="feddyn", a=0.3, weighting="uniform"), FEDSPEED, local=MOMENTUM),

@@ -1,7 +1,5 @@
 """The cell's path loss, fading and rates against printed values; transfers against closed forms and slot by slot."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -12,30 +10,20 @@ from hypothesis import strategies as st
 from scipy.special import exp1
 
 from fedtide.core.randomness import generator
-from fedtide.methods.costs import radio, wireless
+from fedtide.methods.costs import wireless
 from fedtide.methods.costs.wireless import Fading, Link, distance, path_loss, transmission_slots
 from fedtide.settings.groups.evaluation import CostSettings
 
 CELL = CostSettings()
 
 
-def fading(count: int = 1, seed: int = 0, correlation: float = radio.correlation(CELL)) -> Fading:
+def fading(count: int = 1, seed: int = 0, correlation: float = wireless.correlation(CELL)) -> Fading:
     """Independent processes of some devices."""
     return Fading([generator(seed, "test.fading", device) for device in range(count)], correlation)
 
 
 def link(bits: float | np.ndarray, snr: tuple[float, ...] = (3.0,), bandwidth: float = 1e6) -> Link:
     return Link(bandwidth, np.array(snr), bits)
-
-
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_few_devices_fade_as_many_do_to_the_bit(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for few in (0, 99):
-        monkeypatch.setattr(wireless, "_FEW", few)
-        process = fading(count, seed=5)
-        found.append([process.advance(np.arange(count), 40), process.advance(np.arange(count)[-1:], 7)])
-    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
 # Large scale
@@ -50,7 +38,7 @@ def test_path_loss(meters: float, decibels: float) -> None:
 
 
 def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> None:
-    assert radio.break_point(CELL) == pytest.approx(210.0, abs=1e-9)
+    assert wireless.break_point(CELL) == pytest.approx(210.0, abs=1e-9)
     before, at, after = path_loss(np.array([210 - 1e-9, 210.0, 210 + 1e-9]), CELL)
     assert before == pytest.approx(at, abs=1e-9)
     assert after == pytest.approx(at, abs=1e-9)
@@ -69,12 +57,12 @@ def test_places(u: float, meters: float) -> None:
 
 
 def test_the_correlation_of_neighboring_slots() -> None:
-    assert radio.correlation(CELL) == pytest.approx(0.9666968519, abs=5e-11)
+    assert wireless.correlation(CELL) == pytest.approx(0.9666968519, abs=5e-11)
 
 
 def test_fading_has_unit_power_and_the_correlation_of_its_process() -> None:
     """|h|^2 is exponential from the first slot on, and its autocorrelation is rho^2 at lag 1 (3 sigma)."""
-    power, rho = fading(400).advance(np.arange(400), 4000), radio.correlation(CELL)
+    power, rho = fading(400).advance(np.arange(400), 4000), wireless.correlation(CELL)
     samples = power.size * (1 - rho**2) / (1 + rho**2)  # independent samples the correlated ones are worth
     assert power.mean() == pytest.approx(1.0, abs=3 / math.sqrt(samples))
     assert power[:, 0].mean() == pytest.approx(1.0, abs=3 / math.sqrt(400))
@@ -92,7 +80,7 @@ def test_a_device_fades_alike_in_any_company_and_in_any_pieces() -> None:
 
 def test_without_movement_the_fading_stands_still() -> None:
     still = CostSettings(speed=0.0)
-    power = fading(2, correlation=radio.correlation(still)).advance(np.arange(2), 20)
+    power = fading(2, correlation=wireless.correlation(still)).advance(np.arange(2), 20)
     assert np.array_equal(power, np.repeat(power[:, :1], 20, axis=1))
 
 
@@ -109,7 +97,7 @@ def test_without_movement_the_fading_stands_still() -> None:
 )
 def test_rates_at_100_meters(bandwidth: float, watts: float, steady: float, ergodic: float) -> None:
     gain = 10 ** (-path_loss(100.0, CELL) / 10)
-    found = Link(bandwidth, np.array([watts * gain / (radio.noise_density(CELL) * bandwidth)]), 0)
+    found = Link(bandwidth, np.array([watts * gain / (wireless.noise_density(CELL) * bandwidth)]), 0)
     digits = 5e-7 if steady < 100 else 5e-5
     assert found.rate(np.ones(1)).item() / 1e6 == pytest.approx(steady, abs=digits)
     assert found.mean_rate().item() / 1e6 == pytest.approx(ergodic, abs=digits)

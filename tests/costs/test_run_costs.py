@@ -1,7 +1,5 @@
 """Seconds and joules in a run: what a round is charged, what the history holds, what stays as it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

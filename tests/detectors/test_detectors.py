@@ -1,7 +1,5 @@
 """Detectors against river's own objects."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -99,15 +97,11 @@ def test_no_detector_is_the_default_and_enters_no_key() -> None:
     ("chosen", "message"),
     [
         ({"response": "panic"}, "detector.response = 'panic'"),
-        ({"watch": "everybody"}, "detector.watch = 'everybody'"),
-        ({"watch": "clients", "share": 0.0}, "detector.share = 0.0: should be greater than 0"),
-        ({"watch": "clients", "share": 1.5}, "detector.share = 1.5: should be less than or equal to 1"),
         ({"share": 0.5}, "share = 0.5 is only used with watch = clients"),
         ({"response": "raise_rate"}, "response = raise_rate requires factor"),
         ({"factor": 2.0}, "factor = 2 is only used with response = raise_rate"),
-        ({"response": "raise_rate", "factor": 0.0}, "detector.factor = 0.0: should be greater than 0"),
-        ({"name": "none", "response": "reset_model"}, "response = reset_model requires a detector"),
-        ({"name": "none", "watch": "clients"}, "watch = clients requires a detector"),
+        ({"name": "none", "response": "reset_model"}, "detector.response = 'reset_model': should be 'none'"),
+        ({"name": "none", "watch": "clients"}, "detector.watch = 'clients': should be 'server'"),
         ({"name": "kswin", "stat_size": 16}, "stat_size = 16 should be at most half of window_size = 30"),
         ({"name": "adwim"}, "adwin"),
     ],

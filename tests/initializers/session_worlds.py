@@ -1,7 +1,5 @@
 """Small worlds of sessions for tests of initializers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

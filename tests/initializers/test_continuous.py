@@ -1,7 +1,5 @@
 """Distillation from the model of the session before."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -13,16 +11,17 @@ from session_worlds import LOCAL, alternating, made, sessions_of
 from torch import Tensor, nn
 
 from fedtide.federation.state import initial_state
-from fedtide.methods.initializers.continuous import TEACHER, _Relation, distillation
+from fedtide.methods.initializers.continuous import TEACHER, distillation, relation
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
 from support import closest, images, run_rounds, watch
 
 
-def batch(student: Tensor, teacher: Tensor, labels: Tensor) -> TermBatch:
+def batch(student: Tensor, teacher: Tensor, labels: Tensor, old: Tensor | None = None) -> TermBatch:
     """A term's view of logits."""
     nothing: Any = None
-    return TermBatch(Outputs(student, student), labels, {TEACHER: Outputs(teacher, teacher)}, nothing, nothing)
+    known = {"old_labels": old} if old is not None else {}
+    return TermBatch(Outputs(student, student), labels, {TEACHER: Outputs(teacher, teacher)}, nothing, nothing, known)
 
 
 def logits(seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,7 +51,7 @@ def test_a_student_like_its_teacher_learns_nothing() -> None:
 @given(st.integers(0, 1000), st.lists(st.booleans(), min_size=5, max_size=5))
 def test_relation_distillation_is_binary_cross_entropy_with_the_mixed_target(seed: int, old: list[bool]) -> None:
     student, teacher, labels = logits(seed)
-    values = _Relation(torch.tensor(old)).loss(batch(student, teacher, labels)).detach()
+    values = relation(batch(student, teacher, labels, torch.tensor(old))).detach()
     for i in range(4):
         total = 0.0
         for c in range(5):
@@ -87,9 +86,8 @@ def test_a_round_follows_the_whole_loss(algorithm: str, loss: str, executor: str
             start = r.w.clone().requires_grad_()
             models = {"student": start, "teacher": teacher, "global": r.w, "previous": seen[2][0].W[row]}
             z = {name: x @ w[:15].view(3, 5).T + w[15:] for name, w in models.items()}
-            view = batch(z["student"], z["teacher"], y)
-            every = torch.ones(3, dtype=torch.bool)  # every label counts in every session
-            extra = distillation(view) if loss == "distillation" else _Relation(every).loss(view)
+            view = batch(z["student"], z["teacher"], y, torch.ones(3, dtype=torch.bool))  # every label is an old one
+            extra = distillation(view) if loss == "distillation" else relation(view)
             total = torch.nn.functional.cross_entropy(z["student"], y) + 0.7 * extra.mean()
             if algorithm == "moon" and t == 3:
                 near, far = (torch.cosine_similarity(z["student"], z[name]) for name in ("global", "previous"))

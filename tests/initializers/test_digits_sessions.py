@@ -1,7 +1,5 @@
 """How well a session's initial model fits its new population: the default world, real digits, three initializers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The oracle recognizes populations by their devices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -9,7 +7,7 @@ import torch
 from session_worlds import A, B, alternating, made, populations
 
 from fedtide.federation.assembly.preview import advice
-from fedtide.methods.initializers import _store as store
+from fedtide.methods.initializers import base as store
 from support import run_rounds, watch
 
 

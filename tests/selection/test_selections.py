@@ -1,7 +1,5 @@
 """Selections of the group: the program of DynaComm, its comparators, and what all of them promise."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from functools import partial
@@ -18,8 +16,7 @@ from hypothesis import strategies as st
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.methods.selection._divergence import divergence
-from fedtide.methods.selection.base import Candidates, Floats
+from fedtide.methods.selection.base import Candidates, Floats, divergence
 from fedtide.methods.selection.brute_force import optimum
 from fedtide.methods.selection.dynacomm import best_group
 from fedtide.methods.selection.label_private import turn

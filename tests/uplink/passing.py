@@ -1,7 +1,5 @@
 """Updates that pass one link, without a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

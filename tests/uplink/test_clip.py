@@ -1,7 +1,5 @@
 """Clipping: lengths, and the bound that follows a quantile."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

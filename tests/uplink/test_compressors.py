@@ -1,7 +1,5 @@
 """Compression: errors, bits, and what error feedback keeps."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -246,13 +244,6 @@ def test_settings_that_lose_nothing_change_nothing(values: dict[str, Any]) -> No
         ),
         ({"name": "random_k", "scaled": True, "error_feedback": True}, "set scaled to false"),
         ({"name": "clip", "bound": None, "quantile": 0.5}, "bound = null: quantile requires an initial bound"),
-        ({"name": "clip", "bound": 0.0}, "greater than 0"),
-        ({"name": "clip", "quantile": 1.0}, "less than 1"),
-        ({"name": "qsgd", "levels": 0}, "greater than or equal to 1"),
-        ({"name": "top_k", "fraction": 0.0}, "greater than 0"),
-        ({"name": "random_k", "fraction": 1.5}, "less than or equal to 1"),
-        ({"name": "sign", "magnitude": -1.0}, "greater than 0"),
-        ({"name": "sign", "scope": "layer"}, "model"),
     ],
 )
 def test_settings_that_do_not_work_are_refused(values: dict[str, Any], message: str) -> None:

@@ -1,7 +1,5 @@
 """Links in whole runs: with other processes, states, departures, sessions, gradient rounds and jobs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Noise in sums of clipped updates: what is added, what it costs each client, and what it does not go with."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math
@@ -381,12 +379,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "negative": (
         {"uplink": [CLIP, noise(mechanism="banded", coefficients=[1.0, -0.5])]},
-        "coefficients: -0.5 should be 0 or more",
+        "coefficients.1 = -0.5: should be greater than or equal to 0",
     ),
     "blt": ({"uplink": [CLIP, noise(mechanism="blt", decay=[0.5])]}, "decay and scale: mechanism blt requires both"),
     "decay": (
         {"uplink": [CLIP, noise(mechanism="blt", decay=[1.5], scale=[1.0])]},
-        "decay: 1.5 should be from 0 to 1",
+        "decay.0 = 1.5: should be less than or equal to 1",
     ),
     "restart": ({"uplink": [CLIP, noise(mechanism="tree", restart=0)]}, "restart = 0: should be 1 or more rounds"),
 }

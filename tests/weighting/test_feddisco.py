@@ -1,7 +1,5 @@
 """FedDisco's weights: limits, invariances, and the algorithms they are combined with."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

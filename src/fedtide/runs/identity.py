@@ -23,7 +23,7 @@ _AREAS = ("federation", "methods", "training", "world")
 
 _BY_CONTENT = ("fedtide.world.adapters.", "fedtide.world.data.")
 
-_TEXTS = frozenset({"fedtide.methods.algorithms._preview", "fedtide.methods.algorithms._stability"})
+_TEXTS = frozenset({"fedtide.methods.algorithms._preview"})
 """Modules of these areas that only make texts."""
 
 

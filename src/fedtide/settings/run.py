@@ -204,7 +204,11 @@ class RunSettings(SettingsModel):
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
 
     @model_validator(mode="after")
-    def _fit_the_task(self) -> RunSettings:
+    def _fit_together(self) -> RunSettings:
+        chosen: tuple[Any, ...] = (self.attack, self.detector)
+        for plugin in chosen:
+            if plugin.name != "none":
+                plugin.refuse_misfits()
         if self.task != "classification":
             _refuse_without_classes(self)
         return self

@@ -181,8 +181,8 @@ def _alignment(outcome: Outcome, t: int) -> dict[str, Any]:
     upper = np.triu_indices(len(r.ids), 1)
     body = r.problem.layout.mask("body")
     return {
-        "align_weights": facts["prepared"].strength[:, 0],
-        "balanced_norms": facts["prepared"].balanced.flatten(1).norm(dim=1),
+        "align_weights": facts["prepared"]["strength"][:, 0],
+        "balanced_norms": facts["prepared"]["balanced"].flatten(1).norm(dim=1),
         "distances": np.array([D[upper] for D in facts["distances"]] or [[]] * len(facts["groups"])),
         "head_norms": r.extra["head"][r.ids].flatten(1).norm(dim=1),
         "anchor_norms": (r.extra["anchors"] * r.extra["known"][..., None])[r.ids].flatten(1).norm(dim=1),

@@ -1,7 +1,5 @@
 """Who can take part in each round of a run, and who does: known before training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

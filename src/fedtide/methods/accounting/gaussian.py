@@ -4,8 +4,6 @@
 their own, are one of ``mu^2 = sum mu_i^2``. Balle and Wang (2018, theorem 8); mu is that of Dong, Roth and Su (2022).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Rounds of a block are coupled, blocks are not: C is block-diagonal. ``starts`` i
 block.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -53,8 +51,7 @@ class Independent(Mechanism):
 class Tree(Mechanism):
     """Noise of a node for each dyadic span of rounds whose sum is used: DP-FTRL.
 
-    The noise T(j) of the first j rounds is the sum of the nodes that the binary digits of j name; one node, of length 2^l with
-    l the number of trailing zeros of j, ends with round j of a block.
+    The first j rounds' noise is the sum of the nodes that j's binary digits name; one, of length 2^trailing zeros, ends with j.
     """
 
     def encode(self, taken: Floats, starts: Ints) -> Floats:

@@ -4,8 +4,6 @@ A client takes part in each round with a probability q of its own draw, and nobo
 differ in all updates of one client, which are replaced by zero.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Neighbors: all updates of one client are replaced by zero, while the timeline, t
 samples, the cohorts themselves are public. No amplification is claimed of any other sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,8 +42,7 @@ class Spending:
 def spend(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, z: float, delta: float) -> Spending:
     """What noise of multiplier ``z`` costs, everything for 0; ``starts`` as in :mod:`fedtide.methods.accounting.mechanisms`.
 
-    Raises:
-        SettingsError: so many empty rounds are to be expected that the sample is no Poisson sample; or a library is missing.
+    A SettingsError if so many empty rounds are to be expected that the sample is no Poisson sample, or a library is missing.
     """
     taken, participations = cohorts.drawn, cohorts.drawn.sum(axis=1)
     amplified = cohorts.rate is not None and isinstance(mechanism, Independent)

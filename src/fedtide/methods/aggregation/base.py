@@ -1,7 +1,5 @@
 """What an aggregation rule is: how updates become one."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
@@ -14,6 +12,9 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
+
+NUMBERS = 1 << 18
+"""Of differences of rows at a time."""
 
 _COMBINATIONS = 2
 """Most combinations of a round that go on from those of the round before; no algorithm has more."""
@@ -30,11 +31,7 @@ class RuleSettings(PluginSettings):
 
 
 class Combined(NamedTuple):
-    """One update from many.
-
-    Attributes:
-        update: [d]. kept: [C], the share of each participant's update that counts, 0 to 1.
-    """
+    """One ``update`` [d] from many; ``kept`` [C]: the share of each participant's update that counts, 0 to 1."""
 
     update: Tensor
     kept: Tensor
@@ -60,11 +57,9 @@ class Rule(Plugin):
 
     @abstractmethod
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
-        """Combine updates.
+        """Combine finite updates D [C, d], which must not be changed, with weights p [C] that sum to one.
 
-        Args:
-            D: [C, d], finite; must not be changed. p: [C], weights that sum to one.
-            extra: what the server keeps; may be changed in place.
+        ``extra``: what the server keeps; may be changed in place.
         """
 
     def begin(self, like: Tensor) -> dict[str, dict[str, Tensor]]:
@@ -115,3 +110,9 @@ def shares(p: Tensor) -> Tensor:
     """Weights [n], scaled to sum to one; equal ones if none is above zero."""
     total = p.sum()
     return p / total if total > 0 else torch.full_like(p, 1 / len(p))
+
+
+def to_point(D: Tensor, z: Tensor) -> Tensor:
+    """Distances [n] of the rows of ``D`` [n, d] from ``z`` [d]."""
+    few = torch.split(D, max(1, NUMBERS // D.shape[1]))
+    return torch.cat([torch.linalg.vector_norm(rows - z, dim=1) for rows in few])

@@ -1,7 +1,5 @@
 """The mean of updates that are clipped around the last result."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -9,8 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import Tunable
-from fedtide.methods.aggregation._distances import to_point
-from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings
+from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, to_point
 from fedtide.training.engine.flat import weighted_sum
 
 

@@ -1,14 +1,11 @@
 """The point with the smallest sum of distances from the updates."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import Tunable
-from fedtide.methods.aggregation._distances import to_point
-from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares
+from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares, to_point
 from fedtide.training.engine.flat import weighted_sum
 
 

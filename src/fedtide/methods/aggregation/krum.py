@@ -1,13 +1,11 @@
 """The updates that are closest to others."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import pdist
 
-from fedtide.methods.aggregation._distances import squared
-from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings, shares
+from fedtide.methods.aggregation.base import NUMBERS, Combined, Rule, RuleSettings, shares
 from fedtide.training.engine.flat import weighted_sum
 
 
@@ -36,3 +34,14 @@ class Krum(Rule):
         best = scores.sort(stable=True).indices[: self.settings.keep or close].sort().values
         kept = torch.zeros_like(p).index_fill_(0, best, 1.0)
         return Combined(weighted_sum(shares(p[best]), D[best]), kept)
+
+
+def squared(D: Tensor) -> Tensor:
+    """Squared distances [n, n] of the rows of ``D`` [n, d] from one another, from differences.
+
+    A Gram matrix would break ties at random, and lose close rows to rounding.
+    """
+    found, (first, second) = D.new_zeros(len(D), len(D)), torch.triu_indices(len(D), len(D), 1, device=D.device)
+    for part in torch.split(D, max(1, NUMBERS // len(D)), dim=1):
+        found[first, second] += pdist(part).square_()
+    return found + found.T

@@ -1,14 +1,9 @@
 """The weighted mean."""
 
-from __future__ import annotations
-
-from typing import Self
-
 import torch
-from pydantic import model_validator
+from pydantic import Field
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
 from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings
 from fedtide.training.engine.flat import weighted_sum
 
@@ -18,12 +13,7 @@ class Mean(Rule):
 
     class Settings(RuleSettings):
         name: str = "mean"
-
-        @model_validator(mode="after")
-        def _whole(self) -> Self:
-            if self.bucket is not None:
-                raise SettingsError(f"bucket = {self.bucket}: bucketing does not change a mean; use null")
-            return self
+        bucket: None = Field(None, description="null: bucketing does not change a mean")
 
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
         return Combined(weighted_sum(p, D), torch.ones_like(p))

@@ -1,11 +1,9 @@
 """The median of every coordinate."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
-from fedtide.methods.aggregation._ranks import middle
-from fedtide.methods.aggregation.base import Combined, Rule, RuleSettings
+from fedtide.methods.aggregation.base import Combined, Rule
+from fedtide.methods.aggregation.trimmed_mean import middle
 
 
 class Median(Rule):
@@ -13,9 +11,6 @@ class Median(Rule):
 
     A participant's kept share is that of the coordinates in which its value is a middle one.
     """
-
-    class Settings(RuleSettings):
-        name: str = "median"
 
     statistics = "rule"
 

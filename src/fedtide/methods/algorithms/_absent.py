@@ -1,7 +1,5 @@
 """What methods share that give absent clients their share of the population."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
@@ -43,13 +41,11 @@ def shares(r: Round, settings: AlgorithmSettings) -> Tensor:
 
 
 class LastUpdates(Algorithm):
-    """Every client keeps its last update ``h_i = (w - y_i) / u``, zero before the first, and the server their mean ``h_mean``.
+    """Every client keeps its last update ``h_i = (base - y_i) / u``, zero before the first, the server their mean ``h_mean``.
 
-    ``u`` is one, or with ``units: gradient`` the learning rate of the round: an update over it is the sum of the directions
-    that the local optimizer took, for SGD the gradients. ``h_mean = sum_j q_j h_j`` over the clients present.
-
-    With ``mode: async`` a client's update is ``h_i = (base - y_i) / u``, with the model and the rate that its job started
-    from. The last one of a client in the buffer is stored, unless the client has left by then.
+    ``u`` is one, or with ``units: gradient`` the learning rate that the client trained at: the update is then the sum of the
+    directions of its local optimizer. ``h_mean = sum_j q_j h_j`` over the clients present. With ``mode: async`` the last update
+    of a client in the buffer is stored, unless the client has left by then.
     """
 
     modes = ("sync", "async")

@@ -1,10 +1,11 @@
 """What methods with FedAvg's server step share."""
 
-from __future__ import annotations
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
+from fedtide.core.plugins import PluginSettings
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round
 
 
@@ -15,8 +16,8 @@ class AveragingSettings(AlgorithmSettings):
 class Averaging(Algorithm):
     """``w+ = w + eta_g sum_k p_k (theta_k - w)``, the mean of the local models for ``eta_g = 1``."""
 
+    Settings: ClassVar[type[PluginSettings]] = AveragingSettings
     settings: AveragingSettings
 
     def finish(self, r: Round) -> Tensor:
-        """The server's step along the mean displacement."""
         return r.average(self.settings.server_lr)

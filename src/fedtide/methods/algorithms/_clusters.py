@@ -1,7 +1,5 @@
 """Several global models, each averaged over the clients that trained it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -42,8 +40,8 @@ def served(s: ServedTo, models: Tensor, numbers: Ints, serve: Serve) -> Served:
 
     Args:
         models: [k, d], those in use; ``numbers``: int64 [n], the one that each client was last assigned to, -1 if never.
-        serve: last: that one; choose: the one with the least loss on the client's own training samples. A client that was
-            never asked chooses in any case: there is no neutral model.
+        serve: last: that one; choose: the one with the least loss on the client's own training samples, as for a client that
+            was never asked.
     """
     if serve == "last" and (numbers >= 0).all():
         return Served(models, numbers)

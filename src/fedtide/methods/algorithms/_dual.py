@@ -1,14 +1,13 @@
 """What FedSpeed, FedSMOO and FedLESAM-D share: FedDyn with one coefficient for all clients, in displacement units."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.core.plugins import PluginSettings
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -42,6 +41,7 @@ class Dual(Algorithm):
     The part ``a y`` joins the weight decay, outside the clip. As in FedDyn, any local optimizer will do.
     """
 
+    Settings: ClassVar[type[PluginSettings]] = DualSettings
     settings: DualSettings
 
     server: Sequence[str | ServerVector] = (ServerVector("h_mean", mean_of="h"),)
@@ -54,7 +54,6 @@ class Dual(Algorithm):
         return Local(linear=a * (r.client.h - r.w), decay=a) if a else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """h_k+ and x+."""
         moved = r.W - r.w
         r.move("h", moved)  # (2)
         if self.settings.server_form == "participants":
@@ -62,5 +61,4 @@ class Dual(Algorithm):
         return r.average() + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step."""
         return explicit_step(run, "a", self.settings.a)

@@ -56,11 +56,7 @@ class Head:
 def descended(
     head: Tensor, x: Tensor, labels: Tensor, passes: Iterable[Tensor], batch: int, rate: float, decay: float = 0.0
 ) -> Tensor:
-    """A head [L, p] after SGD on the mean cross-entropy over inputs x [n, p] with labels [n].
-
-    Args:
-        passes: samples of each pass, in order. batch: of a step. rate: learning rate. decay: weight decay.
-    """
+    """A head [L, p] after SGD on the mean cross-entropy over inputs x [n, p] with labels [n], in the order of the passes."""
     own = functional.one_hot(labels, len(head)).to(x)
     for order in passes:
         for some in torch.split(order, batch):

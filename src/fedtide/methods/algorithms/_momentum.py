@@ -1,7 +1,5 @@
 """Client-level momentum: what FedCM, MoFedSAM, FedWCM and FedWCM-X share."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal
@@ -28,14 +26,7 @@ class MomentumSettings(AlgorithmSettings):
 
 
 class ClientMomentum(Algorithm):
-    """Local steps mix the gradient with the last global direction Delta, which is in units of a gradient.
-
-    With alpha the weight of the gradient, ``u_k = x - y_k`` and B_k the displacement per unit gradient and lr::
-
-        v = alpha g + (1 - alpha) Delta                                                                             (1)
-        Delta+ = sum_k p_k u_k / (lr B_k)                                                                           (2)
-        x+ = x - eta_g sum_k p_k u_k                                                                                (3)
-    """
+    """Local steps mix the gradient with the last global direction Delta, in units of a gradient: (1) to (3) of ``fedcm``."""
 
     settings: MomentumSettings
 
@@ -49,12 +40,10 @@ class ClientMomentum(Algorithm):
         """Weight of the gradient in this round."""
 
     def local(self, r: Round) -> Local:
-        """v."""
         alpha = self.alpha(r)
         return Local(scale=alpha, linear=(1 - alpha) * r.server.Delta) if alpha < 1 else Local()  # (1)
 
     def finish(self, r: Round) -> Tensor:
-        """Delta+ and x+."""
         s = self.settings
         r.server.Delta = r.mean((r.w - r.W) / (r.lr * self.step_count(r)))  # (2)
         if s.server_step == "gradient_units":

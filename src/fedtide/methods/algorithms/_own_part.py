@@ -1,7 +1,5 @@
 """What methods share whose clients keep a part of the model to themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
@@ -35,13 +33,7 @@ class OwnPartSettings(AlgorithmSettings):
 
 
 class OwnPart(Algorithm):
-    """Every client keeps a part P of the model, by default the last layer; the rest is averaged.
-
-    ::
-
-        start_i = (w outside of P, own_i on P); w for a client without a part of its own yet
-        own_i = y_i on P
-        w = sum_k p_k y_k outside of P; on P unchanged (newcomers: initial) or sum_k p_k y_k (mean)
+    """Every client keeps a part P of the model, by default the last layer; the rest is averaged, as in ``fedper``.
 
     Unchanged entries stay exactly as they are; a mean of equal numbers would round.
 

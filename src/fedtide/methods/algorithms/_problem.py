@@ -1,7 +1,5 @@
 """What is fixed before the first round: the learning problem, and the vectors that a server keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,14 +12,10 @@ from fedtide.world.concepts import Concept
 
 @dataclass(frozen=True)
 class ServerVector:
-    """A vector [d] that the server keeps.
+    """A vector [d] that the server keeps: ``r.server.<name>``, ``start`` in all entries at first.
 
-    Attributes:
-        name: in ``r.server``.
-        start: value of its entries at the start.
-        mean_of: the client memory whose mean over the clients present it is, also when the population changes; without one it
-            stays as it is.
-        by_size: that mean is weighted by the clients' relative sizes omega.
+    ``mean_of``: the client memory whose mean over the clients present it is, weighted by their relative sizes omega if
+    ``by_size``, also when the population changes; without one it stays as it is.
     """
 
     name: str

@@ -50,11 +50,7 @@ class Vectors:
 
 
 class ForwardPass(NamedTuple):
-    """A model's outputs on a client's n samples.
-
-    Attributes:
-        features: [n, q], the input of the last layer. logits: [n, L]. labels: [n], of the samples.
-    """
+    """A model's outputs on n samples: ``features`` [n, q], the input of the last layer, ``logits`` [n, L]; ``labels`` [n]."""
 
     features: Tensor
     logits: Tensor
@@ -62,11 +58,9 @@ class ForwardPass(NamedTuple):
 
 
 class Population(NamedTuple):
-    """The clients present in a round, K of them, by ascending id.
+    """The clients present in a round, K of them, by ascending id, int64 [K]: ``ids`` and ``samples``, what each holds.
 
-    Attributes:
-        ids: int64 [K]. samples: int64 [K], what each holds.
-        seen: bool [K], whether it has a memory from an earlier round.
+    ``seen``: bool [K], whether it has a memory from an earlier round.
     """
 
     ids: Ints
@@ -81,11 +75,7 @@ def _here(total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
 
 
 class Participations(NamedTuple):
-    """How often participants have taken part.
-
-    Attributes:
-        rounds: [C, 1] of each, this one included. expected: share of the population drawn per round.
-    """
+    """How often participants have taken part: ``rounds`` [C, 1], this one included; ``expected`` share drawn per round."""
 
     rounds: Tensor
     expected: float
@@ -209,13 +199,10 @@ class Models(NamedTuple):
 
 @dataclass
 class Means:
-    """How the participants of a round are combined.
+    """How the participants of a round are combined: ``declared`` vectors of the server may be means of the clients'.
 
-    Attributes:
-        sums: adds terms of the participants to zeros, in client order, where each process has its own; see ``sums`` in
-            :data:`fedtide.methods.algorithms.base.ADMITS`.
-        rule: stands behind the means, or None for weighted ones.
-        declared: the server's vectors, of which some are means of the clients'.
+    ``sums`` adds terms of the participants to zeros, in client order, where each process has its own; see ``sums`` in
+    :data:`fedtide.methods.algorithms.base.ADMITS`. ``rule`` stands behind the means, None for weighted ones.
     """
 
     sums: Sums = _here

@@ -1,14 +1,12 @@
 """What asynchronous methods share: the weight of a stale result, and the pull toward the model it started from."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
@@ -41,10 +39,8 @@ class Asynchronous(Algorithm):
         return torch.ones_like(tau)
 
     def local(self, r: Round) -> Local:
-        """Gradient mu (theta - base)."""
         mu = self.settings.mu
         return Local(pull=mu, toward=r.base) if mu else Local()
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step."""
         return explicit_step(run, "mu", self.settings.mu)

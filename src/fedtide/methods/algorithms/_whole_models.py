@@ -1,12 +1,10 @@
 """What methods share whose clients keep whole models of their own."""
 
-from __future__ import annotations
-
-from torch import Tensor
+import numpy as np
+import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.methods.algorithms.base import Algorithm, Problem, Round
-from fedtide.training.engine.local import clip
+from fedtide.methods.algorithms.base import Algorithm, Problem, Served, ServedTo
 
 
 class WholeModels(Algorithm):
@@ -23,14 +21,6 @@ class WholeModels(Algorithm):
             )
         super().bind(problem)
 
-
-def stepped(x: Tensor, v: Tensor, r: Round) -> Tensor:
-    """x [c, d] after a local step of plain SGD along the gradients v [c, d], clipped and decayed as the run's; v is changed."""
-    local, decay = r.local, r.local.gradient_decay
-    if decay and local.clip_scope == "total_with_decay":
-        v.add_(x, alpha=decay)
-    if local.clip is not None:
-        clip(v, local.clip)
-    if decay and local.clip_scope != "total_with_decay":
-        v.add_(x, alpha=decay)
-    return x - r.job.rate * v
+    def served(self, s: ServedTo) -> Served:
+        """Each client's own model, which is the first of its vectors; the global one for a client never seen."""
+        return Served(torch.where(s.seen > 0, getattr(s.client, self.client[0]), s.w), np.arange(len(s.ids)))

@@ -1,7 +1,5 @@
 """Adaptive-FedAvg."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -23,10 +21,9 @@ class AdaptiveFedAvg(Averaging):
         g+ = b3 g + (1 - b3) q                                                                                      (4)
         factor of the next round's rate = min(1, g^+)              or min(1, g^+ / tau) with ``anneal: time``       (5)
 
-    The factor multiplies the run's schedule and never exceeds 1, so that the learning rate should be larger than FedAvg's.
-    Released programs divide by tau; where nothing drifts the rate then falls like 1/t, and after 100 rounds a tenfold rise of
-    q leaves a tenth of it. The default therefore does not divide. FedCCFA's released comparison constructs clients that
-    ignore the rate, so that its Adaptive-FedAvg is FedAvg. Small cohorts are noisy, which looks like drift.
+    The factor multiplies the run's schedule and never exceeds 1, so choose a larger learning rate than FedAvg's. Released
+    programs divide by tau, so that the rate falls like 1/t without drift; the default does not. Small cohorts are noisy, which
+    looks like drift.
     """
 
     class Settings(AveragingSettings):
@@ -52,7 +49,6 @@ class AdaptiveFedAvg(Averaging):
         return Local() if factor == 1 else Local(lr_scale=factor)
 
     def finish(self, r: Round) -> Tensor:
-        """FedAvg's step, then the factor of the next round."""
         w = super().finish(r)
         if (r.t + 1) % self.settings.every == 0:
             self._update(r, w)

@@ -1,7 +1,5 @@
 """APFL."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +7,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from fedtide.methods.algorithms._whole_models import WholeModels, stepped
+from fedtide.methods.algorithms._whole_models import WholeModels
 from fedtide.methods.algorithms.base import (
     AlgorithmSettings,
     Extra,
@@ -21,6 +19,7 @@ from fedtide.methods.algorithms.base import (
     Tunable,
 )
 from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import clip
 
 
 class Apfl(WholeModels):
@@ -35,16 +34,12 @@ class Apfl(WholeModels):
 
     Local steps have the run's rate, clip and decay. Clients are served ``alpha v + (1 - alpha) w`` (``serve: own``: y as they
     last had it, in the place of w). A client never seen starts v from the model it receives, or from the session's first
-    one (``newcomers: initial``). The global model is FedAvg's, to the bit where y's gradient is taken once, by the step.
+    one (``newcomers: initial``).
 
-    Only the abstract (arXiv:2003.13461) was available: formulas are those of programs, and ``paper`` in (4) is unchecked. That
-    of the authors, FedTorch, is ``mix: after`` (y in (1) after its step), ``serve: own`` and ``adaptive: release``: v and y in
-    (4) after their steps, with the slope ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not
-    parameters, which is the same for linear models alone. Slips of other programs are not reproduced: ``alpha w`` in (1) for
-    ``(1 - alpha) w`` (FedRep's authors), no mixture in (3) and v replaced by it afterwards (PFLlib), the last round's mixture
-    at a round's first gradient (Ditto's authors), an average in every third round only (fluke).
-
-    alpha tends to 0 or 1 for large eta_a; with ``release`` it goes to 0 where v = y.
+    Only the abstract (arXiv:2003.13461) was available: formulas are those of programs, and ``paper`` in (4) is unchecked. The
+    authors' program, FedTorch, is ``mix: after`` (y in (1) after its step), ``serve: own`` and ``adaptive: release``: v and y
+    in (4) after their steps, with the slope ``(alpha^2 + (1 - alpha)^2) <v - y, g_B(m)> + 0.02 alpha``. It mixes outputs, not
+    parameters, which differs unless models are linear.
 
     References:
         Deng et al. 2020. Adaptive Personalized Federated Learning.
@@ -84,11 +79,9 @@ class Apfl(WholeModels):
         self.server = ["w0"] * (settings.newcomers == "initial")
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """One number alpha per client."""
         return 1 if name == "alpha" else layout.size
 
     def start(self, r: Round) -> Tensor:
-        """w, with v and alpha of clients never seen."""
         s = self.settings
         if self.server and r.session.round == 0:
             r.server.w0 = r.w
@@ -99,11 +92,9 @@ class Apfl(WholeModels):
         return r.w
 
     def gradients_in(self, step: int) -> int:
-        """At y and at m."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:
-        """g(y), with v and alpha advanced."""
         s, v, alpha = self.settings, r.client.v, r.client.alpha
         g = grad(W) if s.mix == "after" or s.adaptive == "release" else None
         moved = W if g is None else stepped(W, g.clone(), r)
@@ -123,7 +114,6 @@ class Apfl(WholeModels):
         return GradientAt(W) if g is None else g  # (2)
 
     def finish(self, r: Round) -> Tensor:
-        """FedAvg's model."""
         if self.settings.serve == "own":
             r.client.y = r.trained.W
         return r.average()
@@ -137,3 +127,15 @@ class Apfl(WholeModels):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """alpha of every participant, where it is learned."""
         return {"alpha": r.client.alpha} if self.settings.adaptive != "no" else {}
+
+
+def stepped(x: Tensor, v: Tensor, r: Round) -> Tensor:
+    """x [c, d] after a local step of plain SGD along the gradients v [c, d], clipped and decayed as the run's; v is changed."""
+    local, decay = r.local, r.local.gradient_decay
+    if decay and local.clip_scope == "total_with_decay":
+        v.add_(x, alpha=decay)
+    if local.clip is not None:
+        clip(v, local.clip)
+    if decay and local.clip_scope != "total_with_decay":
+        v.add_(x, alpha=decay)
+    return x - r.job.rate * v

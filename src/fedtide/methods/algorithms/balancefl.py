@@ -1,7 +1,5 @@
 """BalanceFL."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,9 +20,8 @@ class BalanceFl(Averaging):
         CE(z~[P], y) + lambda KD - mu sum_i H(softmax(z_i[P]))                                                      (1)
         KD = - mean_i softmax(zT_i[N] / T) . log softmax(z_i[N] / T)                                                (2)
 
-    The method also samples classes evenly: ``local.order: class_balanced``. ``spread = 0`` and batches of all classes make it
-    FedAvg with an entropy bonus. The released code draws 500 perturbations once a round and uses them in turn; here every
-    sample draws its own.
+    The method also samples classes evenly: ``local.order: class_balanced``. The released code draws 500 perturbations once a
+    round and uses them in turn; here every sample draws its own.
     """
 
     class Settings(AveragingSettings):
@@ -40,7 +37,6 @@ class BalanceFl(Averaging):
     needs = ("linear_head",)
 
     def terms(self, r: Round) -> list[Term]:
-        """The whole loss."""
         roots = [_root(_within_class_covariance(seen)).to(r.w) for seen in r.services.forward(r.w)]
         constants = {
             "root": self.settings.spread * torch.stack(roots),

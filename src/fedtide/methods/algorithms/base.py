@@ -1,15 +1,13 @@
 """What an algorithm is: declared memories, declared traffic and a few hooks. The federation owns the loop."""
 
-from __future__ import annotations
-
-from collections.abc import Generator, Mapping, Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import Plugin, PluginSettings, Tunable
-from fedtide.methods.algorithms._phase import Phase
 from fedtide.methods.algorithms._preview import RunPreview
 from fedtide.methods.algorithms._problem import Problem, ServerVector
 from fedtide.methods.algorithms._round import (
@@ -24,7 +22,6 @@ from fedtide.methods.algorithms._round import (
     Session,
     Vectors,
 )
-from fedtide.methods.algorithms._served import Served, ServedTo
 from fedtide.settings.run import AlgorithmSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Gradient, GradientAt, Local, NoStep, StopRule, Term, TermBatch
@@ -61,6 +58,65 @@ __all__ = [
     "Tunable",
     "Vectors",
 ]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A training of the participants; :meth:`Algorithm.phases` yields one or more.
+
+    The first phase has the batches, extra losses and own directions of a round with a single one. Further phases draw batches
+    of their own, start their local optimizer at rest, and descend the objective alone, with what ``local`` adds.
+
+    Attributes:
+        start, buffers: models that it starts from, [d] or [C, d], and floating buffers, [q] or [C, q]; None: the global ones.
+        local: what is added to the gradients.
+        trains: bool [d], the parameters that are trained (``self.problem.layout.mask``); None for all. The others stay as they
+            are and do not count in the norm that a gradient is clipped by.
+        amount, lr: local work, in epochs or steps as ``local``, and learning rate; None for those of the run.
+        main: whether the round is about these local models; else it is about those of the last phase.
+    """
+
+    start: Tensor
+    local: Local = field(default_factory=Local)
+    trains: Tensor | None = None
+    amount: int | None = None
+    lr: float | None = None
+    buffers: Tensor | None = None
+    main: bool = False
+
+
+class Served(NamedTuple):
+    """``models`` [M, d] and which of them each client asked for uses, int64 ``of`` [n].
+
+    ``buffers``: floating buffers [M, q] of the models; None for those of the global model.
+    """
+
+    models: Tensor
+    of: Ints
+    buffers: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class ServedTo:
+    """Some of the clients present after a round, participants or not, n of them.
+
+    Attributes:
+        ids: of the clients, ascending. w: [d], the new global model. b: [q], its floating buffers.
+        client: their memories [n, d], zero where a client has none. seen: [n, 1], 1.0 where it has one.
+        extra: named tensors that the algorithm keeps. layout: names and slices of the parameters.
+        losses: mean cross-entropy [n, M] of models [M, d] on the clients' training samples, infinite without any.
+        concepts: [n, concepts], the share of their samples that they see under each concept of the world.
+    """
+
+    ids: list[int]
+    w: Tensor
+    b: Tensor
+    client: Vectors
+    seen: Tensor
+    extra: dict[str, Tensor]
+    layout: Layout
+    losses: Callable[[Tensor], Tensor]
+    concepts: Tensor
 
 
 Extra = Mapping[str, Tensor]
@@ -168,7 +224,7 @@ class Algorithm(Plugin):
         return []
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt | NoStep:
-        """The general form, called at every local step of the first phase if overridden.
+        """The general form, called at every local step of the first phase if overridden; what :meth:`local` adds comes on top.
 
         Args:
             grad: gradient [c, d] of the loss (and of the extra terms) on the current batch at any point [c, d]; may be changed,
@@ -177,9 +233,8 @@ class Algorithm(Plugin):
             r: the round as those participants see it; ``r.client`` may be written.
 
         Returns:
-            [c, d], takes the place of the loss gradient; what :meth:`local` adds comes on top. Where it is a gradient at some
-            point, ``GradientAt(point)`` is faster than ``grad(point)``; ``NoStep()`` where the batch only prepares the next
-            step.
+            [c, d] in the place of the loss gradient; for a gradient at some point ``GradientAt(point)`` is faster than
+            ``grad(point)``; ``NoStep()`` where the batch only prepares the next step.
         """
         raise NotImplementedError
 
@@ -204,11 +259,7 @@ class Algorithm(Plugin):
     # What only some algorithms need.
 
     def bind(self, problem: Problem) -> None:
-        """Receive the learning problem, once, before all other calls; it is ``self.problem`` from then on.
-
-        Raises:
-            SettingsError: the algorithm cannot train such a network.
-        """
+        """Receive ``self.problem``, once, before all other calls; a SettingsError if such a network cannot be trained."""
         self.problem = problem
 
     def extra(self) -> dict[str, Tensor]:

@@ -1,7 +1,5 @@
 """CA-Fed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -30,8 +28,6 @@ class CaFed(Algorithm):
     (7) ``A_i`` stays 0 if J falls by at least ``tolerance``.
     (8) Server step: ``w+ = w + eta_g sum_S A_i (y_i - w)``; ``A`` is not renormalized.
 
-    Excluded participants have already trained, and their communication is counted.
-
     The estimators are ours. ``pi_i`` and the probabilities of staying on or off come from counts of this run, this round
     included, plus ``prior_rounds`` rounds of a client that is independently active with ``prior_availability``; active means
     sampled as a participant. The released code has a prior of 100 rounds with the *true* values and divides joint counts by all
@@ -39,8 +35,8 @@ class CaFed(Algorithm):
     client first participates, its ``F_i`` is the mean loss of the first round's participants. ``F*`` is ``optimum`` (there:
     each client's own, found by training beforehand).
 
-    The server keeps seven numbers per client; those of a client that leaves are kept for its return, until a session resets
-    them. All sums are over the clients present; a transition is counted between two rounds in which the client was present.
+    Seven numbers per client are kept, also for a client that leaves, until a session resets them. Sums are over the clients
+    present; a transition is counted between two rounds in which the client was present.
     """
 
     class Settings(AbsentSettings):
@@ -134,7 +130,6 @@ class CaFed(Algorithm):
         return float((P * excess).sum() + self.settings.bias * excess.max() * bias**2)  # (6)
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """A loss is one number."""
         return 1 if name == "loss" else super().width(name, layout, extra)
 
     def record(self, r: Round) -> dict[str, Tensor | float]:

@@ -1,7 +1,5 @@
 """CFL-Core-Set."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -10,8 +8,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.methods.algorithms._continual import ContinualSettings
-from fedtide.methods.algorithms._replay import Replay
+from fedtide.methods.algorithms._continual import ContinualSettings, Replay
 from fedtide.methods.algorithms.base import Ints, Round
 
 
@@ -20,7 +17,7 @@ class CflCoreSet(Replay):
 
     In its first round with a subset a client stores ``size`` of its samples for good. ``uniform`` draws them; ``herding``
     (Algorithm 3, Rebuffi et al. 2017) picks, class by class, the sample that brings the mean feature of those picked closest
-    to the mean of the class, under the received model. ``size: 0`` is FedAvg.
+    to the mean of the class, under the received model.
 
     Not given in the paper and chosen here: features have unit length as in iCaRL's released code, no sample is picked twice,
     and classes have equal shares as far as their samples go.

@@ -1,7 +1,5 @@
 """CFL-Generative."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -9,8 +7,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.methods.algorithms._continual import ContinualSettings
-from fedtide.methods.algorithms._replay import Replay
+from fedtide.methods.algorithms._continual import ContinualSettings, Replay
 from fedtide.methods.algorithms.base import Ints, Round
 
 Slope = Callable[[Tensor], Tensor]
@@ -104,10 +101,7 @@ class CflGenerative(Replay):
         """(3) to (5): ``size`` samples [size, *shape] in the unit cube.
 
         Args:
-            shape: of a sample.
-            slope: of the energy, at samples [size, *shape].
-            rng: of start and noise, on the CPU.
-            like: any tensor of their type, on their device.
+            slope: of the energy, at samples [size, *shape]. rng: of start and noise, on the CPU. like: a tensor of their type.
         """
         s = self.settings
         x = torch.rand((self.synthetic_per_shard, *shape), generator=rng, dtype=torch.float32).to(like)  # (3)

@@ -1,7 +1,5 @@
 """CFL-Regularization."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,7 +8,6 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.methods.algorithms import _window
 from fedtide.methods.algorithms._continual import Continual, ContinualSettings
 from fedtide.methods.algorithms.base import Extra, Local, Problem, Round, Tunable
 from fedtide.training.engine.flat import Layout
@@ -38,13 +35,12 @@ class CflRegularization(Continual):
         triples+ = the last ``window`` of triples and (g_i, h_i, w^_i) of the participants i                     (5)
         w_{t+1} = w_t + eta_g mean_i (w_{t,i,K} - w_t)                                                           (6)
 
-    Sending two vectors is exact, ``sum_j a_j grad F_j(w) = c' + H (w - w_t)``, since every F is a diagonal quadratic in the
-    same coordinates. The first round has no past, so it is FedAvg's (FedProx's if mu > 0). B is ``B_head`` on the last layer
-    and ``B_below`` on the layer or stage below it (``top``) or on everything below it (``full``).
+    Sending two vectors is exact, ``sum_j a_j grad F_j(w) = c' + H (w - w_t)``. The first round has no past. B is ``B_head`` on
+    the last layer and ``B_below`` on the layer or stage below it (``top``) or on everything below it (``full``).
 
     Not given in the paper and chosen here: a_j = 1/n rather than 1, the window counts triples, the last stage is that of
-    the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (its formula
-    squares "the gradient"; ``fisher_group`` > 1 squares those of batches). BatchNorm's statistics are the broadcast ones.
+    the last weight matrix before the head, 10 probes, single-sample gradients in the Fisher information (``fisher_group`` > 1
+    squares those of batches). BatchNorm's statistics are the broadcast ones.
 
     References:
         Guo, Lin and Tang 2021. Towards Federated Learning on Time-Evolving Heterogeneous Data.
@@ -90,13 +86,16 @@ class CflRegularization(Continual):
             )
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """Regularized parameters only."""
         return super().width(name, layout, extra) - self.first
 
     def extra(self) -> dict[str, Tensor]:
-        """The window's pairs (g - h w^, h) [2, d'] and their sums; ``uploads``: those of all visits, for the measurement."""
-        pairs = (2, len(self.B))
-        return {**super().extra(), **_window.empty(*pairs), "uploads": torch.zeros(0, *pairs)}
+        """Float64 ``sums`` of the window's pairs (g - h w^, h) [2, d'], those ``kept`` to be subtracted, and their number.
+
+        ``uploads``: the pairs of all visits, for the measurement.
+        """
+        none = torch.zeros(0, 2, len(self.B))
+        sums, triples = none.sum(0, dtype=torch.float64), torch.zeros((), dtype=torch.int64)
+        return {**super().extra(), "sums": sums, "kept": none, "triples": triples, "uploads": none.clone()}
 
     def local(self, r: Round) -> Local:
         """The past as a linear term and a pull toward w_t."""
@@ -122,9 +121,10 @@ class CflRegularization(Continual):
         expanded_at = r.W if self.settings.expand_at == "final" else r.w.expand_as(r.W)  # w^
         g, h = self.expansion(r, expanded_at)  # (4)
         pairs = torch.stack([g - h * expanded_at[:, self.first :], h], 1)
-        _window.push(r.extra, pairs, self.settings.window)  # (5)
+        _push(r.extra, pairs, self.settings.window)  # (5)
         self.visit(r)
-        self._keep_for_measurement(r.extra, pairs)
+        if self.settings.measure_every:  # every visit's pair counts, also beyond the window
+            r.extra["uploads"] = torch.cat([r.extra["uploads"].to(pairs), pairs])
         return super().finish(r)  # (6)
 
     def expansion(self, r: Round, at: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,13 +136,6 @@ class CflRegularization(Continual):
         else:
             g, h = r.services.taylor(at, s.probes if s.curvature == "hutchinson" else None, self.first)  # (4)
         return g, h.clamp(min=0) if s.clamp else h
-
-    # The measurement of the information loss.
-
-    def _keep_for_measurement(self, extra: dict[str, Tensor], pairs: Tensor) -> None:
-        """Every visit's pair counts, also beyond the window."""
-        if self.settings.measure_every:
-            extra["uploads"] = torch.cat([extra["uploads"].to(pairs), pairs])
 
     def remembered(self, r: Round, visits: list[tuple[int, int]]) -> Tensor:
         """grad F(w_t) = g + h (w_t - w^)."""
@@ -174,3 +167,14 @@ def _stage(layout: Layout, head: int) -> int:
 def _first(layout: Layout, names: list[str]) -> int:
     """First parameter below a module."""
     return next(slot.start for slot in layout.parameters if slot.name.startswith(".".join([*names, ""])))
+
+
+def _push(extra: dict[str, Tensor], new: Tensor, window: int | None) -> None:
+    """Add rows [C, *shape] and drop the oldest beyond the ``window``; without one nothing has to be kept."""
+    kept, count = extra["kept"].to(new), int(extra["triples"]) + len(new)
+    sums = extra["sums"].to(new.device) + new.sum(0, dtype=torch.float64)
+    if window is not None:
+        kept = torch.cat([kept, new])
+        sums -= kept[:-window].sum(0, dtype=torch.float64)
+        kept, count = kept[-window:].clone(), min(count, window)
+    extra |= {"sums": sums, "kept": kept, "triples": torch.tensor(count)}

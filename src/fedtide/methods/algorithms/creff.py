@@ -1,16 +1,15 @@
 """CReFF."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.methods.algorithms._head_training import minimized, trained_head
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Extra, ForwardPass, Layout, Problem, Round
+from fedtide.training.programs.traces import Traced
 
 
 class Creff(Algorithm):
@@ -31,9 +30,8 @@ class Creff(Algorithm):
     (8) The new global model is the average (4) with the head ``h_{r+1}``. The next round starts from (4) itself,
         the first round of a session from the global model.
 
-    Real gradients are means over all samples of a class, not over ten batches of 32 augmented ones; a new head starts at zero,
-    which for a convex loss is as good as a random start. Communication is counted with the gradients of all classes, also
-    those that a client lacks.
+    Real gradients are means over all samples of a class, not over ten batches of 32 augmented ones; a new head starts at zero
+    instead of at random. Traffic counts the gradients of all classes, also those that a client lacks.
     """
 
     class Settings(AlgorithmSettings):
@@ -139,3 +137,54 @@ def mismatch(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
     cosines = functional.cosine_similarity(g_syn[..., :-1], g_real[..., :-1], dim=-1).sum(1)
     cosines = cosines + functional.cosine_similarity(g_syn[..., -1], g_real[..., -1], dim=-1)
     return -torch.where(known, cosines, 0.0).sum()  # (6)
+
+
+_TOGETHER = 32
+"""Steps of a head that are traced as one program."""
+
+Loss = Callable[..., Tensor]
+"""A number, of the point and constants; a function at the top of a module."""
+
+
+def minimized(loss: Loss, point: Tensor, *constants: Tensor, steps: int, rate: float) -> Tensor:
+    """The point after some steps of gradient descent on ``loss(point, *constants)``."""
+    step = Traced(partial(_step, loss, rate))
+    for _ in range(steps):
+        point = step(point, *constants)
+    return point
+
+
+def slope(loss: Loss, point: Tensor, *constants: Tensor) -> Tensor:
+    """Gradient of ``loss(point, *constants)`` by the point."""
+    point = point.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(loss(point, *constants), point)[0]
+
+
+def trained_head(F: Tensor, passes: Iterable[Tensor], batch: int, rate: float) -> tuple[Tensor, Tensor]:
+    """Weight [L, q] and bias [L] after SGD from zero on the cross-entropy over features F [L, m, q], m of each class.
+
+    ``passes``: for each pass over them their order, a permutation of L m.
+    """
+    classes, per_class, _ = F.shape
+    x = functional.pad(F.flatten(0, 1), (0, 1), value=1.0)
+    y = torch.eye(classes, dtype=F.dtype, device=F.device).repeat_interleave(per_class, 1)
+    theta = torch.zeros(classes, x.shape[1], dtype=F.dtype, device=F.device)
+    descend = Traced(partial(_descend, batch=batch, rate=rate))
+    for order in passes:
+        for some in torch.split(order.to(F.device), _TOGETHER * batch):
+            theta = descend(theta, x.index_select(0, some), y.index_select(1, some))
+    return theta[:, :-1], theta[:, -1]
+
+
+def _step(loss: Loss, rate: float, point: Tensor, *constants: Tensor) -> Tensor:
+    return point - slope(loss, point, *constants).mul_(rate)
+
+
+def _descend(theta: Tensor, x: Tensor, y: Tensor, batch: int, rate: float) -> Tensor:
+    """A head [L, q + 1] after a step for each batch of features x [n, q + 1] with one-hot labels y [L, n]."""
+    theta = theta.clone()
+    for some, own in zip(torch.split(x, batch), torch.split(y, batch, 1), strict=True):
+        wrong = torch.softmax(theta @ some.T, 0).sub_(own)
+        theta.addmm_(wrong, some, alpha=-rate / len(some))
+    return theta

@@ -1,17 +1,14 @@
 """Ditto."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from fedtide.methods.algorithms._whole_models import WholeModels
-from fedtide.methods.algorithms.base import AlgorithmSettings, Local, Phase, Round, Served, ServedTo, Tunable
+from fedtide.methods.algorithms.base import AlgorithmSettings, Local, Phase, Round, Tunable
 
 
 class Ditto(WholeModels):
@@ -25,10 +22,8 @@ class Ditto(WholeModels):
     A client is served v_i, and w if it has never been drawn. It starts v_i from the w that it receives (``newcomers: current``)
     or from the model that the session started from (``initial``, the released code).
 
-    Released code: a personal and a global step on each batch, two batches a round, which gives the same numbers, as neither
-    depends on the other; clients are drawn by size and averaged plainly, and those never drawn tested with the initial model.
-    Its choice of lambda per device, by the loss on validation samples, is not offered. Copies in other programs add the pull
-    outside of the optimizer's momentum, or keep its state over rounds, which makes a difference with momentum alone.
+    The released code alternates personal and global steps, which gives the same numbers; it draws clients by size and averages
+    plainly. Its choice of lambda per device, by the loss on validation samples, is not offered.
 
     References:
         Li et al. 2021. Ditto: Fair and Robust Federated Learning Through Personalization.
@@ -80,6 +75,3 @@ class Ditto(WholeModels):
         pull = Local(pull=s.lambda_, toward=r.w) if s.lambda_ else Local()
         lr = None if s.personal_lr is None else r.scheduled(s.personal_lr)
         r.client.v = yield Phase(start, pull, amount=s.personal_epochs, lr=lr)  # (2)
-
-    def served(self, s: ServedTo) -> Served:
-        return Served(torch.where(s.seen > 0, s.client.v, s.w), np.arange(len(s.ids)))

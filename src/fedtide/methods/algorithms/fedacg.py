@@ -1,10 +1,8 @@
 """FedACG."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Local, Round, RunPreview, Tunable
 
 
@@ -31,7 +29,6 @@ class FedAcg(Algorithm):
     admits = ("sums", "rules", "noise")
 
     def start(self, r: Round) -> Tensor:
-        """x~."""
         lookahead: Tensor = r.w + self.settings.lambda_ * r.server.m  # (1)
         return lookahead
 
@@ -41,11 +38,9 @@ class FedAcg(Algorithm):
         return Local(pull=beta, toward=self.start(r)) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """x+, the mean of the y_k, and m+, the step to it."""
         x = r.average()  # (3)
         r.server.m = x - r.w
         return x
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step."""
         return explicit_step(run, "beta", self.settings.beta)

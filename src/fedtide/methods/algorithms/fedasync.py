@@ -15,10 +15,8 @@ class FedAsync(Asynchronous):
 
         w+ = (1 - alpha s) w + alpha s y,    s = s(tau)                                                             (1)
 
-    The formulas are from memory of the paper. It also halves alpha late in training, which is left out; other implementations
-    average results that arrive at once, or multiply alpha by s for good, neither of which is the paper's.
-
-    In gradient rounds of an initializer, where several clients finish at once, y is their mean.
+    The formulas are from memory of the paper, whose late halving of alpha is left out. In gradient rounds of an initializer,
+    where several clients finish at once, y is their mean.
     """
 
     class Settings(StalenessSettings):
@@ -29,6 +27,5 @@ class FedAsync(Asynchronous):
     settings: Settings
 
     def finish(self, r: Round) -> Tensor:
-        """w+."""
         step = self.settings.alpha * self.freshness(r)
         return (1 - r.weighted_mean(step)) * r.w + r.mean(step * r.W)  # (1)

@@ -1,7 +1,5 @@
 """FedAU."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -17,9 +15,8 @@ class FedAu(Algorithm):
         w+ = w + eta_g sum_S q_i a_i (y_i - w)      a_i = 1 before the first interval; q over the population        (1)
 
     The weights are not normalized. After that every client present has waited one round more; one that took part, or has waited
-    ``cutoff`` rounds, records the wait as an interval and starts again. A client first seen after many rounds therefore has
-    the cutoffs recorded meanwhile. The server keeps three numbers per client; those of a device that leaves are kept for its
-    return, until a session resets them.
+    ``cutoff`` rounds, records the wait as an interval and starts again. What is kept of a client that leaves is there when it
+    returns, until a session resets it.
 
     The paper's text was not available: the rule, also which interval counts first, is that of FedAWE's authors' code.
     """
@@ -40,7 +37,6 @@ class FedAu(Algorithm):
         }
 
     def finish(self, r: Round) -> Tensor:
-        """The weighted step, then the intervals."""
         waited, intervals, recorded = (r.extra[name] for name in ("waited", "intervals", "recorded"))
         drawn = torch.tensor(r.ids, device=waited.device)
         a = torch.where(recorded[drawn] > 0, intervals[drawn].to(r.W.dtype) / recorded[drawn].clamp(min=1), 1.0)

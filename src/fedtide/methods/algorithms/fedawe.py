@@ -1,7 +1,5 @@
 """FedAWE."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -30,8 +28,7 @@ class FedAwe(Algorithm):
 
     Only the abstract was available: formulas are those of the authors' code. It also clips the averaged step at norm 0.5
     (``delta_clip: 0.5``; off by default, as the abstract does not mention it) and evaluates the mean of all clients' x_i; here
-    w is evaluated. The recorded ``drift`` is measured from w, not from x_i. A long-absent client's x_i counts undiscounted, so
-    w can jump backwards when it returns.
+    w is evaluated. The recorded ``drift`` is measured from w, not from x_i.
 
     With ``client_state.on_session_start: keep`` clients that stay go on from their own x_i and ignore the initializer's model,
     so prefer ``reset``. A device that leaves within a session returns as a newcomer.
@@ -96,7 +93,6 @@ class FedAwe(Algorithm):
         return {"echo": r.extra["echo"][torch.tensor(r.ids)].to(r.W).unsqueeze(1)}
 
     def advice(self, run: RunPreview) -> list[str]:
-        """Echoes that multiply long local steps."""
         echo = 1 / run.participation_fraction
         reach = run.lr * run.steps * echo
         return [

@@ -1,13 +1,11 @@
 """FedBABU."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 import torch
 from torch import Tensor
 
-from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Phase, Problem, Round, RunPreview
+from fedtide.methods.algorithms.base import Algorithm, Phase, Problem, Round, RunPreview
 from fedtide.training.engine.flat import Layout
 
 
@@ -18,19 +16,13 @@ class FedBabu(Algorithm):
 
         y = E epochs from w, of the body alone;  body of w = sum_k p_k y_k;  the head never changes
 
-    The head has no gradient, no weight decay and no share in the norm that is clipped. Clients remember nothing: newcomers and
-    returners are like everybody. What a client uses is w after some local steps on its own samples,
-    ``evaluation.finetune_steps`` (5 to 50), of the whole model or a part, ``evaluation.finetune_part``;
-    before them, the scores of w mean little.
+    The head has no gradient, no weight decay and no share in the norm that is clipped. What a client uses is w after some local
+    steps on its own samples, ``evaluation.finetune_steps`` (5 to 50), of the whole model or a part,
+    ``evaluation.finetune_part``; before them, the scores of w mean little.
 
     Released code: fine-tunes for 5 epochs with momentum 0.9, once, from the model that was best on the test samples; rate / 10
     after a half and three quarters of the rounds; uniform weights.
     """
-
-    class Settings(AlgorithmSettings):
-        name: str = "fedbabu"
-
-    settings: Settings
 
     admits = ("sums", "rules")
     needs = ("body",)
@@ -49,12 +41,10 @@ class FedBabu(Algorithm):
         return layout.mask("body")
 
     def advice(self, run: RunPreview) -> list[str]:
-        """What clients are served takes steps at evaluation."""
         return [
             "algorithm fedbabu: the head is random until clients adapt the model, so set evaluation.finetune_steps (and "
             "evaluation.clients_every)"
         ] * (run.personalize == 0)
 
     def session_traffic(self, clients: int) -> tuple[int, int]:
-        """The head, once for every client."""
         return 0, 4 * clients * int(self.head.sum())

@@ -18,9 +18,8 @@ class FedBuff(Asynchronous):
         w+ = w + eta_g sum_k p_k s_k (y_k - base_k),    s = s(tau),  p_k = 1 / K                             (1)
 
     With ``normalize: weights`` the sum is divided by ``sum_k p_k s_k``, as FLSim's default reducer does. The formulas are from
-    memory of the paper. FLSim's s is a constant factor larger, which eta_g absorbs, and it empties a partly filled buffer at
-    the end of an epoch, which is left out. It starts jobs at a constant or random rate; here, as in the paper's text, the
-    number of jobs at once is fixed (``mode.concurrency``).
+    memory of the paper. FLSim's s is a constant factor larger, which eta_g absorbs, and its jobs start at a rate; here, as in
+    the paper's text, the number of jobs at once is fixed (``mode.concurrency``).
     """
 
     class Settings(StalenessSettings):
@@ -41,7 +40,6 @@ class FedBuff(Asynchronous):
         self.buffer = settings.buffer
 
     def finish(self, r: Round) -> Tensor:
-        """w+."""
         s = self.freshness(r)
         step = r.mean_update(s)
         if self.settings.normalize == "weights":

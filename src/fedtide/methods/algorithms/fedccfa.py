@@ -1,9 +1,7 @@
 """FedCCFA."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -35,23 +33,11 @@ Groups = list[list[list[int]]]
 """For each label the groups of participants, by their place in the round."""
 
 
-class Prepared(NamedTuple):
-    """What participants have before they train the body.
-
-    Attributes:
-        balanced, heads: [C, L, p]. strength: [C, 1], lambda_i.
-    """
-
-    balanced: Tensor
-    heads: Tensor
-    strength: Tensor
-
-
 class FedCcfa(Algorithm):
     """Heads of the clients' own, shared label by label among clients with the same concept (Chen et al. 2024).
 
     A model is a body w and a linear head phi_i, whose row k belongs to label k. A client keeps its head and *anchors*: the
-    mean feature P_i,k of each class k. In one round each participant i performs steps 1 to 5:
+    mean feature P_i,k of each class k. In one round each participant i performs steps 1 to 5, the server 6 to 9:
 
     (1) ``lambda_i = H_i / gamma``, with H_i the entropy of the client's label distribution (``lambda_`` if gamma = 0).
     (2) balanced head: b_i = phi_0 after ``balanced_epochs`` epochs of SGD on m samples of each class that the client has,
@@ -61,9 +47,6 @@ class FedCcfa(Algorithm):
         ``contrast``: ``A = CE(cos(f, P_i,k) / temperature over the known k, y)``;
         ``l2``: A = the mean over coordinates of ``(f - P_i,y)^2``.
     (5) new anchors: P_i,k = mean feature of class k under the trained body.
-
-    The server performs steps 6 to 9:
-
     (6) ``w+ = sum_i p_i w_i``, the weighted mean of the bodies.
     (7) for each label k: with C the cosine similarities between rows k of the b_i,
         ``D_ij = mean over z not in {i, j} of |C_iz - C_jz|``; the groups are the connected components of ``D <= eps``.
@@ -72,9 +55,8 @@ class FedCcfa(Algorithm):
     (9) it stores heads and anchors; the head of the global model is the mean of the participants' heads.
 
     phi_0 is the head of the session's first model, untrained, in every round: the authors' server never updates its head.
-    Their averaging of anchors adds up into the first participant's, which then enter its group as the sum over all
-    participants; that is not reproduced. A client never drawn is served the global model, a drawn one today's body with its
-    head. A class that a client lacks has no anchor, and no share in the entropy.
+    Their anchors of a group are sums over all participants, which is not reproduced. A client never drawn is served the global
+    model, a drawn one today's body with its head. A class that a client lacks has no anchor, and no share in the entropy.
 
     References:
         Chen et al. 2024. Classifier Clustering and Feature Alignment for Federated Learning under Distributed Concept Drift.
@@ -131,13 +113,12 @@ class FedCcfa(Algorithm):
     # Clients.
 
     def phases(self, r: Round) -> Generator[Phase, Tensor, None]:
-        """Steps 1 to 4."""
         if not r.extra["head0"].numel():
             self._begin(r)
         r.extra["has"], r.extra["known"] = r.extra["has"].cpu(), r.extra["known"].cpu()
         prepared = self._prepared(r)
-        r.carry(**prepared._asdict())
-        yield Phase(self.head.write(r.base, prepared.heads), trains=self.problem.layout.mask("body"))  # (4)
+        r.carry(**prepared)
+        yield Phase(self.head.write(r.base, prepared["heads"]), trains=self.problem.layout.mask("body"))  # (4)
 
     def terms(self, r: Round) -> list[Term]:
         """lambda_i A of step 4, with weight zero for clients without anchors."""
@@ -166,8 +147,8 @@ class FedCcfa(Algorithm):
         r.extra["head"] = r.w.new_zeros(clients, classes, width)
         r.extra["anchors"] = r.w.new_zeros(clients + 1, classes, self.head.width)
 
-    def _prepared(self, r: Round) -> Prepared:
-        """Steps 1 to 3; the features are those of the received body."""
+    def _prepared(self, r: Round) -> dict[str, Tensor]:
+        """Steps 1 to 3 on features of the received body: ``balanced``, ``heads`` [C, L, p], ``strength`` lambda_i [C, 1]."""
         s, x, rate = self.settings, r.extra, r.lr / r.local.lr
         batch, decay = r.local.batch_size, r.local.gradient_decay
         balanced, heads = list[Tensor](), list[Tensor]()
@@ -187,7 +168,7 @@ class FedCcfa(Algorithm):
         share = r.label_counts / r.label_counts.sum(1, keepdim=True).clamp(min=1)
         entropy = -torch.special.xlogy(share, share).sum(1, keepdim=True)  # H_i, (1)
         strength = entropy / s.gamma if s.gamma else torch.full_like(entropy, s.lambda_)  # lambda_i, (1)
-        return Prepared(torch.stack(balanced), torch.stack(heads), strength)
+        return {"balanced": torch.stack(balanced), "heads": torch.stack(heads), "strength": strength}
 
     def _balanced(self, r: Round, client: int, seen: ForwardPass) -> Tensor:
         """Indices of the m samples of each class that a client has, class by class."""
@@ -209,7 +190,6 @@ class FedCcfa(Algorithm):
     # Server.
 
     def finish(self, r: Round) -> Tensor:
-        """Steps 5 to 9."""
         heads, (anchors, known) = r.client.heads.clone(), self._anchors(r)  # (5)
         of_labels = self._groups(r)  # (7)
         r.extra["groups"] = torch.tensor(np.mean([len(groups) for groups in of_labels]))
@@ -261,7 +241,6 @@ class FedCcfa(Algorithm):
         x["has"] = x["has"].index_fill(0, ids, True)
 
     def served(self, s: ServedTo) -> Served:
-        """The body of the global model with each client's head."""
         has = s.extra["has"].cpu()[s.ids].view(-1, 1, 1).to(s.w.device)
         heads = torch.where(has, s.extra["head"][s.ids] if len(s.extra["head"]) else 0.0, self.head.read(s.w))
         return Served(self.head.write(s.w.expand(len(s.ids), -1), heads), np.arange(len(s.ids)))
@@ -275,7 +254,6 @@ class FedCcfa(Algorithm):
         return sizes.get(name, super().width(name, layout, extra))
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
-        """Number of groups, the mean over labels."""
         return {"groups": float(r.extra["groups"])}
 
 

@@ -1,14 +1,12 @@
 """FedDC."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -34,8 +32,7 @@ class FedDc(Algorithm):
     The paper writes the correction as ``(Delta_k - Delta) / (K eta)`` of the round before; the recursion of the released code,
     which is used here, is the same with the c of all clients. Also from that code: ``alpha_k = alpha / omega_k`` (omega_k:
     relative size), K the steps of a client of mean size, the undecayed eta (``control_lr: initial``), equal weights. Local
-    momentum, which the authors do not use, enlarges the control variates by up to 1 / (1 - momentum). Without the correction
-    any local optimizer will do.
+    momentum, which the authors do not use, enlarges the control variates by up to 1 / (1 - momentum).
 
     References:
         Gao et al. 2022. FedDC: Federated Learning with Non-IID Data via Local Drift Decoupling and Correction.
@@ -73,7 +70,6 @@ class FedDc(Algorithm):
         return added
 
     def finish(self, r: Round) -> Tensor:
-        """(2), (3) and (4)."""
         delta = r.W - r.w
         r.move("h", delta)  # (2)
         if self.settings.correction:
@@ -82,5 +78,4 @@ class FedDc(Algorithm):
         return r.average() + r.server.h_mean  # (4)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step, which is steepest for the smallest client."""
         return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest)

@@ -1,7 +1,5 @@
 """FedDrift."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -47,9 +45,7 @@ class FedDrift(Algorithm):
 
     There are slots for ``max_models`` models; the first one holds the run's initial model. In one round:
 
-    Detect, for each participant i:
-
-    (1) ``m_i = min_j l_ij``, with l_ij the mean loss of model j on the client's current samples.
+    (1) ``m_i = min_j l_ij``, with l_ij the mean loss of model j on the current samples of participant i.
     (2) q_i = its reference, by default the same minimum on the samples of its latest participation (infinite if none).
     (3) the client has drifted if ``m_i > q_i + delta``.
     (4) its model is the one with that minimum, ``argmin_j l_ij``; step 8 gives drifted clients a new one.
@@ -62,21 +58,16 @@ class FedDrift(Algorithm):
         of b move to a, and the slot of b is freed.
     (7) the distance to a third model is the larger of the two: ``far_ac = max(far_ac, far_bc)`` (complete linkage).
 
-    Create, for each drifted client in turn (``mode: eager``: once for all of them):
+    Create, for each drifted client in turn (``mode: eager``: once for all of them), then train:
 
     (8) a new model, a copy of its best one, in the lowest free slot, or else in that of the least recently trained model
         that no present client uses. If there is no such slot, the client keeps its best model.
-
-    Train:
-
     (9) participants train their models, and each model becomes the weighted mean of the local models trained from it.
 
     The authors' code clusters once per time step of many rounds by accuracy, and trains on all samples of all steps; here,
     as in FedCCFA's code, steps 1 to 8 come every round (or ``every`` one) and go by losses, and only the samples of the
-    reference are kept. FedCCFA's reference is the round before, so that only clients drawn in the very round of a drift can
-    detect it; the default here are the samples of the client's latest participation, as it saw them then. FedCCFA's code
-    also leaves ids of absent clients stale after a merger, and starts new models at random. The global model that is
-    evaluated beside the served ones is the mean of the round's local models.
+    reference are kept. FedCCFA's reference is the round before (``reference: round``), so that only clients drawn in the very
+    round of a drift detect it. The global model is the mean of the round's local models.
 
     References:
         Jothimurugesan et al. 2023. Federated Learning under Distributed Concept Drift.
@@ -128,7 +119,6 @@ class FedDrift(Algorithm):
         }
 
     def start(self, r: Round) -> Tensor:
-        """Each participant's model, after steps 1 to 8."""
         if not r.extra["models"].numel():
             r.extra["models"] = torch.cat([r.w[None], r.w.new_zeros(self.settings.max_models - 1, len(r.w))])
             r.extra["first"] = r.w.clone()
@@ -159,7 +149,6 @@ class FedDrift(Algorithm):
             extra[name] = extra[name].cpu().index_fill(0, departed, none)
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """All models in use; the losses of all of them, the slot, the decision and the reference."""
         asked = int(extra["asked"]) if extra else 1
         return {"models": asked * layout.size, "losses": asked + 3}.get(name, super().width(name, layout, extra))
 

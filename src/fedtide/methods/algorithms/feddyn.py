@@ -1,11 +1,9 @@
 """FedDyn."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -32,9 +30,8 @@ class FedDyn(Algorithm):
         w+ = mean_S theta_k + mean_N h_k                                                                            (3)
 
     As in the released code ``alpha_k = alpha / omega_k`` with the relative size ``omega_k``, participants have equal weights,
-    and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient). Any
-    local optimizer may minimize eq. 1. ``alpha = 0`` is *not* FedAvg: local training is, but the server still adds the mean
-    memory unless ``memory_in_server`` is off.
+    and ``alpha_k theta`` joins the weight decay, outside the clip (with ``adamw`` it stays part of the gradient).
+    ``alpha = 0`` is *not* FedAvg: the server still adds the mean memory unless ``memory_in_server`` is off.
 
     References:
         Acar et al. 2021. Federated Learning Based on Dynamic Regularization.
@@ -60,10 +57,8 @@ class FedDyn(Algorithm):
         return Local(linear=alpha * (r.client.h - r.w), decay=alpha)
 
     def finish(self, r: Round) -> Tensor:
-        """h_k+ and w+."""
         r.move("h", r.W - r.w)  # (2)
         return r.average() + r.server.h_mean if self.settings.memory_in_server else r.average()  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit step on the regularizer, which is steepest for the smallest client."""
         return explicit_step(run, "alpha / omega", self.settings.alpha / run.smallest, "regularizer's step")

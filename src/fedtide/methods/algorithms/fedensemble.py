@@ -1,22 +1,14 @@
 """FedEnsemble."""
 
-from __future__ import annotations
-
-from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
+from fedtide.methods.algorithms._averaging import Averaging
 
 
 class FedEnsemble(Averaging):
     """FedAvg whose participants predict together: their logits are summed (DynamicFL's baseline).
 
-    Training is FedAvg. Beside the global model, the participants' models after local training are evaluated as an ensemble
-    (column ``test_accuracy_ensemble``, or ``evaluation.model: ensemble``). FedGen's released code sums over all clients,
-    where those that were not drawn hold the global model.
+    Beside the global model, the participants' models after local training are evaluated as an ensemble (column
+    ``test_accuracy_ensemble``, or ``evaluation.model: ensemble``); FedGen's released code sums over all clients.
     """
-
-    class Settings(AveragingSettings):
-        name: str = "fedensemble"
-
-    settings: Settings
 
     admits = ("rules", "exchanges")
 

@@ -7,14 +7,14 @@ from functools import partial
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
-from fedtide.methods.algorithms._generator import Generator, imagine
 from fedtide.methods.algorithms.base import Extra, Layout, Problem, Round, Term, TermBatch, Tunable
+from fedtide.training.engine.flat import flatten
 from fedtide.training.programs.traces import Traced
 
 
@@ -38,9 +38,8 @@ class FedGen(Averaging):
         G+    = G after Adam with the gradient of L_T + L_div                                                       (6)
         w+    = w + eta_g sum_k p_k (theta_k - w)                                                                   (7)
 
-    ``alpha = beta = 0`` is FedAvg. As in the released code the first round has no extra terms and N_k(y) starts at 1 every
-    round; the expected number of samples seen replaces the counted one. The generator is sent down only; DynamicFL's tables
-    charge it both ways.
+    As in the released code the first round has no extra terms and N_k(y) starts at 1 every round; the expected number of
+    samples seen replaces the counted one. The generator is sent down only, unless ``charged_up``.
 
     References:
         Zhu, Hong and Zhou 2021. Data-Free Knowledge Distillation for Heterogeneous Federated Learning.
@@ -77,7 +76,6 @@ class FedGen(Averaging):
             self.up = (*self.up, "generator")
 
     def bind(self, problem: Problem) -> None:
-        """A generator that fits the model's head."""
         super().bind(problem)
         self._head = {
             slot.name: slot for slot in problem.layout.parameters if slot.name in ("head.weight", "head.bias")
@@ -127,7 +125,6 @@ class FedGen(Averaging):
     # Server.
 
     def finish(self, r: Round) -> Tensor:
-        """Train the generator, then average."""
         if self.settings.alpha or self.settings.beta:
             self._train_generator(r)  # (3) to (6)
         return super().finish(r)  # (7)
@@ -183,3 +180,60 @@ def _L_div(G: Tensor, eps: Tensor) -> Tensor:  # noqa: N802
     """(5), for features [B, q] from noise [B, r]: different noise should give different features."""
     apart = (G.unsqueeze(1) - G).abs().mean(-1) * (eps.unsqueeze(1) - eps).square().mean(-1)
     return torch.exp(-apart.mean())  # (5)
+
+
+class Generator:
+    """G(eps, y): Linear(r + L -> H), BatchNorm, ReLU, Linear(H -> q); (r + L) H + 3 H + (H + 1) q parameters.
+
+    Args:
+        noise: r, entries of eps. hidden: H. classes: L. width: q, width of the features.
+    """
+
+    def __init__(self, noise: int, hidden: int, classes: int, width: int) -> None:
+        self.noise, self.classes = noise, classes
+        with torch.random.fork_rng(devices=[]):  # values are never used: :meth:`start` draws them
+            self._network = nn.Sequential(
+                nn.Linear(noise + classes, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, width)
+            ).float()
+        self._layout = Layout(self._network)
+        self.size = self._layout.size
+
+    def start(self, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Parameters [G] and statistics [2 H] of a generator with the library's default weights, float64."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(draws.initial_seed())
+            for layer in self._network:
+                if isinstance(layer, nn.Linear):
+                    layer.reset_parameters()
+        return flatten(self._network, torch.float64, torch.device("cpu"))
+
+    def train(self, g: Tensor, statistics: Tensor, eps: Tensor, labels: Tensor) -> Tensor:
+        """Features [B, q] for eps [B, r] and labels [B] by the statistics of the batch; ``statistics`` are updated."""
+        named = self._layout.named(g, statistics)
+        first = functional.linear(_inputs(eps, labels, self.classes), named["0.weight"], named["0.bias"])
+        running, affine = (named["1.running_mean"], named["1.running_var"]), (named["1.weight"], named["1.bias"])
+        normal = functional.batch_norm(first, *running, *affine, training=True)
+        return functional.linear(torch.relu(normal), named["3.weight"], named["3.bias"])
+
+    def folded(self, g: Tensor, statistics: Tensor) -> dict[str, Tensor]:
+        """The same in evaluation mode as two affine maps, the normalization folded into the first."""
+        named = self._layout.named(g, statistics)
+        scale = named["1.weight"] / (named["1.running_var"] + self._network[1].eps).sqrt()  # type: ignore[operator]
+        return {
+            "in": named["0.weight"] * scale.unsqueeze(1),
+            "shift": (named["0.bias"] - named["1.running_mean"]) * scale + named["1.bias"],
+            "out": named["3.weight"].clone(),
+            "bias": named["3.bias"].clone(),
+        }
+
+
+def imagine(maps: dict[str, Tensor], eps: Tensor, labels: Tensor) -> Tensor:
+    """Features [B, q] of a folded generator for eps [B, r] and labels [B]."""
+    inputs = _inputs(eps, labels, maps["in"].shape[-1] - eps.shape[-1])
+    return torch.relu(inputs @ maps["in"].mT + maps["shift"]) @ maps["out"].mT + maps["bias"]
+
+
+def _inputs(eps: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Noise [B, r] and labels [B], one-hot, side by side."""
+    known = labels.unsqueeze(-1) == torch.arange(classes, device=labels.device)  # functional.one_hot cannot be traced
+    return torch.cat([eps, known.to(eps.dtype)], -1)

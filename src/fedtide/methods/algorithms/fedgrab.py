@@ -33,13 +33,10 @@ class FedGrab(Averaging):
     (7) Local training minimizes ``sum_c W_ic BCE(z_ic, [y_i = c])`` in place of the objective; ``W_ic`` is a constant.
     (8) The server averages the models as in FedAvg (inherited).
 
-    With zero gains this is FedAvg with the unweighted loss (7).
-
     Controllers are updated once per round from the mean gradient over the client's data under the global model, without
     bypass and for every class, open or not, instead of once per local step from that of a batch. The released code never
     trains the last layer and does not enforce the limit on u; both are done here. ``prior: weight_norm`` takes class
-    frequencies proportional to the norms of the rows of the last layer, ``oracle`` the true ones. Reported training losses
-    are the weighted ones.
+    frequencies proportional to the norms of the rows of the last layer. Reported training losses are the weighted ones.
     """
 
     class Settings(AveragingSettings):
@@ -69,7 +66,6 @@ class FedGrab(Averaging):
         return {"balancer": torch.zeros(self.problem.clients, 5, self.problem.classes, dtype=torch.float64)}
 
     def forget(self, extra: dict[str, Tensor], departed: Tensor) -> None:
-        """Their controllers start again from zero."""
         extra["balancer"][departed.to(extra["balancer"].device)] = 0.0
 
     def start(self, r: Round) -> Tensor:
@@ -109,11 +105,7 @@ class FedGrab(Averaging):
 
 
 class Controllers(NamedTuple):
-    """PID controllers of some clients and all classes, float64 [C, L] each.
-
-    Attributes:
-        own, other: S+ and S-. u: what the weights depend on. e1, e2: the last two e.
-    """
+    """PID controllers of some clients, float64 [C, L] each: ``own`` S+, ``other`` S-, u, and the last two e."""
 
     own: Tensor
     other: Tensor

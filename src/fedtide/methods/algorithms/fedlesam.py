@@ -1,8 +1,6 @@
 """FedLESAM."""
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -10,7 +8,6 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.methods.algorithms._dual import Dual, DualSettings
-from fedtide.methods.algorithms._sharpness import radius
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -21,6 +18,7 @@ from fedtide.methods.algorithms.base import (
     RunPreview,
     Tunable,
 )
+from fedtide.methods.algorithms.fedsam import radius
 from fedtide.methods.algorithms.scaffold import Scaffold
 
 
@@ -31,11 +29,8 @@ class FedLesam(Algorithm):
 
         e_k = rho (x_old_k - x) / |x_old_k - x|          fixed for the round; zero in a client's first                     (1)
 
-    Everything else is the base: FedAvg, SCAFFOLD (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D); ``rho = 0`` is the
-    base itself.
-
-    The released code indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are
-    treated as defects.
+    Everything else is the base: FedAvg, SCAFFOLD (FedLESAM-S) or FedDyn in FedSpeed's form (FedLESAM-D). The released code
+    indexes a flat vector by tensor and scales SCAFFOLD's correction by FedDyn's coefficient; both are treated as defects.
     """
 
     class Settings(AlgorithmSettings):
@@ -46,7 +41,7 @@ class FedLesam(Algorithm):
         server_lr: float = Field(1.0, gt=0, description="server step size eta_g; the base feddyn has none")
 
         @model_validator(mode="after")
-        def _has_a_server_step(self) -> FedLesam.Settings:
+        def _has_a_server_step(self) -> Self:
             if self.base == "feddyn" and self.server_lr != 1:
                 raise SettingsError(
                     f"server_lr = {self.server_lr:g}: the base feddyn has no server step size; leave it at 1"
@@ -72,20 +67,16 @@ class FedLesam(Algorithm):
         return r.w
 
     def local(self, r: Round) -> Local:
-        """What the base adds."""
         return self.base.local(r)
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
-        """g(y + e_k)."""
         return GradientAt(W + r.client.x_old)
 
     def finish(self, r: Round) -> Tensor:
-        """x_old_k = x, then the base's server."""
         r.client.x_old = r.w.expand_as(r.W)
         return self.base.finish(r)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """That of the base."""
         return self.base.advice(run)
 
 

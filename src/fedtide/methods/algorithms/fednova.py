@@ -1,12 +1,10 @@
 """FedNova."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -30,8 +28,8 @@ class FedNova(Algorithm):
     ``gmf``: ``b+ = gmf b + (w - w+) / eta``, and ``w - eta b+`` is sent.
 
     For local momentum *and* a proximal term together the released code applies two separate rules; here ``|a_k|`` is the exact
-    displacement of the combined recursion, which is theirs for either alone. It includes Nesterov's lookahead, but neither
-    clipping nor weight decay, and assumes momentum that starts at zero every round, whatever ``local.momentum_scope``.
+    displacement of the combined recursion, Nesterov's lookahead included, but neither clipping nor weight decay. It assumes
+    momentum that starts at zero every round, whatever ``local.momentum_scope``.
 
     References:
         Wang et al. 2020. Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization.
@@ -51,12 +49,10 @@ class FedNova(Algorithm):
     models = ("global", "participants")
 
     def local(self, r: Round) -> Local:
-        """Gradient mu (theta - w)."""
         mu = self.settings.mu
         return Local(pull=mu, toward=r.w) if mu else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """w+, with server momentum."""
         a, gmf = self.norm(r), self.settings.gmf
         tau_eff = (r.weights * (r.steps if self.settings.mu else a)).sum()
         step = r.mean((r.w - r.W) * (tau_eff / a))  # eq. 3
@@ -76,9 +72,7 @@ class FedNova(Algorithm):
         return x
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """|a_k| and tau_k are one number each."""
         return 1 if name in ("a", "tau") else super().width(name, layout, extra)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step."""
         return explicit_step(run, "mu", self.settings.mu)

@@ -1,7 +1,5 @@
 """FedOpt: an optimizer on the server."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -21,13 +19,12 @@ class FedOpt(Algorithm):
     yogi      v+ = v - (1 - beta2) D^2 sign(v - D^2)
     ========= ==========================================================================
 
-    The adaptive three share, with v_0 = tau^2 unless set and no bias correction::
+    The adaptive three share, with v_0 = tau^2 unless set and no bias correction, which ``torch.optim`` does not have::
 
         m+ = beta1 m + (1 - beta1) D                                                                                (1)
         w+ = w + lr m+ / (sqrt(v+) + tau)                                                                           (2)
 
-    ``torch.optim`` provides the momentum form; its Adam corrects the bias and its Adagrad has no first moment, so the adaptive
-    three are written out. Buffers (BatchNorm statistics) are averaged, never optimized.
+    BatchNorm statistics are averaged, never optimized.
 
     References:
         Hsu et al. 2019. Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification.
@@ -54,7 +51,6 @@ class FedOpt(Algorithm):
         self.server = ("m", ServerVector("v", start=v0))
 
     def finish(self, r: Round) -> Tensor:
-        """One server step on D."""
         s, m, v = self.settings, r.server.m, r.server.v
         D = r.average() - r.w
         if s.optimizer == "sgd":

@@ -1,7 +1,5 @@
 """FedPer, LG-FedAvg and FedBN."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 
 from pydantic import Field
@@ -18,21 +16,19 @@ class FedPer(OwnPart):
 
     ::
 
-        start_i = (w outside of P, own_i on P);  E epochs;  own_i = y_i on P
+        start_i = (w outside of P, own_i on P; w for a client without a part);  E epochs;  own_i = y_i on P
         w = sum_k p_k y_k outside of P; on P unchanged (newcomers: initial) or sum_k p_k y_k (mean)
 
     The part P is the last layer (``personal: head``, FedPer: Arivazhagan et al. 2019, arXiv 1912.00818), all but the last layer
     (``body``, LG-FedAvg: Liang et al. 2020, arXiv 2001.01523), the normalization layers with their running statistics
-    (``norms``, FedBN: Li et al. 2021, arXiv 2102.07623), or the layers named.
+    (``norms``, FedBN: Li et al. 2021, arXiv 2102.07623), or the layers named. Norms are known by the type of their layer.
 
     A client is served w with its own part. A newcomer's is that of w: with ``initial`` an untrained head on a trained body, or
     an untrained body, far below FedAvg until it has trained. With ``mean`` newcomers fare better, but parts are sent, and the
-    server sees them; FedRep's released code does so inadvertently, where clients never drawn hold references to the averaged
-    tensors.
+    server sees them.
 
     LG-FedAvg's released code starts from a late FedAvg model, shares three of four layers on MNIST, and keeps of every client
-    the model that was best on its test samples; none of that is done here. Norms are known by the type of their layer; programs
-    that look for names with "bn" leave the statistics shared.
+    the model that was best on its test samples; none of that is done here.
 
     References:
         Li et al. 2021. FedBN: Federated Learning on Non-IID Features via Local Batch Normalization.

@@ -1,7 +1,7 @@
 """FedProx."""
 
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import Local, Round, RunPreview, Tunable
 
 
@@ -23,10 +23,8 @@ class FedProx(Averaging):
     admits = ("sums", "rules", "noise", "exchanges")
 
     def local(self, r: Round) -> Local:
-        """Gradient mu (theta - w)."""
         mu = self.settings.mu
         return Local(pull=mu, toward=r.w) if mu else Local()
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bound of the explicit proximal step."""
         return explicit_step(run, "mu", self.settings.mu)

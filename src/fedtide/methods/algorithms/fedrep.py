@@ -1,7 +1,5 @@
 """FedRep."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 from pydantic import Field
@@ -24,9 +22,8 @@ class FedRep(OwnPart):
     its own head, a newcomer w.
 
     Released code: 10 + 1 epochs (CIFAR) or 10 + 5 (FEMNIST), momentum 0.5 and a rate of 0.01; in a last round it trains all
-    heads for 10 epochs, for every method. Its clients never drawn hold references to the server's tensors and so follow the
-    averaged head, although heads are not meant to be sent: ``newcomers: mean`` repeats it. It freezes parameters by zeroing
-    gradients, so that with some versions of its library momentum and decay go on moving them; here both phases start at rest.
+    heads for 10 epochs. Its clients never drawn follow the averaged head, although heads are not meant to be sent:
+    ``newcomers: mean`` repeats it. Here both phases start at rest.
     """
 
     class Settings(OwnPartSettings):

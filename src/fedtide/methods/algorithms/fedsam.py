@@ -1,11 +1,9 @@
 """FedSAM."""
 
-from __future__ import annotations
-
+import torch
 from torch import Tensor
 
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
-from fedtide.methods.algorithms._sharpness import ascended
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Round, Tunable
 
 
@@ -27,9 +25,18 @@ class FedSam(Averaging):
     admits = ("sums", "rules", "noise")
 
     def gradients_in(self, step: int) -> int:
-        """One for the perturbation, and that of the step."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
-        """SAM's gradient."""
         return GradientAt(ascended(W, grad(W), self.settings.rho))
+
+
+def radius(v: Tensor, rho: float) -> Tensor:
+    """The factor [c, 1] that gives every row of ``v`` [c, d] the norm rho, up to the 1e-7 added to its own norm."""
+    factor: Tensor = rho / (torch.linalg.vector_norm(v, dim=-1, keepdim=True) + 1e-7)
+    return factor
+
+
+def ascended(W: Tensor, g: Tensor, rho: float) -> Tensor:
+    """y + rho g / (|g| + 1e-7), where SAM takes its gradient; written over ``g``, so that the caches need not hold both."""
+    return torch.addcmul(W, g, radius(g, rho), out=g)

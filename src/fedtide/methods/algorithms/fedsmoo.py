@@ -1,13 +1,11 @@
 """FedSMOO."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from fedtide.methods.algorithms._dual import Dual, DualSettings
-from fedtide.methods.algorithms._sharpness import radius
+from fedtide.methods.algorithms._dual import Dual
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Round
+from fedtide.methods.algorithms.fedsam import radius
 
 
 class FedSmoo(Dual):
@@ -23,11 +21,6 @@ class FedSmoo(Dual):
     (4) is the released code's; the paper adds a small term in s.
     """
 
-    class Settings(DualSettings):
-        name: str = "fedsmoo"
-
-    settings: Settings
-
     server = (*Dual.server, "s")
     client = ("h", "mu")
     down = ("w", "s")
@@ -35,11 +28,9 @@ class FedSmoo(Dual):
     apart = ("mu",)
 
     def gradients_in(self, step: int) -> int:
-        """One for the perturbation, and that of the step."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
-        """g(y + e), with mu_k advanced."""
         mu, s = r.client.mu, r.server.s
         t = grad(W).sub_(mu).sub_(s)
         scale = radius(t, self.settings.rho)  # (1): e = scale t
@@ -47,7 +38,6 @@ class FedSmoo(Dual):
         return GradientAt(torch.addcmul(W, t, scale, out=t))  # (3)
 
     def finish(self, r: Round) -> Tensor:
-        """s+, then FedDyn's memories and model."""
         m = r.total(r.client.mu) / len(r.ids)
         r.server.s = m * radius(m, self.settings.rho)  # (4)
         return super().finish(r)

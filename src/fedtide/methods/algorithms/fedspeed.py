@@ -1,13 +1,11 @@
 """FedSpeed."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 
 from fedtide.methods.algorithms._dual import Dual, DualSettings
-from fedtide.methods.algorithms._sharpness import ascended
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Round
+from fedtide.methods.algorithms.fedsam import ascended
 
 
 class FedSpeed(Dual):
@@ -19,7 +17,7 @@ class FedSpeed(Dual):
         v = (1 - mix) g(y) + mix g(y + rho g / |g|)                                                                 (1)
 
     The server of the released code adds the mean h of all clients, that of the paper takes ``mean (y_k + h_k)`` over the
-    participants (``server_form``). The paper's perturbation is rho g, not normalized. ``mix = 0`` or ``rho = 0`` is FedDyn.
+    participants (``server_form``). The paper's perturbation is rho g, not normalized.
     """
 
     class Settings(DualSettings):
@@ -29,7 +27,6 @@ class FedSpeed(Dual):
     settings: Settings
 
     def gradients_in(self, step: int) -> int:
-        """One for the perturbation, and that of the step."""
         return 2 if self.settings.mix else 1
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor | GradientAt:

@@ -1,7 +1,5 @@
 """FedVARP."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from pydantic import Field
@@ -22,20 +20,18 @@ class FedVarp(LastUpdates):
         w+ = w - eta_g eta v,   then h_i = h_i' for i in S                                                          (3)
 
     ``beta: 1`` is FedVARP, 0 FedAvg, and between them lies FedStale (Rodio and Neglia 2024), whose published rule weights fresh
-    updates by known availabilities; here p_i are normalized over the participants. A single participant with equal weights
-    gives SAGA.
+    updates by known availabilities; here p_i are normalized over the participants.
 
     With ``clusters: C`` the method is ClusterFedVARP: client i uses the memory z_c of its cluster c = i mod C in the place of
-    h_i, and z_c becomes the weighted mean of the h_i' of its participants. The clients then keep nothing.
+    h_i, and z_c becomes the weighted mean of the h_i' of its participants.
 
     The paper's text was not available: the rule is that of two independent implementations and of FedAWE's authors, the initial
     memory zero and the renewal of z_c are from memory of the paper, and the assignment of clusters is ours (in the paper they
-    are given). Updates are not divided by the number of steps, so that full participation is FedAvg also with unequal ones.
+    are given). Updates are not divided by the number of steps.
 
     With ``mode: async`` S are the ``buffer`` results that an update is made of, and ``h_i' = (base - y_i) / eta`` with the
-    model and the rate that the job started from: however stale, a result counts as in rounds. Two results of one client are
-    two terms of the sum with the same old h_i; the later one is stored. ``beta: 0`` is ``fedbuff`` with ``staleness:
-    constant``, but for a learning rate that has changed since the job started (``units: displacement``: in any case).
+    model and the rate that the job started from, however stale. Two results of one client are two terms of the sum with the
+    same old h_i; the later one is stored.
     """
 
     class Settings(UpdateSettings):
@@ -67,7 +63,6 @@ class FedVarp(LastUpdates):
         super().bind(problem)
 
     def finish(self, r: Round) -> Tensor:
-        """The server's step with the old memories, then the new ones."""
         s = self.settings
         fresh = self.update(r)  # (1)
         stored, mean = (r.client.h, r.server.h_mean) if s.clusters is None else self.clustered(r, s.clusters)

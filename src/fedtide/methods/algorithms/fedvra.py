@@ -1,11 +1,9 @@
 """FedVRA."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import dual_step, explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms.base import (
     Algorithm,
     AlgorithmSettings,
@@ -27,11 +25,10 @@ class FedVra(Algorithm):
         h_k+ = h_k + a (theta_k - w)                                                                                (2)
         w+ = d mean_S theta_k + mean_N h_k                                                                          (3)
 
-    A reconstruction: the authors released no code, and what FedSSG's repository calls FedVRA is FedDyn to the bit. The
-    published d = 10 is N/|S| at 10 % participation: the server's average must have total weight one, so ``d`` here is
-    relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal sizes, ``a = 0`` FedProx with equal
-    weights. The dual shrinks by ``1 - a gamma eta K`` per round of K steps: the published a = 7, gamma = 0.1 diverge above
-    eta K = 2.9, hence a = 1 by default.
+    A reconstruction: the authors released no code, and what FedSSG's repository calls FedVRA is FedDyn. The published d = 10 is
+    N/|S| at 10 % participation: ``d`` here is relative to that, 1 by default. ``a = 1`` is FedDyn with alpha = gamma and equal
+    sizes, ``a = 0`` FedProx with equal weights. The dual shrinks by ``1 - a gamma eta K`` per round of K steps: the published
+    a = 7, gamma = 0.1 diverge above eta K = 2.9, hence a = 1 by default.
     """
 
     class Settings(AlgorithmSettings):
@@ -53,13 +50,13 @@ class FedVra(Algorithm):
         return Local(linear=gamma * (r.client.h - r.w), decay=gamma) if gamma else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """The duals, then the model."""
         r.move("h", self.settings.a * (r.W - r.w))  # (2)
         d: float = self.settings.d
         return d * r.average() + r.server.h_mean  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """The bounds of the proximal step and of the dual recursion, and what d does to the model."""
         s = self.settings
+        factor = s.a * s.gamma * run.lr * run.steps
+        dual = [f"algorithm.a * gamma * local.lr * {run.steps} steps = {factor:g} is not below 2: the dual diverges"]
         rescaled = [f"algorithm.d = {s.d:g} multiplies the model by that factor every round"] if s.d != 1 else []
-        return [*explicit_step(run, "gamma", s.gamma), *dual_step(run, s.a, s.gamma), *rescaled]
+        return [*explicit_step(run, "gamma", s.gamma), *dual * (factor >= 2), *rescaled]

@@ -12,10 +12,9 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
+from fedtide.methods.algorithms._histograms import NUMBER, Protocol, histograms
 from fedtide.methods.algorithms._momentum import ClientMomentum, MomentumSettings
 from fedtide.methods.algorithms.base import Extra, Layout, Problem, Round
-from fedtide.methods.privacy.factory import Protocol, histograms
-from fedtide.methods.privacy.histograms import NUMBER
 from fedtide.settings.choices import WeightingChoice, choice_field
 
 
@@ -29,7 +28,7 @@ class FedWcm(ClientMomentum):
         w_k = exp(s_k / T) / sum_{j in S} exp(s_j / T)                                                           (eq. 4)
         alpha+ = clamp(0.1 + 0.9 (1 - exp(-L1)) q, 0.1, 1),   q = mean_S s_k / mean s_k                          (eq. 5)
 
-    Local steps and server are FedCM's. Exactly balanced data give FedCM with alpha 0.1.
+    Local steps and server are FedCM's.
 
     The paper leaves T open: ``T = 1 / (L L1)`` for L classes keeps s_k / T free of scale and makes balanced data FedCM, as
     its appendix demands. Its Delta_k has the wrong sign (the server would ascend); here ``u_k = x - y_k`` as in FedCM.
@@ -95,7 +94,6 @@ class FedWcm(ClientMomentum):
         return w * prior / (w * prior).sum()
 
     def finish(self, r: Round) -> Tensor:
-        """alpha of the next round, then FedCM's server."""
         data, L, K = self.imbalance(r), self.problem.classes, r.population
         x = {"discrepancy": data.L1, "temperature": data.T / L, "per_client": L * data.L1 / K}
         everybody = r.services.population_counts()
@@ -119,7 +117,6 @@ class FedWcm(ClientMomentum):
             raise SettingsError(f"algorithm.target: {len(target)} frequencies, but the data have {classes} classes")
 
     def extra(self) -> dict[str, Tensor]:
-        """alpha_0, and the summed class counts."""
         return {
             "alpha": torch.tensor(self.settings.alpha0, dtype=torch.float64),
             "histogram": torch.zeros(self.problem.classes, dtype=torch.float64),
@@ -138,7 +135,6 @@ class FedWcm(ClientMomentum):
         return up + clients * NUMBER * self.histograms.hides, down
 
     def width(self, name: str, layout: Layout, extra: Extra) -> int:
-        """alpha is one number."""
         return 1 if name == "alpha" else super().width(name, layout, extra)
 
 

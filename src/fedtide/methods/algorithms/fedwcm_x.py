@@ -1,6 +1,6 @@
 """FedWCM-X."""
 
-from __future__ import annotations
+from typing import Self
 
 import torch
 from pydantic import Field, model_validator
@@ -21,9 +21,8 @@ class FedWcmX(FedWcm):
         w'_k = w_k n_k / sum_j n_j, then divided by their sum                                                       (2)
         Delta+ = sum_k w'_k u_k / (lr B),   x+ = x - eta_g sum_k w'_k u_k                                           (3)
 
-    Rounded step counts cannot make Delta grow, since ``lr_k B_k`` is the same for all. The paper does not divide the weights
-    by their sum, which shrinks the server step and Delta by the number of participants (``renormalize: false``; BatchNorm's
-    statistics shrink too). Tiny clients get large rates; ``lr_cap`` bounds them. Equal sizes give FedWCM.
+    The paper does not divide the weights by their sum, which shrinks the server step and Delta by the number of participants
+    (``renormalize: false``; BatchNorm's statistics shrink too). Tiny clients get large rates; ``lr_cap`` bounds them.
 
     References:
         Li et al. FedWCM: Unleashing the Potential of Momentum-based Federated Learning in Long-Tailed Scenarios.
@@ -36,7 +35,7 @@ class FedWcmX(FedWcm):
         lr_cap: float | None = Field(None, gt=0, description="largest learning rate of a client; null for none")
 
         @model_validator(mode="after")
-        def _own_count(self) -> FedWcmX.Settings:
+        def _own_count(self) -> Self:
             if (self.momentum_norm, self.nominal_n) != ("actual", "mean"):
                 raise SettingsError(
                     "momentum_norm and nominal_n have no effect in fedwcm_x, which divides by the steps of a client "
@@ -52,7 +51,6 @@ class FedWcmX(FedWcm):
         return scale if self.settings.lr_cap is None else scale.clamp(max=self.settings.lr_cap / r.lr)
 
     def local(self, r: Round) -> Local:
-        """FedCM's step at the rate lr_k."""
         local = super().local(r)
         local.lr_scale = self.lr_scale(r)
         return local

@@ -1,7 +1,5 @@
 """Flash."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,15 +20,12 @@ class Flash(Algorithm):
 
     with v = tau^2 at the start unless set, m = d = 0. Without the drift term d it is FedAdam (``fedopt``). With a small v at
     the start the denominator is negative where ``|D| > sqrt(1 - b2) / b2``, and the entry moves against m: keep local work
-    small, or set ``floor``. Where an update is 0 in the first round, a public implementation divides 0 by 0.
+    small, or set ``floor``.
 
-    With ``early_stop`` gamma, a client ends its local work after epoch e, 2 or later, if its mean loss L over its training
-    samples has not fallen enough::
+    With ``early_stop`` gamma, a client ends its local work after epoch e, 2 or later, and sends what it has if its mean loss L
+    over its training samples has not fallen enough; the passes for L are not charged::
 
         L_{e-1} - L_e < gamma / e                                                                                   (6)
-
-    and sends what it has. Gradients, seconds and joules are those of the steps taken; the passes for L are not charged.
-    FedCCFA's code, which stops only while L falls, takes L from its test set.
     """
 
     class Settings(AlgorithmSettings):
@@ -66,11 +61,9 @@ class Flash(Algorithm):
         return before - now < (self.settings.early_stop or 0.0) / epoch  # (6)
 
     def extra(self) -> dict[str, Tensor]:
-        """What :meth:`record` tells of the latest step."""
         return {"flash": torch.zeros(3, dtype=torch.float64)}
 
     def finish(self, r: Round) -> Tensor:
-        """One server step on D."""
         s, m, v, d = self.settings, r.server.m, r.server.v, r.server.d
         D = r.average() - r.w
         square, before = D.square(), v.clone()

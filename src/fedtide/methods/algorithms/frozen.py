@@ -1,12 +1,10 @@
 """A model that is not trained after the first session."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 
 from torch import Tensor
 
-from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Phase, Round
+from fedtide.methods.algorithms.base import Algorithm, Phase, Round
 
 
 class Frozen(Algorithm):
@@ -15,11 +13,6 @@ class Frozen(Algorithm):
     Later participants evaluate the training loss and change nothing, except BatchNorm's running statistics. What a session
     starts from is up to the initializer; with ``previous`` it is the model of the first one.
     """
-
-    class Settings(AlgorithmSettings):
-        name: str = "frozen"
-
-    settings: Settings
 
     admits = ("sums", "rules", "exchanges", "downlink")
 

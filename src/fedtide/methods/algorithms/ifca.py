@@ -1,7 +1,5 @@
 """IFCA."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -32,10 +30,9 @@ class Ifca(Algorithm):
         theta_i = local training from M_{id_i}                                                                      (2)
         M_j+ = M_j + eta_g (weighted mean of theta_i over id_i = j - M_j)  unchanged without participants           (3)
 
-    M_1 is the run's initial model, the others are independent initializations: from equal ones only M_1 would ever train. The
-    global model that is evaluated beside the served ones is the mean of the round's local models. The authors weigh clients
-    equally and assign clients for testing by their test loss; here the weighting is the run's, and clients choose by their
-    training samples.
+    M_1 is the run's initial model, the others are independent initializations. The global model that is evaluated beside the
+    served ones is the mean of the round's local models. The authors weigh clients equally and assign clients for testing by
+    their test loss; here the weighting is the run's, and clients choose by their training samples.
 
     ``assign: concept`` is an oracle: a model for each concept of the world, all from the same initial model. A client that sees
     samples under several concepts has that of most, of two equal shares the later one.
@@ -60,7 +57,6 @@ class Ifca(Algorithm):
         return {"models": torch.zeros(0), "identity": torch.full((self.problem.clients,), -1)}
 
     def start(self, r: Round) -> Tensor:
-        """Each participant's model."""
         if not r.extra["models"].numel():
             r.extra["models"] = self.initial(r)
         identity = self._assigned(r)
@@ -97,5 +93,4 @@ class Ifca(Algorithm):
         )
 
     def record(self, r: Round) -> dict[str, Tensor | float]:
-        """The model that each participant trained, from 0."""
         return {"cluster": r.extra["identity"][r.ids].unsqueeze(1).to(r.W)}

@@ -1,27 +1,19 @@
 """Training alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round, RunPreview, Served, ServedTo
+from fedtide.methods.algorithms.base import Algorithm, Round, RunPreview, Served, ServedTo
 
 
 class LocalTraining(Algorithm):
     """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
 
-    A client starts with the initial model and goes on from its own whenever it takes part. The global model stays the initial
-    one, so only the clients' own scores mean anything (``served_accuracy_*``, with ``evaluation.clients_every``), and no gains
-    over it are recorded. With ``client_state.on_session_start: reset`` all clients start again in every session. BatchNorm's
-    running statistics are those of all.
+    The global model stays the initial one, so only the clients' own scores mean anything (``served_accuracy_*``, with
+    ``evaluation.clients_every``), and no gains over it are recorded. With ``client_state.on_session_start: reset`` all clients
+    start again in every session. BatchNorm's running statistics are those of all.
     """
-
-    class Settings(AlgorithmSettings):
-        name: str = "local"
-
-    settings: Settings
 
     models = ("personal",)
     down = ()

@@ -1,7 +1,5 @@
 """MIFA."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np
@@ -21,7 +19,6 @@ class Mifa(LastUpdates):
         h_i = (w - y_i) / eta                    i in S, the others keep theirs                                     (1)
         w+ = w - eta_g eta sum_j q_j h_j         j over all clients present                                         (2)
 
-    The fixed point is FedAvg's under full participation, whatever the pattern of availability, as long as it visits everybody.
     A stored update acts like a delayed gradient: where visits are rare, it needs lower learning rates than FedAvg.
 
     ``begin`` is what happens before everybody has answered. ``zero``, the authors' ``fdu_no_wait``: absent clients count as
@@ -31,15 +28,12 @@ class Mifa(LastUpdates):
     ``seen``: the mean of those who have answered.
 
     The paper's text was not available: formulas are those of the authors' code, without its schedule eta_0 / (t + 1).
-    ``units: displacement`` stores ``w - y_i`` instead, as FedAWE's authors do in their comparison: the same at a constant
-    rate, but old updates do not shrink with a decaying one. FedLaAvg (Yan et al. 2020, arXiv:2002.07399) is MIFA with
-    ``begin: zero`` on the cohorts of participation ``least_recently_selected``; its scaling of the local gradient by relative
-    size is not reproduced.
+    ``units: displacement`` stores ``w - y_i``, as FedAWE's authors do: old updates do not shrink with a decaying rate. FedLaAvg
+    (Yan et al. 2020, arXiv:2002.07399) is MIFA with ``begin: zero`` on the cohorts of participation
+    ``least_recently_selected``; its scaling of the local gradient by relative size is not reproduced.
 
     With ``mode: async`` every ``buffer`` results make an update, and h_i is the latest that has arrived from client i,
-    ``(base - y_i) / eta`` with the model and the rate that its job started from: however stale, it counts as in rounds, and
-    one of a client that has left does not count. With jobs of equal length, this is MIFA in rounds on the cohorts of the
-    waiting line.
+    ``(base - y_i) / eta`` with the model and the rate that its job started from.
     """
 
     class Settings(UpdateSettings):
@@ -53,7 +47,6 @@ class Mifa(LastUpdates):
     settings: Settings
 
     def finish(self, r: Round) -> Tensor:
-        """The participants' new updates, then the step along the mean."""
         self.renew(r)  # (1)
         begin, here = self.settings.begin, r.services.population()
         answered = here.seen | np.isin(here.ids, np.array(r.ids)[r.job.keeps[:, 0].cpu().numpy() > 0])

@@ -1,7 +1,5 @@
 """Mime."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Local, Round
@@ -32,7 +30,6 @@ class Mime(MimeLite):
         return Local(scale=self._fresh, linear=r.server.m)
 
     def gradients_in(self, step: int) -> int:
-        """At y and at x."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
@@ -40,5 +37,4 @@ class Mime(MimeLite):
         return GradientAt(W, minus=r.w)
 
     def finish(self, r: Round) -> Tensor:
-        """x+."""
         return r.average(self.settings.server_lr)

@@ -1,7 +1,5 @@
 """MimeLite."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 
@@ -17,8 +15,7 @@ class MimeLite(Algorithm):
         m+ = U(c)                                                                                                   (2)
         x+ = x + eta_g sum_k p_k (y_k - x)                                                                          (3)
 
-    Without ``dampening`` ``U(z) = z + beta m`` as in the released code. The mean c has the weights of the models, by samples
-    as in the paper. ``beta = 0`` is FedAvg to the bit. U is the local optimizer, so ``local.optimizer`` has to be ``sgd``.
+    Without ``dampening`` ``U(z) = z + beta m`` as in the released code. The mean c has the weights of the models.
     """
 
     class Settings(AlgorithmSettings):
@@ -52,6 +49,5 @@ class MimeLite(Algorithm):
         return Local(scale=self._fresh, linear=beta * r.server.m) if beta else Local()
 
     def finish(self, r: Round) -> Tensor:
-        """m+ and x+."""
         r.server.m = self._next(r)
         return r.average(self.settings.server_lr)  # (3)

@@ -1,12 +1,10 @@
 """MoFedSAM."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
-from fedtide.methods.algorithms._sharpness import ascended
 from fedtide.methods.algorithms.base import Gradient, GradientAt, Round, Tunable
 from fedtide.methods.algorithms.fedcm import FedCm
+from fedtide.methods.algorithms.fedsam import ascended
 
 
 class MoFedSam(FedCm):
@@ -26,9 +24,7 @@ class MoFedSam(FedCm):
     settings: Settings
 
     def gradients_in(self, step: int) -> int:
-        """One for the perturbation, and that of the step."""
         return 2
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> GradientAt:
-        """SAM's gradient; FedCM's mixture comes on top."""
         return GradientAt(ascended(W, grad(W), self.settings.rho))

@@ -1,7 +1,5 @@
 """MOON."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,8 +16,7 @@ class Moon(Averaging):
         l = -log( exp(cos(z, z_g) / tau) / (exp(cos(z, z_g) / tau) + exp(cos(z, z_p) / tau)) )                      (eq. 3)
 
     A client without a previous model trains on f_k alone (in the released code its first z_p is that of a random network).
-    z_p is taken with the broadcast normalization statistics, not with those the client had. ``mu = 0`` is FedAvg to the bit:
-    the term is left out.
+    z_p is taken with the broadcast normalization statistics, not with those the client had.
 
     References:
         Li, He and Song 2021. Model-Contrastive Federated Learning.
@@ -37,13 +34,11 @@ class Moon(Averaging):
     client = ("previous",)
 
     def terms(self, r: Round) -> list[Term]:
-        """mu l, switched off for clients without a previous model."""
         s = self.settings
         models = {"global": r.w, "previous": r.client.previous}
         return [Term(self._contrast, models, s.mu * r.seen)] if s.mu else []
 
     def finish(self, r: Round) -> Tensor:
-        """Remember the local models, then average them."""
         r.client.previous = r.trained.W
         return super().finish(r)
 

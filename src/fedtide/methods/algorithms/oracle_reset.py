@@ -1,11 +1,9 @@
 """A control that is told of drift."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round
+from fedtide.methods.algorithms.base import Algorithm, Round
 
 
 class OracleReset(Algorithm):
@@ -15,11 +13,6 @@ class OracleReset(Algorithm):
     what a perfect detector with the simplest response is worth.
     """
 
-    class Settings(AlgorithmSettings):
-        name: str = "oracle_reset"
-
-    settings: Settings
-
     admits = ("rules",)
 
     def extra(self) -> dict[str, Tensor]:
@@ -27,7 +20,6 @@ class OracleReset(Algorithm):
         return {"first": torch.zeros(0)}
 
     def start(self, r: Round) -> Tensor:
-        """The session's first model after a drift, else the latest one."""
         if not r.extra["first"].numel():
             r.extra["first"] = r.w.clone()
         return r.extra["first"] if len(r.services.changed()) else r.w

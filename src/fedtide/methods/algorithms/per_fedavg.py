@@ -1,7 +1,5 @@
 """Per-FedAvg."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -24,11 +22,10 @@ class PerFedAvg(Averaging):
     ``batches: alternate`` takes two consecutive batches of the round for a step, and leaves a last single one out (its inner
     gradient counts, since it is taken); ``same`` takes every batch twice. The Hessian in (3) is that of B', in the paper of a
     third batch. The model that clients are served is w after inner steps on their own training samples:
-    ``evaluation.finetune_steps`` of them, here with the rate alpha. w itself is not meant to be good.
+    ``evaluation.finetune_steps`` of them, here with the rate alpha.
 
     Only the abstract was available: formulas are those of pFedMe's authors, whose program adapts on *labeled test* batches
-    before it evaluates; FedBABU's shares momentum between inner and outer steps; PFLlib trains twice per round. None of this
-    is reproduced: momentum is that of the outer steps.
+    before it evaluates, which is not reproduced. Momentum is that of the outer steps.
 
     References:
         Fallah et al. 2020. Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
@@ -65,7 +62,6 @@ class PerFedAvg(Averaging):
         return self._outer if step % 2 else 1
 
     def start(self, r: Round) -> Tensor:
-        """w."""
         if self.settings.batches == "alternate":  # inner points wait for the second batch of a pair
             r.carry(inner=torch.zeros_like(r.W), batches=torch.zeros_like(r.n))
         return r.base
@@ -89,7 +85,6 @@ class PerFedAvg(Averaging):
         return u - s.inner_lr * (ahead - behind) / (2 * s.delta)  # (3)
 
     def advice(self, run: RunPreview) -> list[str]:
-        """What clients are served takes steps at evaluation."""
         return [
             "algorithm per_fedavg: clients are served the model after inner steps, so set evaluation.finetune_steps (and "
             "evaluation.clients_every)"

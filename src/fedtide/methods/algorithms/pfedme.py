@@ -1,17 +1,13 @@
 """pFedMe."""
 
-from __future__ import annotations
-
 from typing import Literal
 
-import numpy as np
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms._stability import explicit_step
+from fedtide.methods.algorithms._preview import explicit_step
 from fedtide.methods.algorithms._whole_models import WholeModels
-from fedtide.methods.algorithms.base import AlgorithmSettings, Gradient, Round, RunPreview, Served, ServedTo, Tunable
+from fedtide.methods.algorithms.base import AlgorithmSettings, Gradient, Round, RunPreview, Tunable
 
 
 class PFedMe(WholeModels):
@@ -26,11 +22,9 @@ class PFedMe(WholeModels):
 
     theta goes on from batch to batch and is the client's personal model. Inner steps are not clipped, and decayed by mu alone.
 
-    Of the authors' code: ``local_epochs`` counts batches; ``mu`` is 0.001, hidden in the optimizer; all clients train in every
-    round, drawn or not, here participants alone; and what it evaluates as the personal model is y, which has overwritten
-    theta (``serve: local``). PFLlib evaluates the model just broadcast.
-
-    y moves a share eta lambda of a small distance per batch, so w lags behind FedAvg's at equal batches.
+    In the authors' code ``local_epochs`` counts batches, ``mu`` is 0.001, all clients train in every round, drawn or not, and
+    the personal model that it evaluates is y (``serve: local``). y moves a share eta lambda of a small distance per batch, so w
+    lags behind FedAvg's at equal batches.
 
     References:
         Dinh et al. 2020. Personalized Federated Learning with Moreau Envelopes.
@@ -57,12 +51,10 @@ class PFedMe(WholeModels):
     client = ("theta",)
 
     def start(self, r: Round) -> Tensor:
-        """theta = y = w."""
         r.client.theta = r.w.expand_as(r.client.theta)
         return r.w
 
     def gradients_in(self, step: int) -> int:
-        """Those of theta."""
         return self.settings.steps
 
     def direction(self, grad: Gradient, W: Tensor, r: Round) -> Tensor:
@@ -75,17 +67,11 @@ class PFedMe(WholeModels):
         return s.lambda_ * (W - theta)  # (2)
 
     def finish(self, r: Round) -> Tensor:
-        """w+."""
         if self.settings.serve == "local":
             r.client.theta = r.trained.W
         return r.average(self.settings.server_lr)  # (3)
 
-    def served(self, s: ServedTo) -> Served:
-        """theta; w for a client without."""
-        return Served(torch.where(s.seen > 0, s.client.theta, s.w), np.arange(len(s.ids)))
-
     def advice(self, run: RunPreview) -> list[str]:
-        """The stability bounds of both explicit steps."""
         s = self.settings
         pull = s.personal_lr * s.lambda_
         inner = [f"algorithm.personal_lr * lambda_ = {pull:g} is not below 2: the steps of theta diverge"] * (pull >= 2)

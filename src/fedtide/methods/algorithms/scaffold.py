@@ -1,7 +1,5 @@
 """SCAFFOLD."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -20,12 +18,10 @@ class Scaffold(Algorithm):
         c_k+ = g_k(x)  (I)   or   c_k - c + (x - y_k) / (a_k eta)  (II)                                 (eq. 4, line 12)
         x+ = x + eta_g sum_S p_k (y_k - x),   c+ = c + 1/N sum_S (c_k+ - c_k)                           (eq. 5, line 17)
 
-    Option II needs ``local.optimizer: sgd``. Option I takes any: control variates are gradients, and the optimizer gets the
-    corrected one. ``variant``:
+    Option II needs ``local.optimizer: sgd``; option I takes any, which gets the corrected gradient. ``variant``:
 
     * ``momentum_aware``: ``a_k`` is the displacement per unit gradient, which is the number of steps K unless there is local
-      momentum (then the norm of FedNova's weights, for momentum that starts at zero every round whatever
-      ``local.momentum_scope``).
+      momentum (for momentum that starts at zero every round whatever ``local.momentum_scope``).
     * ``printed``: ``a_k`` is the number of steps. With momentum the control variates come out too large by up to
       1 / (1 - momentum), as in DynamicFL's released code.
     * ``fedssg``: the SCAFFOLD of the FedSSG family's released code. ``a_k`` is the number of steps of a client of mean size and
@@ -66,7 +62,6 @@ class Scaffold(Algorithm):
         self.server = (ServerVector("c", mean_of="c_k", by_size=self.by_size),)
 
     def local(self, r: Round) -> Local:
-        """g(y) - c_k + c."""
         c = r.server.c / r.omega if self.fedssg else r.server.c
         return Local(linear=c - r.client.c_k)  # eq. 3, line 10
 

@@ -1,7 +1,5 @@
 """The SCAFFOLD released with dynamic initialization."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Algorithm, Round
@@ -31,7 +29,6 @@ class ScaffoldReleased(Algorithm):
     models = ("global", "participants")
 
     def finish(self, r: Round) -> Tensor:
-        """The damped step, and the control variate that nothing reads."""
         dy = r.W - r.w
         r.server.c = r.server.c + r.mean(-r.server.c - dy / (r.lr * r.steps))  # (2)
         return r.w + r.lr * r.mean(dy)  # (1)

@@ -1,7 +1,5 @@
 """SlowMo."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.methods.algorithms.base import Algorithm, AlgorithmSettings, Round, Tunable
@@ -15,8 +13,7 @@ class SlowMo(Algorithm):
         b+ = beta b - D / lr                                                                                        (1)
         x+ = x - alpha lr b+                                                                                        (2)
 
-    ``beta = 0``, ``alpha = 1`` is FedAvg; while lr is constant it is FedAvgM (``fedopt`` with ``sgd``). With any local
-    optimizer (the paper has Adam too) -D / lr is the sum of its directions.
+    While lr is constant it is FedAvgM (``fedopt`` with ``sgd``).
     """
 
     class Settings(AlgorithmSettings):
@@ -31,7 +28,6 @@ class SlowMo(Algorithm):
     admits = ("sums", "rules", "noise")
 
     def finish(self, r: Round) -> Tensor:
-        """b+ and x+."""
         s, D = self.settings, r.average() - r.w
         r.server.b = s.beta * r.server.b - D / r.lr  # (1)
         x: Tensor = r.w - s.alpha_s * r.lr * r.server.b  # (2)

@@ -1,7 +1,5 @@
 """A little is enough."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """A patch that stands for a label."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

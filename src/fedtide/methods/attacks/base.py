@@ -1,10 +1,8 @@
 """What an attack is: what some clients train on, or send, instead of what they should."""
 
-from __future__ import annotations
+from typing import ClassVar
 
-from typing import ClassVar, Self
-
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
@@ -25,21 +23,12 @@ class AttackSettings(PluginSettings):
         description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: attack from the start",
     )
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        ways = sum([self.share is not None, self.number is not None, bool(self.clients)])
-        if self.name == "none" and (ways or self.start is not None):
-            raise SettingsError("attack none has no attackers; remove share, number, clients and start")
-        if self.name != "none" and ways != 1:
+    def refuse_misfits(self) -> None:
+        if sum([self.share is not None, self.number is not None, bool(self.clients)]) != 1:
             raise SettingsError(f"attack {self.name} requires exactly one of share, number and clients")
-        return self
 
     def ids(self, clients: int, seed: int) -> frozenset[int]:
-        """The attackers among clients 0, 1, ..., drawn by the world's seed if they are not listed.
-
-        Raises:
-            SettingsError: there are no such clients, or not so many; the message names the key.
-        """
+        """The attackers among clients 0, 1, ..., drawn by the world's seed if not listed; a SettingsError if there are none."""
         if wrong := [id_ for id_ in self.clients if not 0 <= id_ < clients]:
             raise SettingsError(f"attack.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
         if self.clients:

@@ -1,7 +1,5 @@
 """The honest mean, reversed."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.core.plugins import Tunable

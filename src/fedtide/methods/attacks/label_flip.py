@@ -1,17 +1,12 @@
 """Wrong training labels."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
-from fedtide.methods.attacks.base import Attack, AttackSettings
+from fedtide.methods.attacks.base import Attack
 
 
 class LabelFlip(Attack):
     """Attackers take class y of their training samples for L - 1 - y; what is tested has true labels."""
-
-    class Settings(AttackSettings):
-        name: str = "label_flip"
 
     @property
     def needs_classes(self) -> bool:

@@ -1,18 +1,13 @@
 """Updates that are no numbers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
-from fedtide.methods.attacks.base import Attack, AttackSettings
+from fedtide.methods.attacks.base import Attack
 
 
 class NotANumber(Attack):
     """Attackers send updates of NaN, as broken devices may; the run diverges unless a rule leaves them out."""
-
-    class Settings(AttackSettings):
-        name: str = "nan"
 
     def forge(self, D: Tensor, honest: Tensor) -> Tensor:
         return torch.full_like(D, torch.nan)

@@ -1,6 +1,6 @@
 """No attack."""
 
-from __future__ import annotations
+from pydantic import Field
 
 from fedtide.methods.attacks.base import Attack, AttackSettings
 
@@ -10,3 +10,7 @@ class NoAttack(Attack):
 
     class Settings(AttackSettings):
         name: str = "none"
+        share: None = Field(None, description="null: there are no attackers")
+        number: None = Field(None, description="null: there are no attackers")
+        clients: tuple[()] = Field((), description="empty: there are no attackers")
+        start: None = Field(None, description="null: there are no attackers")

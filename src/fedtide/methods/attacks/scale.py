@@ -1,7 +1,5 @@
 """Updates that are too long."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Updates in the opposite direction."""
 
-from __future__ import annotations
-
 from pydantic import Field
 from torch import Tensor
 

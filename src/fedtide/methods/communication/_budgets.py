@@ -3,8 +3,6 @@
 An exchange costs 2|W| numbers for every client, so kappa_m / (2|W|) = nu_m and budgets are compared in exchanges.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

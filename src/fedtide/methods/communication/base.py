@@ -1,7 +1,5 @@
 """What an exchange plug-in provides: partial averages inside a round, and clients that sit it out."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -16,9 +14,8 @@ class Schedule:
     """When which clients average in one round. Rows are places in the cohort, ascending.
 
     Attributes:
-        averages: pairs (step, rows) by ascending step: after ``step`` local steps (1-based, below the longest client's
-            count) the models of these rows are replaced by their average with the round's weights. Each costs its members
-            one exchange.
+        averages: (step, rows) by ascending step: after ``step`` local steps (1-based, below the longest client's count) these
+            rows' models become their average with the round's weights. Each costs its members one exchange.
         idle: rows that take no local step and exchange nothing.
         idle_count: whether their unchanged models still enter the average at the end of the round.
     """

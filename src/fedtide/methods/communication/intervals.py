@@ -1,9 +1,8 @@
 """Averages inside a round at client-specific intervals."""
 
-from __future__ import annotations
-
+import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -11,12 +10,35 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.methods.algorithms.base import Algorithm, Round
-from fedtide.methods.communication import _notation
 from fedtide.methods.communication._budgets import Budget, FixBudget, affordable
 from fedtide.methods.communication.base import Communication, Schedule
 from fedtide.methods.selection.base import Candidates, Selection
 from fedtide.settings.choices import SelectionChoice, choice_field
 from fedtide.settings.groups.local import LocalSettings
+
+LETTERS = {"a": 1, "b": 4, "c": 16, "d": 32, "e": 64, "f": 128, "g": 256}
+_INTERVAL = r"[a-g]|[1-9]\d*"
+_NAMED = re.compile(rf"(?P<high>{_INTERVAL})(?:-(?P<low>{_INTERVAL})|(?P<star>\*))?")
+
+
+class Notation(NamedTuple):
+    """Intervals in local steps: of the group, of the others, and whether the group alone trains."""
+
+    high: int
+    low: int
+    star: bool
+
+
+def read_notation(name: str) -> Notation:
+    """``x``: all clients at interval x; ``x-y``: the group at x, the others at y >= x; ``x*``: the group alone, at x."""
+    parts = _NAMED.fullmatch(name)
+    if parts is None:
+        raise SettingsError(f"{name!r} should be like a, a-g or a* with letters a to g or numbers of steps")
+    high, low = (int(LETTERS.get(interval, interval)) for interval in (parts["high"], parts["low"] or parts["high"]))
+    if high > low:
+        raise SettingsError(f"{name!r}: the group's interval comes first and is the shorter one")
+    return Notation(high, low, bool(parts["star"]))
+
 
 Counting = Literal["paper", "legacy"]
 
@@ -41,9 +63,8 @@ class Intervals(Communication):
     DynamicSGD, an interval of L or more is FedAvg with L equal steps, and with ``a*`` only the group trains. ``selection``
     chooses the group among the clients that can afford it.
 
-    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). With other
-    local optimizers than SGD models are averaged too, and moments stay the clients' own. The
-    transfer of label counts (once) and of the label-private sketches is not charged.
+    Deviations: local momentum starts at zero every round (``local.momentum_scope: client`` is the released code). Moments of
+    other local optimizers stay the clients' own. The transfer of label counts and of the label-private sketches is not charged.
     """
 
     class Settings(PluginSettings):
@@ -68,14 +89,14 @@ class Intervals(Communication):
         @field_validator("intervals")
         @classmethod
         def _named(cls, value: str) -> str:
-            _notation.read(value)
+            read_notation(value)
             return value
 
     settings: Settings
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.high, self.low, self.star = _notation.read(settings.intervals)
+        self.high, self.low, self.star = read_notation(settings.intervals)
         self.selection = plugins.create(Selection, settings.selection)
 
     @property

@@ -1,7 +1,5 @@
 """One exchange per round."""
 
-from __future__ import annotations
-
 from fedtide.methods.algorithms.base import Round
 from fedtide.methods.communication.base import Communication, Schedule
 

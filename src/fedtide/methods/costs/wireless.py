@@ -6,10 +6,7 @@ canyon in line of sight (3GPP TR 38.901, table 7.4.1-1, UMi); fading is a first-
 of Jakes' spectrum. Training depends on it with ``mode: async`` alone.
 """
 
-from __future__ import annotations
-
 import copy
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.randomness import generator
-from fedtide.methods.costs.radio import break_point, correlation, noise_density
 from fedtide.settings.groups.evaluation import CostSettings
 
 CHUNK = 4096
 """Most slots simulated at a time; no result depends on it."""
-
-_FEW = 4
-"""Transfers below which Python's numbers are faster than arrays."""
 
 _ROUNDING = 1e-9  # a duration of whole slots is not rounded up because its binary form is a little above
 
@@ -38,6 +31,28 @@ PAPER_SAMPLES = 5 * 128
 """Samples that a device processes in every published round."""
 
 _FADES, _SHARES = np.polynomial.laguerre.laggauss(60)
+
+
+LIGHT = 3e8
+"""Speed of light [m/s], rounded as in the path-loss model."""
+
+
+def break_point(s: CostSettings) -> float:
+    """Horizontal distance d_BP beyond which the path loss grows with the fourth power [m]."""
+    heights = (s.base_height - s.environment_height) * (s.device_height - s.environment_height)
+    return 4 * heights * s.carrier * 1e9 / LIGHT
+
+
+def noise_density(s: CostSettings) -> float:
+    """N_0 [W/Hz]."""
+    return float(10 ** ((s.noise - 30) / 10))
+
+
+def correlation(s: CostSettings) -> float:
+    """rho = J_0(2 pi f_d tau), the correlation of the fading in neighboring slots, with f_d = v f_c / c."""
+    x = 2 * math.pi * s.speed * s.carrier * 1e9 / LIGHT * s.slot
+    theta = np.arange(4096) * (math.pi / 4096)  # equal steps over a period of Bessel's integral converge fast
+    return float(np.cos(x * np.sin(theta)).mean())
 
 
 def distance(u: Floats | float, s: CostSettings) -> Floats:
@@ -71,7 +86,7 @@ class Link:
         return rates
 
     def mean_rate(self) -> Floats:
-        """Rate [K] in bit/s averaged over |h|^2 ~ Exp(1), by Gauss-Laguerre quadrature."""
+        """Rate [K] averaged over |h|^2 ~ Exp(1), by Gauss-Laguerre quadrature."""
         mean: Floats = self.rate(_FADES) @ _SHARES
         return mean
 
@@ -88,19 +103,13 @@ class Fading:
 
     def advance(self, rows: Ints, count: int) -> Floats:
         """The next ``count`` slots of the devices ``rows``: [len(rows), count]."""
-        rho, h = self._correlation, self._h[rows]
+        from scipy.signal import lfilter
+
+        rho = self._correlation
         e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
-        e *= math.sqrt(1 - rho**2)
-        if len(rows) < _FEW:  # the same bits, and faster than arrays of so few numbers
-            for column, first in zip(e.T, h.tolist(), strict=True):
-                steps = itertools.accumulate(column.tolist(), lambda last, new: new + rho * last, initial=first)
-                column[:] = list(steps)[1:]
-        else:
-            for slot in e:
-                slot += rho * h
-                h = slot
-        self._h[rows] = e[-1]
-        power: Floats = (e.real**2 + e.imag**2).T
+        h, _ = lfilter([1.0], [1.0, -rho], e * math.sqrt(1 - rho**2), axis=0, zi=rho * self._h[rows][None])
+        self._h[rows] = h[-1]
+        power: Floats = (h.real**2 + h.imag**2).T
         return power
 
 
@@ -109,17 +118,11 @@ def _complex_normal(rng: np.random.Generator, count: int) -> NDArray[np.complex1
 
 
 def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -> Ints:
-    """Slots taken by consecutive transfers on the same fading process.
+    """Slots int64 [links, K] of consecutive transfers of K devices on the same fading process, which is advanced.
 
     A transfer starts at the end of the previous one and lasts until its bits are sent. Transfers expected to need more than
     ``s.long_transfer`` slots are computed at the mean rate, in whole slots, since fading averages out (the error is below
     0.5 % from 20 Mbit on).
-
-    Args:
-        links: the transfers of K devices, one entry per direction, in order. fading: of the devices; it is advanced.
-
-    Returns:
-        int64 [len(links), K].
     """
     per_slot = np.stack([link.mean_rate() * s.slot for link in links])
     bits = np.stack([np.broadcast_to(link.bits, rates.shape) for link, rates in zip(links, per_slot, strict=True)])
@@ -163,11 +166,9 @@ class Segment:
 
 @dataclass(frozen=True)
 class RoundCost:
-    """What one round costs; arrays [K] in the order of the participants.
+    """What a round costs, arrays [K] in the order of the participants.
 
-    Attributes:
-        down_s, up_s, compute_s: seconds each device receives, sends and computes. waited_s: seconds it waits for others at
-            averages inside the round. device_J: its energy [J]; waiting costs nothing.
+    Seconds each receives, sends, computes, and waits for others at averages inside the round; its energy [J], waiting free.
     """
 
     down_s: Floats
@@ -195,45 +196,31 @@ class JobCosts(NamedTuple):
 
 
 class Wireless:
-    """The cost model of a run.
+    """The cost model of a run with N_p trainable ``parameters``; ``phi`` as :func:`flops_per_parameter` counts it.
 
-    Args:
-        settings: constants.
-        seed: of the run; a device's place and processor depend only on (seed, device), its fading on (seed, round, device).
-        parameters: trainable parameters N_p.
-        phi: FLOPs of a forward pass per parameter and sample, as set or as :func:`flops_per_parameter` counts them.
+    A device's place and processor depend only on (seed, device), its fading on (seed, round, device).
     """
 
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
         self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
-        self._gains: dict[int, float] = {}
-        self._frequencies: dict[int, float] = {}
         self._correlation = correlation(settings)
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
         """psi: path loss and shadowing at a device's place, as a factor of the power."""
-        if self.settings.placement == "every_round":
-            return self._placed(device, *keys)
-        if device not in self._gains:
-            self._gains[device] = self._placed(device)
-        return self._gains[device]
+        s, moving = self.settings, self.settings.placement == "every_round"
+        rng = generator(self.seed, "wireless.place", device, *(keys if moving else ()))
+        loss = path_loss(distance(rng.random(), s), s) + s.shadowing * rng.standard_normal()
+        return float(10 ** (-loss / 10))
 
     def frequency(self, device: int) -> float:
         """f: cycles per second of a device's processor."""
-        if device not in self._frequencies:
-            factors = self.settings.clock_factors
-            drawn = generator(self.seed, "wireless.processor", device).integers(len(factors)) if len(factors) > 1 else 0
-            self._frequencies[device] = self.settings.clock * factors[drawn]
-        return self._frequencies[device]
+        factors = self.settings.clock_factors
+        drawn = generator(self.seed, "wireless.processor", device).integers(len(factors)) if len(factors) > 1 else 0
+        return self.settings.clock * factors[drawn]
 
     def _processors(self, devices: Sequence[int]) -> tuple[Floats, Floats]:
         f = [self.frequency(device) for device in devices]
         return np.array(f), np.array([each**2 for each in f])
-
-    def _placed(self, *keys: int) -> float:
-        s, rng = self.settings, generator(self.seed, "wireless.place", *keys)
-        loss = path_loss(distance(rng.random(), s), s) + s.shadowing * rng.standard_normal()
-        return float(10 ** (-loss / 10))
 
     def round_cost(
         self,
@@ -251,12 +238,10 @@ class Wireless:
         average.
 
         Args:
-            keys: of the round (its number), with ``purpose`` those of its fading.
-            devices: ids of the K devices, at least one.
+            keys: of the round (its number), with ``purpose`` those of its fading. devices: ids of the K devices.
             segments: of the round, in order; none if no device trains.
             bytes_down, bytes_up: what a device receives ([K], or all the same) and sends in one exchange; ignored with
                 ``payload: paper``.
-            purpose: ``batches`` in training; tells it apart from other rounds with the same number.
         """
         s = self.settings
         gains = np.array([self.gain(device, keys) for device in devices])
@@ -352,13 +337,10 @@ def _waits(member: Bools, down: Floats, up: Floats, compute: Floats) -> Floats:
 
 
 def flops_per_parameter(network: nn.Module, inputs: Tensor) -> float:
-    """phi: FLOPs of a forward pass per trained parameter and sample, two for each multiply-add of a weight.
+    """phi: FLOPs of a forward pass on a batch [B, ...] per trained parameter and sample, two for each multiply-add of a weight.
 
     Element-wise layers and products of activations (a mean over words) are left out; the published values, from an unknown
     counter, are up to 2.2 % higher.
-
-    Args:
-        network: not changed. inputs: any batch [B, ...] that it accepts.
     """
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.bmm: lambda *args, **kwargs: 0})
     frozen = copy.deepcopy(network).eval().requires_grad_(False)  # the counter fails on parameters with gradients

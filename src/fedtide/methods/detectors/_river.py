@@ -1,7 +1,5 @@
 """Detectors of the library river (Montiel et al., JMLR 2021), which is optional and imported when a stream begins."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 from fedtide.core import extras

@@ -1,7 +1,5 @@
 """ADWIN."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,12 +1,10 @@
 """What a detector is: a test of a stream of losses for change, and what follows its alarm."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
@@ -37,19 +35,19 @@ class DetectorSettings(PluginSettings):
     factor: float | None = Field(None, gt=0, description="of `raise_rate`")
     rounds: int = Field(5, ge=1, le=LARGEST, description="rounds of `raise_rate` after an alarm")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def refuse_misfits(self) -> None:
         if self.response == "raise_rate" and self.factor is None:
-            raise SettingsError("response = raise_rate requires factor, the multiplier of the local learning rate")
+            raise SettingsError(
+                "detector.response = raise_rate requires factor, the multiplier of the local learning rate"
+            )
         if self.response != "raise_rate" and self.factor is not None:
             raise SettingsError(
-                f"factor = {self.factor:g} is only used with response = raise_rate, got {self.response}"
+                f"detector.factor = {self.factor:g} is only used with response = raise_rate, got {self.response}"
             )
         if self.watch == "server" and self.share is not None:
             raise SettingsError(
-                f"share = {self.share:g} is only used with watch = clients; the server has a single detector"
+                f"detector.share = {self.share:g} is only used with watch = clients; the server has a single detector"
             )
-        return self
 
 
 Stream = Callable[[float], bool]

@@ -1,7 +1,5 @@
 """DDM."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from fedtide.methods.detectors._river import RiverDetector

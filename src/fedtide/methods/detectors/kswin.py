@@ -1,7 +1,5 @@
 """KSWIN."""
 
-from __future__ import annotations
-
 from statistics import fmean
 from typing import Literal, Self
 

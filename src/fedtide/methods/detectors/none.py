@@ -1,12 +1,9 @@
 """No detector."""
 
-from __future__ import annotations
+from typing import Literal
 
-from typing import Self
+from pydantic import Field
 
-from pydantic import model_validator
-
-from fedtide.core.errors import SettingsError
 from fedtide.methods.detectors.base import Detector, DetectorSettings, Stream
 
 
@@ -15,13 +12,10 @@ class NoDetector(Detector):
 
     class Settings(DetectorSettings):
         name: str = "none"
-
-        @model_validator(mode="after")
-        def _nothing_else(self) -> Self:
-            if self.watch != "server" or self.response != "none":
-                chosen = "watch = clients" if self.watch != "server" else f"response = {self.response}"
-                raise SettingsError(f"{chosen} requires a detector, such as name: adwin")
-            return self
+        watch: Literal["server"] = Field("server", description="clients requires a detector, such as name: adwin")
+        response: Literal["none"] = Field("none", description="others require a detector, such as name: adwin")
+        share: None = Field(None, description="null: there are no alarms")
+        factor: None = Field(None, description="null: there are no alarms")
 
     def begin(self, seed: int) -> Stream:
         return lambda loss: False

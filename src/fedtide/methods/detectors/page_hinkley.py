@@ -1,7 +1,5 @@
 """The Page-Hinkley test."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

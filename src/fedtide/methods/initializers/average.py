@@ -11,5 +11,4 @@ class Average(Initializer):
     private: ClassVar[bool] = True
 
     def construct(self, s: Boundary) -> Start:
-        """Mean of parameters and buffers; a single stored model comes out as it is."""
         return average(s) or (s.w, s.b)

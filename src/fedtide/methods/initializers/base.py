@@ -1,7 +1,5 @@
 """What an initializer is, and what all share: the pilot sessions and the start of the first session after them."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
@@ -10,12 +8,36 @@ import torch
 from torch import Tensor
 
 from fedtide.core.plugins import Plugin, PluginSettings
-from fedtide.methods.initializers._store import Store, forget, recall, remember, sessions
 from fedtide.settings.run import InitializerSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Term
 
 __all__ = ["Boundary", "Initializer", "InitializerSettings", "Services", "Start", "average", "pilot_models"]
+
+Store = dict[str, Tensor]
+
+
+def remember(store: Store, group: str, session: int, **tensors: Tensor) -> None:
+    """Store named tensors of a session under ``<group>.<session>.<name>``."""
+    store.update({f"{group}.{session}.{name}": value for name, value in tensors.items()})
+
+
+def recall(store: Store, group: str, session: int, name: str) -> Tensor:
+    """One stored tensor."""
+    return store[f"{group}.{session}.{name}"]
+
+
+def sessions(store: Store, group: str) -> list[int]:
+    """Sessions of which a group has tensors, ascending."""
+    parts = (key.split(".") for key in store)
+    return sorted({int(part[1]) for part in parts if len(part) == 3 and part[0] == group})
+
+
+def forget(store: Store, group: str, session: int) -> None:
+    """Drop a session's tensors."""
+    for key in [key for key in store if key.startswith(f"{group}.{session}.")]:
+        del store[key]
+
 
 Start = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q]."""

@@ -1,8 +1,5 @@
 """Continuous learning by distillation."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -11,8 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.plugins import Tunable
-from fedtide.methods.initializers._store import Store
-from fedtide.methods.initializers.base import Boundary, Initializer, InitializerSettings, Start
+from fedtide.methods.initializers.base import Boundary, Initializer, InitializerSettings, Start, Store
 from fedtide.training.engine.local import Term, TermBatch
 
 TEACHER = "session_teacher"
@@ -53,8 +49,6 @@ class Continuous(Initializer):
     settings: Settings
     needs_classes = True
 
-    _relation: _Relation | None = None
-
     def prepare(self, s: Boundary) -> None:
         """Make the model at the end of the previous session the teacher."""
         for name in ("teacher_w", "teacher_b", "teacher_labels"):
@@ -72,14 +66,9 @@ class Continuous(Initializer):
         """kappa times the distance from the teacher, if there is one."""
         if self.settings.strength == 0 or "teacher_w" not in store:
             return []
-        loss = distillation if self.settings.loss == "distillation" else self._glfc(store["teacher_labels"])
-        return [Term(loss, {TEACHER: store["teacher_w"]}, self.settings.strength, {TEACHER: store["teacher_b"]})]
-
-    def _glfc(self, old: Tensor) -> Callable[[TermBatch], Tensor]:
-        # One object per session: a term is traced once per loss function.
-        if self._relation is None or self._relation.old is not old:
-            self._relation = _Relation(old)
-        return self._relation.loss
+        loss = distillation if self.settings.loss == "distillation" else relation
+        teacher, b = {TEACHER: store["teacher_w"]}, {TEACHER: store["teacher_b"]}
+        return [Term(loss, teacher, self.settings.strength, b, tensors={"old_labels": store["teacher_labels"]})]
 
 
 def distillation(batch: TermBatch) -> Tensor:
@@ -89,15 +78,10 @@ def distillation(batch: TermBatch) -> Tensor:
     return (q.exp() * (q - p)).sum(-1)
 
 
-class _Relation:
-    """Relation distillation for given old classes, bool [L]."""
-
-    def __init__(self, old: Tensor) -> None:
-        self.old = old
-
-    def loss(self, batch: TermBatch) -> Tensor:
-        logits = batch.outputs.logits
-        classes = torch.arange(logits.shape[-1], device=logits.device)
-        labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)
-        target = torch.where(self.old, batch.references[TEACHER].logits.sigmoid(), labels)
-        return (functional.softplus(logits) - target * logits).mean(-1)
+def relation(batch: TermBatch) -> Tensor:
+    """(2) [B]; ``old_labels``, bool [L], are the classes of earlier sessions."""
+    logits = batch.outputs.logits
+    classes = torch.arange(logits.shape[-1], device=logits.device)
+    labels = (batch.labels.unsqueeze(-1) == classes).to(logits.dtype)
+    target = torch.where(batch.constants["old_labels"], batch.references[TEACHER].logits.sigmoid(), labels)
+    return (functional.softplus(logits) - target * logits).mean(-1)

@@ -1,20 +1,28 @@
 """Dynamic initial model construction."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import BeforeValidator, Field, PlainSerializer
 from torch import Tensor
 
 from fedtide.core.errors import Diverged
 from fedtide.core.plugins import Tunable
-from fedtide.methods.initializers._distances import DISTANCES
-from fedtide.methods.initializers._mixing import mix, pilot_weights, similarity_weights
-from fedtide.methods.initializers._retention import kept
-from fedtide.methods.initializers._store import forget, recall, remember, sessions
-from fedtide.methods.initializers.base import Boundary, Initializer, InitializerSettings, Start, pilot_models
+from fedtide.methods.initializers.base import (
+    Boundary,
+    Initializer,
+    InitializerSettings,
+    Start,
+    forget,
+    pilot_models,
+    recall,
+    remember,
+    sessions,
+)
+from fedtide.training.engine.flat import Layout
 
 
 def _from_text(value: Any) -> Any:
@@ -131,3 +139,108 @@ class Dynamic(Initializer):
     def _distance(self, s: Boundary, first: int, second: int) -> float:
         a: Tensor = recall(s.store, "update", first, "G")
         return DISTANCES[self.settings.distance](a, recall(s.store, "update", second, "G"), s.services.layout)
+
+
+_TIE = 1e-12  # relative difference below which two distances are equal under an infinite scale
+
+
+def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
+    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow; a ValueError unless all distances are finite.
+
+    An infinite scale R gives all weight to the nearest (ties share it equally); R = 0 gives equal weights.
+    """
+    if not all(map(math.isfinite, distances)):
+        raise ValueError("distances should be finite")
+    nearest = min(distances)
+    if math.isinf(scale):
+        parts = [float(d - nearest <= _TIE * max(1.0, abs(nearest))) for d in distances]
+    else:
+        parts = [math.exp(-scale * (d - nearest)) for d in distances]
+    total = math.fsum(parts)
+    return [part / total for part in parts]
+
+
+def mix(weights: Sequence[float], models: Sequence[Start]) -> Start:
+    """Weighted sum of parameters and buffers, in float64; all weight on one model gives that model to the bit."""
+    used = [(weight, model) for weight, model in zip(weights, models, strict=True) if weight > 0]
+    if len(used) == 1 and used[0][0] == 1:  # a sum would lose the sign of a zero
+        return used[0][1]
+
+    def mean(part: int) -> Tensor:
+        total = sum(weight * model[part].to(torch.float64) for weight, model in used)
+        return torch.as_tensor(total).to(models[0][part].dtype)
+
+    return mean(0), mean(1)
+
+
+def pilot_weights(count: int, mode: Literal["average", "ema"], decay: float) -> list[float]:
+    """Weights of the pilot sessions' models, oldest first.
+
+    ``average``: equal. ``ema``: m <- decay m + (1 - decay) w, starting from the oldest model: decay^(P-1) for the oldest and
+    (1 - decay) decay^(P-1-i) for the i-th after it.
+    """
+    if mode == "average":
+        return [1 / count] * count
+    return [(1 - decay if i else 1.0) * decay ** (count - 1 - i) for i in range(count)]
+
+
+Distance = Callable[[Tensor, Tensor, Layout], float]  # distance between two updates [d], in float64
+
+
+def global_l2(first: Tensor, second: Tensor, layout: Layout) -> float:
+    """|G - H| over all parameters."""
+    return float(torch.linalg.vector_norm(first.to(torch.float64) - second.to(torch.float64)))
+
+
+def layerwise_unit(first: Tensor, second: Tensor, layout: Layout) -> float:
+    """Mean over tensors of |G/|G| - H/|H||, between 0 and 2."""
+    return _mean(float(torch.linalg.vector_norm(a - b)) for a, b in _unit_tensors(first, second, layout))
+
+
+def inner_product(first: Tensor, second: Tensor, layout: Layout) -> float:
+    """Minus the mean over tensors of <G/|G|, H/|H|>, between -1 and 1, so that smaller is nearer here too."""
+    return -_mean(float(torch.sum(a * b)) for a, b in _unit_tensors(first, second, layout))
+
+
+DISTANCES: dict[str, Distance] = {
+    "global_l2": global_l2,
+    "layerwise_unit": layerwise_unit,
+    "inner_product": inner_product,
+}
+
+
+def _unit_tensors(first: Tensor, second: Tensor, layout: Layout) -> Iterator[tuple[Tensor, Tensor]]:
+    for slot in layout.parameters:
+        if "bias" not in slot.name:
+            yield _unit(slot.view(first)), _unit(slot.view(second))
+
+
+def _unit(tensor: Tensor) -> Tensor:
+    values = tensor.to(torch.float64)
+    norm = torch.linalg.vector_norm(values)
+    return values if norm == 0 else values / norm
+
+
+def _mean(values: Iterator[float]) -> float:
+    found = list(values)
+    return math.fsum(found) / len(found)
+
+
+def kept(
+    sessions: Sequence[int], cap: int | None, diverse: bool, distance: Callable[[int, int], float] = lambda *_: 0.0
+) -> list[int]:
+    """Sessions to keep of the stored ones, ascending: at most ``cap``, if it is given.
+
+    ``diverse`` drops the older one of the nearest pair (ties: the smallest pair) until the rest fits, which keeps a recent
+    representative of each population; otherwise the oldest are dropped.
+    """
+    if cap is None or len(sessions) <= cap:
+        return list(sessions)
+    if not diverse or cap == 0:
+        return list(sessions[len(sessions) - cap :])
+    left = list(sessions)
+    apart = {pair: distance(*pair) for pair in combinations(left, 2)}
+    while len(left) > cap:
+        older, _ = min(combinations(left, 2), key=lambda pair: (apart[pair], pair))
+        left.remove(older)
+    return left

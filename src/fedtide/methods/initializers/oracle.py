@@ -2,8 +2,7 @@
 
 import torch
 
-from fedtide.methods.initializers._store import forget, recall, remember, sessions
-from fedtide.methods.initializers.base import Boundary, Initializer, Start
+from fedtide.methods.initializers.base import Boundary, Initializer, Start, forget, recall, remember, sessions
 
 
 class Oracle(Initializer):

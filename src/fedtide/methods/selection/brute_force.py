@@ -1,7 +1,5 @@
 """The best selection, by enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable
@@ -12,8 +10,7 @@ from pydantic import Field
 from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.methods.selection._divergence import TOLERANCE, divergence
-from fedtide.methods.selection.base import Candidates, Selection
+from fedtide.methods.selection.base import TOLERANCE, Candidates, Selection, divergence
 
 _CHUNK = 1 << 13  # groups scored at a time
 

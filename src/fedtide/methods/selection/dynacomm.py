@@ -1,7 +1,5 @@
 """DynaComm's selection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -10,8 +8,7 @@ from pydantic import Field
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.core.plugins import PluginSettings
-from fedtide.methods.selection._divergence import TOLERANCE, divergence
-from fedtide.methods.selection.base import Candidates, Selection
+from fedtide.methods.selection.base import TOLERANCE, Candidates, Selection, divergence
 
 Score = Callable[[Floats], Floats]  # pooled rows [..., K] -> values [...], the smaller the better
 
@@ -48,7 +45,7 @@ def random_orders(c: Candidates, number: int) -> Ints:
 def best_group(
     values: Floats, score: Score, orders: Ints, most: int, size: int | None = None
 ) -> tuple[list[int], float]:
-    """The best group over some orders of the clients, and its score.
+    """The best group over some orders of the clients (rows, ascending) and its score; no rows and infinity if all are.
 
     Algorithm 2, one dynamic program for each order pi; they advance together, a row of ``cell`` each::
 
@@ -60,13 +57,9 @@ def best_group(
         of all orders the best group                                                                   (6)
 
     Args:
-        values: [C, K], what each client brings; a group has the sum.
-        score: of sums, the smaller the better.
+        values: [C, K], what each client brings; a group has the sum. score: of sums, the smaller the better.
         orders: int64 [S, n], in which clients are visited; others are not considered.
         most: largest size. size: the exact size instead of the best one.
-
-    Returns:
-        Rows, ascending, and the score; no rows and infinity if every group is infinitely bad.
     """
     programs = np.arange(len(orders))
     scores = np.full((len(orders), most + 1), np.inf)  # (1)

@@ -1,14 +1,11 @@
 """Selection by a genetic algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 
 from fedtide.core.array_types import Bools, Floats
 from fedtide.core.plugins import PluginSettings
-from fedtide.methods.selection._divergence import TOLERANCE, divergence
-from fedtide.methods.selection.base import Candidates, Selection
+from fedtide.methods.selection.base import TOLERANCE, Candidates, Selection, divergence
 
 _PENALTY = 1e5  # cost of every client above the largest size, or away from the exact one
 

@@ -1,7 +1,5 @@
 """DynaComm without labels."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,20 +1,12 @@
 """Random selection."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from fedtide.core.plugins import PluginSettings
 from fedtide.methods.selection.base import Candidates, Selection
 
 
 class Random(Selection):
     """As many clients as the budget allows (or ``portion`` asks for), uniformly without replacement."""
-
-    class Settings(PluginSettings):
-        name: str = "random"
-
-    settings: Settings
 
     def choose(self, candidates: Candidates) -> list[int]:
         c = candidates

@@ -1,7 +1,5 @@
 """What compressors share: one update after the other, and what is lost, which clients may add to their next update."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Sequence

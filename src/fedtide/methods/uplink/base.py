@@ -65,17 +65,12 @@ class Link(Plugin):
     private: ClassVar[bool] = False
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
-        """Called once, with all links of the run in order and the model's parameters.
-
-        Raises:
-            SettingsError: the link does not go with them.
-        """
+        """Called once, with all links in order and the model's parameters; a SettingsError where they do not go together."""
 
     def foresee(self, cohorts: Callable[[], Cohorts]) -> None:
-        """Called once after :meth:`bind`: ``cohorts()`` is who takes part in which round of the run, which takes time to draw.
+        """Called once after :meth:`bind`, which it may refuse as that does.
 
-        Raises:
-            SettingsError: as :meth:`bind`.
+        ``cohorts()`` is who takes part in which round of the run, which takes time to draw.
         """
 
     def width(self, name: str, size: int) -> int:
@@ -96,27 +91,20 @@ class Link(Plugin):
 
     @abstractmethod
     def apply(self, D: Tensor, s: Sending) -> dict[str, Tensor]:
-        """Change updates in place. A row that no link changes arrives as it was trained, to the bit.
+        """Change updates in place; returns columns [c, 1] by name. Rows that no link changes stay bitwise as they are.
 
         Args:
             D: [c, d], where each participant's model has moved to from where its training started.
             s: the participants. Of several processes each has rows of its own, so that no row may depend on others.
-
-        Returns:
-            Columns [c, 1], by name.
         """
 
     def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
-        """Called once in a round, after all links: what to record, and what becomes of the server's tensors.
+        """What to record, columns [C, 1] and numbers by name, and what becomes of the server's tensors; once in a round.
 
         It is not called in the gradient rounds of an initializer, which leave the server's tensors as they are.
 
         Args:
-            columns: those that ``apply`` returned, of all participants [C, 1].
-            s: the participants, as in ``apply``.
-
-        Returns:
-            Columns [C, 1] and numbers to record, by name.
+            columns: those that ``apply`` returned, of all participants [C, 1]. s: the participants, as in ``apply``.
         """
         return dict(columns)
 

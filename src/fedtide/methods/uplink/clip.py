@@ -1,10 +1,7 @@
 """Clipping of updates, at a fixed length or at a quantile of the lengths."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import torch
@@ -18,14 +15,6 @@ from fedtide.methods.uplink.base import Link, Sending
 from fedtide.training.engine.flat import Layout
 
 _ADAPTIVE_START = 0.1
-
-
-@dataclass(frozen=True)
-class NoisyCounts:
-    """Noise in the counts that move an adaptive bound, by round [T]: m, the public size of cohorts, and the deviation."""
-
-    expected: Floats
-    sigma: Floats
 
 
 class Clip(Link):
@@ -75,7 +64,9 @@ class Clip(Link):
     settings: Settings
 
     place = 10
-    noisy: NoisyCounts | None = None
+    noisy: tuple[Floats, Floats] | None = (
+        None  # by round: m, the public size of cohorts, and the deviation in the count
+    )
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
         if self.settings.bit_noise is not None and not any(link.private for link in links):
@@ -101,13 +92,12 @@ class Clip(Link):
         bound, within = self.bound(s.extra), (columns["clip_factor"] >= 1).to(torch.float64)
         inside = within.mean()
         if self.settings.quantile is not None:
-            share = inside.cpu() if self.noisy is None else self._noisy_share(within, self.noisy, s)
+            share = inside.cpu()
+            if self.noisy is not None:
+                expected, sigma = (float(values[s.t]) for values in self.noisy)
+                share = 0.5 + ((within.cpu() - 0.5).sum() + sigma * s.shared().standard_normal()) / expected
             s.extra["bound"] = bound * torch.exp(-self.settings.rate * (share - self.settings.quantile))
         return {**columns, "clipped": 1.0 - float(inside), "clip_bound": bound if bound < math.inf else math.nan}
-
-    def _noisy_share(self, within: Tensor, noisy: NoisyCounts, s: Sending) -> Tensor:
-        count = (within.cpu() - 0.5).sum() + float(noisy.sigma[s.t]) * s.shared().standard_normal()
-        return 0.5 + count / float(noisy.expected[s.t])
 
 
 def clip(D: Tensor, bound: float) -> Tensor:

@@ -1,11 +1,9 @@
 """Noise for sums of clipped updates: client-level differential privacy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import torch
@@ -20,8 +18,10 @@ from fedtide.methods.accounting.mechanisms import Banded, Blt, Independent, Mech
 from fedtide.methods.accounting.spending import Spending, multiplier, spend
 from fedtide.methods.algorithms.base import RunPreview
 from fedtide.methods.uplink.base import Link, Sending
-from fedtide.methods.uplink.clip import Clip, NoisyCounts, clip
+from fedtide.methods.uplink.clip import Clip, clip
 from fedtide.training.engine.flat import Layout
+
+NotNegative = Annotated[float, Field(ge=0)]
 
 _ONLY: dict[str, tuple[str, ...]] = {
     "coefficients": ("banded",),
@@ -67,12 +67,14 @@ class Noise(Link):
             ge=1,
             description="banded: rounds with coupled noise; null: smallest gap between a client's participations",
         )
-        coefficients: tuple[float, ...] | None = Field(
+        coefficients: tuple[NotNegative, ...] | None = Field(
             None,
             description="banded: the coefficients themselves; null: those of the square root of the matrix of ones",
         )
-        decay: tuple[float, ...] | None = Field(None, description="blt: decay of each buffer, from 0 to 1")
-        scale: tuple[float, ...] | None = Field(None, description="blt: weight of each buffer")
+        decay: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = Field(
+            None, description="blt: decay of each buffer"
+        )
+        scale: tuple[NotNegative, ...] | None = Field(None, description="blt: weight of each buffer")
         restart: int | Literal["session"] | None = Field(
             None, description="rounds, or session, after which coupled noise restarts; null: never"
         )
@@ -90,9 +92,6 @@ class Noise(Link):
                 raise SettingsError("decay and scale: mechanism blt requires both, with one number for each buffer")
             if self.bands is not None and self.coefficients is not None:
                 raise SettingsError("bands and coefficients exclude each other; give one of them")
-            for key, most in (("coefficients", math.inf), ("decay", 1.0), ("scale", math.inf)):
-                if wrong := [number for number in getattr(self, key) or () if not 0 <= number <= most]:
-                    raise SettingsError(f"{key}: {wrong[0]:g} should be {'from 0 to 1' if most == 1 else '0 or more'}")
             if self.coefficients is not None and not (self.coefficients and self.coefficients[0]):
                 raise SettingsError("coefficients: the first one should be above 0")
             if isinstance(self.restart, int) and self.restart < 1:
@@ -176,11 +175,10 @@ class Noise(Link):
                 "budget is left for the updates; raise bit_noise, let more clients take part, or set clip.quantile = "
                 "null"
             )
-        self.clip.noisy = NoisyCounts(self.expected, sigma)
+        self.clip.noisy = (self.expected, sigma)
         self._of_updates = (self.z**-2 - (2 * sigma) ** -2) ** -0.5
 
     def extra(self, size: int) -> dict[str, Tensor]:
-        """What the mechanism keeps of earlier noise, float64."""
         return {name: torch.from_numpy(value) for name, value in self.mechanism.state(size).items()}
 
     def vectors(self, cohorts: Callable[[], Cohorts]) -> int:

@@ -1,7 +1,5 @@
 """Random rounding of every number (Alistarh et al. 2017)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

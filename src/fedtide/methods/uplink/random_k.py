@@ -1,7 +1,5 @@
 """Numbers of an update at random places (Konečný et al. 2016)."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import torch

@@ -1,7 +1,5 @@
 """The signs of an update (Bernstein et al. 2018, Karimireddy et al. 2019)."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

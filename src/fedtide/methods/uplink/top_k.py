@@ -1,7 +1,5 @@
 """The largest numbers of an update (Aji and Heafield 2017)."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

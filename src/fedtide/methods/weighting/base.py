@@ -1,7 +1,5 @@
 """What a weighting plug-in provides."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """FedDisco."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -13,10 +11,9 @@ class FedDisco(Weighting):
     """Samples, corrected for the discrepancy between a client's labels and uniform ones (Ye et al. 2023).
 
     ``q_k = max(0, r_k - a d_k + b) / sum`` with ``r_k = n_k / sum n_j`` and ``d_k = KL(labels of k || uniform)`` over all L
-    classes, divided by its sum over the participants as in the released code. That code reshapes histograms to ten classes
-    whatever L is, and divides by zero where every q_k vanishes; here such a round falls back to r_k. The mean of all clients'
-    latest models (evaluation of ``all``) is uniform, as in the FedSSG family's evaluation of FedDyn with these weights. The
-    label histogram that a client sends once is not charged.
+    classes, divided by its sum over the participants as in the released code. Where every q_k vanishes, which divides by zero
+    there, a round falls back to r_k. The mean of all clients' latest models (evaluation of ``all``) is uniform, as in FedSSG's
+    code. The label histogram that a client sends once is not charged.
     """
 
     class Settings(PluginSettings):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.methods.privacy import he, masked
-from fedtide.methods.privacy.factory import histograms
+from fedtide.methods.algorithms._histograms import CIPHERTEXT, Encrypted, Masked, histograms
 from support import assert_same, federation, run_rounds, settings, steady, timeline, vectors
 
 FIVE = Randomness(5)
@@ -36,7 +35,7 @@ def test_the_sum_of_those_who_answer_survives_those_who_leave(shape, data):
     clients, classes, seed = shape
     counts = np.random.default_rng(seed).integers(0, 1000, (clients, classes))
     gone = data.draw(st.sets(st.integers(0, clients - 1), max_size=clients - 1))
-    exchange = masked.Masked()
+    exchange = Masked()
     uploads = {
         client: counts[client].astype(np.uint32) + exchange.mask(client, clients, classes, Randomness(seed), 0)
         for client in range(clients)
@@ -47,7 +46,7 @@ def test_the_sum_of_those_who_answer_survives_those_who_leave(shape, data):
 
 def test_a_masked_upload_is_uniform_and_another_in_every_session():
     """Zero counts of two clients under 4000 masks: mean and spread of a uniform number below 2^32."""
-    exchange = masked.Masked()
+    exchange = Masked()
     mask = exchange.mask(0, 2, 4000, FIVE, 0).astype(np.float64) / 2**32
     assert mask.mean() == pytest.approx(0.5, abs=0.02)
     assert mask.std() == pytest.approx(math.sqrt(1 / 12), abs=0.01)
@@ -98,7 +97,7 @@ def test_a_missing_extra_is_reported_before_the_run_starts(monkeypatch):
 
 def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
     pytest.importorskip("tenseal")
-    exchange = he.Encrypted()
+    exchange = Encrypted()
     own, public = exchange.contexts()
     assert not public.has_secret_key()
     uploads = [exchange.encrypt(public, each) for each in COUNTS]
@@ -106,7 +105,7 @@ def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
     assert exchange.decrypt(own, summed) == COUNTS.sum(0).tolist()
     for ciphertext in (*uploads, summed):
         assert 88_000 < len(ciphertext) < 89_000
-    assert np.mean([len(each) for each in uploads]) == pytest.approx(he.CIPHERTEXT, abs=60)
+    assert np.mean([len(each) for each in uploads]) == pytest.approx(CIPHERTEXT, abs=60)
     assert exchange.total(COUNTS, Randomness(0), 0).tolist() == COUNTS.sum(0).tolist()
     up, down = exchange.traffic(100, 10)
     assert up == 134_269 + 100 * 88_556 + 40
@@ -115,7 +114,7 @@ def test_encrypted_sums_are_exact_and_ciphertexts_have_the_published_size():
 
 def test_the_size_does_not_tell_the_number_of_classes_and_large_counts_are_refused():
     pytest.importorskip("tenseal")
-    exchange = he.Encrypted()
+    exchange = Encrypted()
     _, public = exchange.contexts()
     for classes in (10, 20, 50, 100):
         assert 88_000 < len(exchange.encrypt(public, np.arange(classes))) < 89_000

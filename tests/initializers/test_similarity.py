@@ -1,0 +1,207 @@
+"""From updates to a start: distances of updates, weights, mixtures, pilot models, and which sessions are kept."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedtide.methods.initializers.dynamic import (
+    DISTANCES,
+    global_l2,
+    inner_product,
+    kept,
+    layerwise_unit,
+    mix,
+    pilot_weights,
+    similarity_weights,
+)
+from fedtide.training.engine.flat import Layout
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "sessions.json").read_text(encoding="utf-8"))["unit"]
+GAPS = st.lists(st.floats(0, 2), min_size=1, max_size=7)
+SCALES = st.floats(0, 100)
+
+
+def test_the_golden_weights() -> None:
+    for case in GOLDEN["weights"]:
+        assert similarity_weights(case["distances"], float(case["R"])) == pytest.approx(case["weights"], abs=1e-9)
+
+
+def test_the_golden_pilots() -> None:
+    for case in GOLDEN["pilot"]:
+        models = [(torch.tensor(model, dtype=torch.float64), torch.zeros(0)) for model in case["models"]]
+        w, _ = mix(pilot_weights(len(models), case["mode"], case["beta"]), models)
+        assert w.tolist() == pytest.approx(case["pilot"], abs=1e-9)
+
+
+@given(st.floats(-1, 1e8), st.integers(1, 5), st.sampled_from([0.0, 1.0, math.inf]))
+def test_equal_distances_weigh_the_same(distance: float, count: int, scale: float) -> None:
+    assert similarity_weights([distance] * count, scale) == [1 / count] * count
+
+
+@given(GAPS)
+def test_an_infinite_scale_chooses_the_nearest(distances: list[float]) -> None:
+    nearest = [d - min(distances) <= 1e-12 for d in distances]
+    assert similarity_weights(distances, math.inf) == [tie / sum(nearest) for tie in nearest]
+
+
+@given(GAPS, SCALES, st.floats(-3, 3), st.floats(0.1, 10))
+def test_only_differences_count_and_the_scale_is_their_unit(
+    distances: list[float], scale: float, shift: float, factor: float
+) -> None:
+    weights = similarity_weights(distances, scale)
+    assert similarity_weights([d + shift for d in distances], scale) == pytest.approx(weights, abs=1e-12)
+    assert similarity_weights([d * factor for d in distances], scale / factor) == pytest.approx(weights, abs=1e-12)
+
+
+def test_huge_distances_and_scales_stay_finite() -> None:
+    assert similarity_weights([1e8, 0.0, 1e8], 1e4) == [0.0, 1.0, 0.0]
+    assert similarity_weights([1e8, 1e8 + 1], 1e4) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_distance_that_is_no_number_is_an_error(bad: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        similarity_weights([0.1, bad], 10.0)
+
+
+@given(GAPS, SCALES, st.sampled_from([torch.float32, torch.float64]))
+def test_a_mixture_lies_between_its_models(distances: list[float], scale: float, dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(len(distances))
+    rows = torch.randn(len(distances), 6, generator=draw, dtype=dtype)
+    w, b = mix(similarity_weights(distances, scale), [(row[:4], row[4:].abs()) for row in rows])
+    tolerance = 0.0 if dtype == torch.float32 else 1e-15
+    assert bool((w >= rows[:, :4].amin(0) - tolerance).all())
+    assert bool((w <= rows[:, :4].amax(0) + tolerance).all())
+    assert bool((b >= 0).all())
+    assert w.dtype == b.dtype == dtype
+
+
+@given(st.integers(1, 5), st.data())
+def test_all_weight_on_one_model_is_that_model_to_the_bit(count: int, data: st.DataObject) -> None:
+    chosen = data.draw(st.integers(0, count - 1))
+    models = [(torch.rand(3), torch.rand(2)) for _ in range(count)]
+    w, b = mix([float(i == chosen) for i in range(count)], models)
+    assert torch.equal(w, models[chosen][0])
+    assert torch.equal(b, models[chosen][1])
+
+
+@given(st.integers(1, 6), st.floats(0, 0.99))
+def test_pilot_weights_sum_to_one(count: int, decay: float) -> None:
+    for mode in ("average", "ema"):
+        assert math.fsum(pilot_weights(count, mode, decay)) == pytest.approx(1.0, abs=1e-12)  # type: ignore[arg-type]
+    assert pilot_weights(1, "ema", decay) == pilot_weights(1, "average", decay) == [1.0]
+    assert pilot_weights(count, "ema", 0.0) == [0.0] * (count - 1) + [1.0]
+
+
+@given(st.integers(2, 6), st.floats(0.01, 0.99))
+def test_the_moving_average_is_its_recursion(count: int, decay: float) -> None:
+    values = [float(3**i) for i in range(count)]
+    moving = values[0]
+    for value in values[1:]:
+        moving = decay * moving + (1 - decay) * value
+    weights = pilot_weights(count, "ema", decay)
+    assert math.fsum(a * b for a, b in zip(weights, values, strict=True)) == pytest.approx(moving, rel=1e-12)
+    assert pilot_weights(3, "ema", 0.5) == [0.25, 0.25, 0.5]
+
+
+class Named(nn.Module):
+    """Parameters of given names and values."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        for name, value in tensors.items():
+            owner: nn.Module = self
+            *folders, leaf = name.split(".")
+            for folder in folders:
+                if not hasattr(owner, folder):
+                    owner.add_module(folder, nn.Module())
+                owner = getattr(owner, folder)
+            owner.register_parameter(leaf, nn.Parameter(value))
+
+
+def flat(tensors: dict[str, Any]) -> tuple[Tensor, Layout]:
+    """Named tensors as one vector."""
+    module = Named({name: torch.tensor(value, dtype=torch.float64) for name, value in tensors.items()})
+    return torch.cat([value.detach().reshape(-1) for value in module.parameters()]), Layout(module)
+
+
+def test_the_golden_distances_and_their_weights() -> None:
+    case = GOLDEN["distances"]
+    updates = {session: flat(tensors) for session, tensors in case["G"].items()}
+    current, layout = updates[str(case["current"])]
+    for name, expected in case["expected"].items():
+        found = [DISTANCES[name](current, updates[str(z)][0], layout) for z in case["stored"]]
+        assert found == pytest.approx([expected[str(z)] for z in case["stored"]], abs=1e-9)
+        for scale, weights in case["weights"][name].items():
+            assert similarity_weights(found, float(scale)) == pytest.approx(weights, abs=1e-9)
+
+
+def pair(seed: int) -> tuple[Tensor, Tensor, Layout]:
+    draw = torch.Generator().manual_seed(seed)
+    a, b = torch.randn(2, 4, 3, generator=draw).tolist()
+    first, layout = flat({"head.weight": a[:3], "head.bias": a[3]})
+    return first, flat({"head.weight": b[:3], "head.bias": b[3]})[0], layout
+
+
+@given(st.integers(0, 1000), st.floats(0.01, 100))
+def test_unit_distances_do_not_see_the_scale(seed: int, factor: float) -> None:
+    G, H, layout = pair(seed)
+    for distance in (layerwise_unit, inner_product):
+        assert distance(factor * G, H, layout) == pytest.approx(distance(G, H, layout), abs=1e-12)
+    assert global_l2(factor * G, factor * H, layout) == pytest.approx(factor * global_l2(G, H, layout), rel=1e-12)
+
+
+@given(st.integers(0, 1000))
+def test_opposite_and_equal_updates(seed: int) -> None:
+    G, H, layout = pair(seed)
+    assert layerwise_unit(G, -G, layout) == pytest.approx(2.0, abs=1e-12)
+    assert inner_product(G, -G, layout) == pytest.approx(1.0, abs=1e-12)
+    assert inner_product(G, G, layout) == pytest.approx(-1.0, abs=1e-12)
+    for distance in DISTANCES.values():
+        assert distance(G, H, layout) == distance(H, G, layout)
+    other = H + torch.tensor([0.0] * 9 + [1.0] * 3)  # another bias, which counts in the whole norm only
+    assert layerwise_unit(G, other, layout) == layerwise_unit(G, H, layout)
+    assert global_l2(G, other, layout) != global_l2(G, H, layout)
+    assert layerwise_unit(G, G, layout) == global_l2(G, G, layout) == 0.0
+
+
+@given(st.integers(0, 1000))
+def test_with_one_tensor_both_unit_distances_agree(seed: int) -> None:
+    """|a - b|^2 = 2 - 2 <a, b> for unit vectors."""
+    G, H, layout = pair(seed)
+    assert layerwise_unit(G, H, layout) ** 2 == pytest.approx(2 + 2 * inner_product(G, H, layout), abs=1e-12)
+
+
+def test_a_zero_tensor_is_far_from_nothing_and_orthogonal_to_all() -> None:
+    G, _, layout = pair(0)
+    zero = torch.zeros_like(G)
+    assert layerwise_unit(zero, zero, layout) == 0.0
+    assert layerwise_unit(G, zero, layout) == pytest.approx(1.0)
+    assert inner_product(G, zero, layout) == 0.0
+
+
+def test_the_golden_cases() -> None:
+    for case in GOLDEN["retention"]:
+        keys = case["keys"]
+
+        def distance(a: int, b: int, case: Any = case, keys: Any = keys) -> float:
+            return float(case["distance"][keys.index(a)][keys.index(b)])
+
+        assert kept(keys, case["history"], case["retention"] == "diverse", distance) == case["kept"]
+
+
+@given(st.integers(1, 8), st.integers(0, 9), st.booleans())
+def test_the_newest_stays_and_no_more_than_fit(count: int, cap: int, diverse: bool) -> None:
+    found = kept(range(count), cap, diverse, lambda a, b: float((a * 7 + b * 3) % 5))
+    assert len(found) == min(count, cap)
+    assert found == sorted(found)
+    if cap:
+        assert found[-1] == count - 1
+    assert kept(range(count), None, diverse) == list(range(count))
