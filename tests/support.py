@@ -21,9 +21,9 @@ from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.traffic.payload import Payload, payload
+from fedtide.federation.traffic import Payload, payload
 from fedtide.federation.types import Feature, Parts, RunState
 from fedtide.methods.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
 from fedtide.methods.selection.base import Candidates, Selection

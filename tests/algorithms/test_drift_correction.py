@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import RunPreview

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from federation.test_ranks import compare
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import initial_state, restored_state

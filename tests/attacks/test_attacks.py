@@ -13,7 +13,7 @@ from federation.jobs import UNEQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import Round
 from fedtide.settings.params import Params

@@ -14,7 +14,7 @@ from commands import Fedtide, fedtide, folder, shared_data  # noqa: F401  # fixt
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import restored_state
 from fedtide.settings.params import Params
 from fedtide.world import dataset

@@ -17,7 +17,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.randomness import Randomness
-from fedtide.federation.traffic.payload import payload
+from fedtide.federation.traffic import payload
 from fedtide.methods.communication._notation import LETTERS
 from fedtide.methods.communication.intervals import uploads
 from fedtide.settings.run import RunSettings

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.methods.costs.wireless import JobCosts
 from fedtide.settings.groups.costs import CostSettings

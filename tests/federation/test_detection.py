@@ -15,7 +15,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState

@@ -20,8 +20,8 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.downlink import Downlink
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
 from fedtide.methods.costs.wireless import Segment

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.compatibility import refuse_early_stop
+from fedtide.federation.assembly.choose import refuse_early_stop
 from fedtide.federation.federation import Federation
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Round

@@ -16,8 +16,8 @@ from commands import Fedtide
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
+from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.module import FederatedModule
-from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.state import initial_state
 from fedtide.training.resources.memory import available_bytes, free_under_limits, share_memory
 from support import settings, steady, vectors

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import memory_plan
-from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.assembly.footprint import memory_plan
+from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.state import restored_state
 from support import assert_same, federation, planned, run_rounds, settings, steady, vectors
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
-from fedtide.federation.assembly.ranks import Alone, Group
+from fedtide.federation.assembly.hardware import Alone, Group
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication.base import Communication, Schedule

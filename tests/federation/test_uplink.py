@@ -16,8 +16,8 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.services import RoundServices
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
 from fedtide.federation.state import restored_state
 from fedtide.methods.aggregation.base import Rule, RuleSettings
 from fedtide.methods.algorithms.base import Algorithm

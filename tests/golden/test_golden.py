@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.federation import gradient_rounds
 from fedtide.federation.rounds.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring.scores import latest_mean
-from fedtide.federation.sessions import gradient_rounds
 from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families

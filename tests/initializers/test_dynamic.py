@@ -15,7 +15,7 @@ from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, s
 
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.hashing import canonical_json
-from fedtide.federation.sessions.boundary import boundary_at
+from fedtide.federation.federation import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.initializers import _store as store

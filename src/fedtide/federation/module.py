@@ -11,12 +11,10 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
-from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore, process_group
 from fedtide.federation.assembly.parts import assemble
-from fedtide.federation.assembly.ranks import process_group
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings

@@ -16,12 +16,10 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
 from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.assembly.ranks import Share
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.federation.traffic.payload import Payload, payload
+from fedtide.federation.traffic import Payload, payload
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication.base import Communication
 from fedtide.methods.costs.wireless import Segment, Wireless
@@ -45,22 +43,12 @@ F = TypeVar("F", bound="Feature")
 
 
 @dataclass(frozen=True)
-class Part:
-    """Bytes of one part of a run's memory, and what makes it smaller."""
-
-    what: str
-    size: int
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Memory:
     """What a feature takes beside its rows: vectors [d], ``once`` and for ``each`` participant, and added training samples."""
 
     once: int = 0
     each: int = 0
     samples: int = 0
-    others: tuple[Part, ...] = ()
 
 
 class Feature:
@@ -111,8 +99,8 @@ class Feature:
         """What it takes beside :meth:`rows`, for the memory that a run is planned with."""
         return Memory()
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What it keeps at the server before the first round; with ``saved``, values of the form that these should have."""
+    def state(self, parts: Parts) -> dict[str, Any]:
+        """What it keeps at the server before the first round."""
         return {}
 
     # Between rounds.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_scores import summary
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState

@@ -7,7 +7,7 @@ each from the model that it started from: cancelled and refused ones never are, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,52 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
+from fedtide.federation.rounds.round import RoundRecord, RoundResult
 from fedtide.federation.types import Parts, RunState
+from fedtide.methods.costs.wireless import JobCosts, Wireless
 from fedtide.settings.groups.mode import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
+
+AHEAD = 32
+"""Most jobs whose costs are computed before they start: of many at once, each takes a tenth of the time."""
+
+Behind = Callable[[], Sequence[tuple[int, int, int]]]
+"""Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process and the
+bytes that it would receive."""
+
+
+class Durations:
+    """Slots and energy of jobs; see :meth:`Wireless.job_costs`, whose numbers depend on a job's own number and client alone."""
+
+    def __init__(self, wireless: Wireless) -> None:
+        self._wireless = wireless
+        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}
+
+    def __call__(
+        self,
+        numbers: Sequence[int],
+        clients: Sequence[int],
+        samples: Sequence[int],
+        down: Sequence[int],
+        up: int,
+        places: int,
+        behind: Behind,
+    ) -> JobCosts:
+        """The costs of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
+        jobs = list(zip(numbers, clients, samples, down, strict=True))
+        if not self._known.keys() >= set(jobs):
+            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
+            all_numbers, everybody, all_samples, all_down = zip(*wanted, strict=True)
+            found = self._wireless.job_costs(all_numbers, everybody, all_samples, np.array(all_down), up, places)
+            self._known = dict(
+                zip(wanted, zip(found.slots.tolist(), found.device_J.tolist(), strict=True), strict=True)
+            )
+        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
+        return JobCosts(np.array(slots), np.array(joules))
 
 
 @dataclass
@@ -71,7 +107,7 @@ class Since:
 
 
 class EventClock:
-    """The server updates its model as results arrive; see :class:`fedtide.federation.clocks.clock.Clock`."""
+    """The server updates its model as results arrive; see :class:`fedtide.federation.federation.RoundClock`."""
 
     def __init__(self, parts: Parts, chosen: Async) -> None:
         self.parts, self.chosen = parts, chosen

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.federation.assembly.ranks import Share, share_of
+from fedtide.federation.assembly.hardware import Share, share_of
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.types import Parts, RoundContext, RunState

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
+from fedtide.federation.rounds.round import RoundRecord, RoundResult
 from fedtide.federation.scoring.client_samples import own_samples, owners
 from fedtide.federation.scoring.client_scores import cells, due, named_columns, summary
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of

@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
+from fedtide.federation.rounds.round import RoundRecord, RoundResult
 from fedtide.federation.scoring.client_samples import Tested, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
+from fedtide.federation.rounds.round import RoundRecord, RoundResult
 from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_fits import ClientFits
 from fedtide.federation.scoring.client_scores import ClientScores, Reported, due

@@ -1,4 +1,4 @@
-"""Bytes on the wire, from what an algorithm declares to send and the links that its updates pass."""
+"""What a round costs: exchanges, bytes on the wire, simulated seconds and joules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.methods.algorithms.base import Algorithm, Extra, Layout, server_vectors, shared_size, shares_buffers
+from fedtide.methods.costs.wireless import Segment, Wireless
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
 
@@ -43,22 +47,46 @@ def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout
     vectors = {*algorithm.client, *(vector.name for vector in server_vectors(algorithm))}
     with_model = BYTES * buffers if shares_buffers(algorithm, layout) else 0
 
-    def update(numbers: int) -> int | None:
-        """Bytes of an update; None if no feature changes them."""
+    def update(numbers: int, plain: int) -> int:
+        """Bytes of an update, ``plain`` if no feature changes them."""
         found = [bits for feature in features if (bits := feature.bits(numbers)) is not None]
-        return -(-found[-1] // 8) if found else None
+        return -(-found[-1] // 8) if found else plain
 
     def bytes_of(name: str, sent: bool) -> int:
         if name in ("w", "W"):
             numbers = shared_size(algorithm, layout)
-            return _either(update(numbers) if sent else None, BYTES * numbers) + with_model
-        derived = sent and name in vectors and name not in algorithm.apart
-        return _either(update(size) if derived else None, BYTES * algorithm.width(name, layout, extra))
+            return (update(numbers, BYTES * numbers) if sent else BYTES * numbers) + with_model
+        plain = BYTES * algorithm.width(name, layout, extra)
+        return update(size, plain) if sent and name in vectors and name not in algorithm.apart else plain
 
     down = sum(bytes_of(name, False) for name in algorithm.down)
     up = sum(bytes_of(name, True) for name in algorithm.up)
     return Payload(down, up, (down + up) / (2 * BYTES * (size + buffers)))
 
 
-def _either(changed: int | None, plain: int) -> int:
-    return plain if changed is None else changed
+def charge(
+    totals: dict[str, float],
+    plan: RoundPlan,
+    segments: Sequence[Segment],
+    payload: Payload,
+    wireless: Wireless | None,
+    received: Sequence[int] | None = None,
+) -> int:
+    """Add what a round costs to the run's totals; the exchanges, over participants.
+
+    Args:
+        segments: local work before each exchange of models; each costs its members one payload in both directions.
+        received: bytes that each participant receives in an exchange, if not those of the payload.
+    """
+    down = np.full(len(plan.ids), payload.down) if received is None else np.array(received)
+    exchanges = sum(len(segment.rows) for segment in segments)
+    total = sum(int(down[segment.rows].sum()) for segment in segments)
+    models = payload.worth(exchanges, exchanges * payload.down - total)
+    totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
+    totals["bytes_down"] += total
+    totals["bytes_up"] += exchanges * payload.up
+    if wireless:
+        cost = wireless.round_cost(plan.keys, plan.ids, segments, down, payload.up, plan.purpose)
+        totals["latency"] += cost.latency_s
+        totals["energy"] += cost.energy_J
+    return exchanges

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtide.federation.rounds.plan import plan_gradient_round
 from fedtide.federation.rounds.round import train_round
 from fedtide.federation.state import initial_state
-from fedtide.federation.traffic.ledger import charge
+from fedtide.federation.traffic import charge
 from fedtide.federation.types import Parts, RunState
 from fedtide.training.engine.flat import Layout
 
@@ -46,7 +46,8 @@ class GradientRounds:
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             result = train_round(parts, scratch, plan)
-            charge(self.state, plan, result.segments, parts.payload_in(scratch), parts.wireless, result.bytes_down)
+            costs = parts.payload_in(scratch), parts.wireless, result.bytes_down
+            charge(self.state.totals, plan, result.segments, *costs)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 
