@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
@@ -315,8 +314,7 @@ class RoundContext:
     """A round in progress, as features see it; ``round`` is the algorithm's view of it, from local training on.
 
     Attributes:
-        features: those that take part in it.
-        shards: indices of the training samples of each participant.
+        plan: with the samples that participants train on, which features may change. features: those that take part.
         w: [d] the server's model before the round. sent: [d] the one that clients train from.
         bytes_down: received by each participant in an exchange; None where jobs received it before.
         memory: the participants' rows by name. share: which rows this process trains.
@@ -331,7 +329,6 @@ class RoundContext:
     state: RunState
     plan: RoundPlan
     features: tuple[Feature, ...]
-    shards: Sequence[Ints]
     w: Tensor
     sent: Tensor
     bytes_down: list[int] | None = None

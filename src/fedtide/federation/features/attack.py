@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -36,7 +38,7 @@ class Attacking(Feature):
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t
         r.notes[self.name] = attacking = self.attackers.rows(r.plan.ids, t)
-        r.shards = self.attackers.poisoned(r.shards, attacking)
+        r.plan = replace(r.plan, shards=self.attackers.poisoned(r.plan.shards, attacking))
 
     def after(self, r: RoundContext) -> None:
         here = range(len(r.plan.ids))[r.here]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -115,14 +115,12 @@ def prepare(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     """The round before anything has reached the clients."""
     rehearsal = plan.purpose == "gradient"
     samples = parts.algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
+    shards = contract.positions(parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
     return RoundContext(
         parts,
         state,
-        plan,
+        replace(plan, shards=shards),
         features=tuple(feature for feature in parts.features if feature.rehearses or not rehearsal),
-        shards=contract.positions(
-            parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train")
-        ),
         w=state.w,
         sent=parts.channel.model(state),
     )

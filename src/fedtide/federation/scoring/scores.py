@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedtide.core.array_types import Bools, Floats
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord, RoundResult
-from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_fits import ClientFits
 from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
-from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.scoring.session_scores import session_scores
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
 from fedtide.training.engine.flat import weighted_sum
-from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.training.engine.passes.fit import Fit
+from fedtide.world.timeline import HeldOut
 
 MODELS = ("global", "participants", "all", "ensemble")
 
@@ -185,3 +187,76 @@ def latest_mean(evaluator: Evaluator, weighting: Weighting, state: RunState, t: 
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]
     return weighted_sum(weights, rows).to(state.w.device)
+
+
+def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dict[str, Any]]:
+    """A row per session up to that which ends with round ``t``, with the scores of ``model`` on its samples.
+
+    Columns: ``session`` that has ended and session ``tested``, both from 1; ``<split>_<score>``, those that every run of the
+    task records, over the labels that the tested session evaluates, and ``evaluation.metrics``, unless sessions evaluate
+    different labels, which these metrics do not distinguish.
+    """
+    timeline, settings = evaluator.timeline, evaluator.settings
+    rows, known = list[dict[str, Any]](), dict[tuple[str, int, bytes | None], Any]()
+
+    def scored(split: str, held_out: HeldOut | None, mixture: Floats | None) -> Any:
+        """Scores and metrics of a set of samples, once for all sessions that are evaluated on it."""
+        key = split, id(held_out), None if mixture is None else mixture.tobytes()
+        if key not in known:
+            metrics = {} if evaluator.has_views else evaluator.metrics(model, split, held_out, mixture)
+            known[key] = evaluator.scores(model, split, None, held_out, mixture), metrics
+        return known[key]
+
+    session = int(timeline.session_of_round[t])
+    for tested in range(session + 1):
+        held_out, labels, mixture = timeline.tested_in(tested)
+        row: dict[str, Any] = {"session": session + 1, "tested": tested + 1}
+        for split in settings.splits:
+            scores, metrics = scored(split, held_out, mixture)
+            row |= {f"{split}_{name}": value for name, value in (scores.row(labels) | metrics).items()}
+        rows.append(row)
+    return rows
+
+
+def attack_success(
+    evaluator: Evaluator,
+    attackers: Attackers,
+    model: ModelValues,
+    held_out: HeldOut | None,
+    mixture: Floats | None,
+    view: Bools,
+) -> float | None:
+    """Share of changed samples of the first split, of labels that attackers take for others, which a model takes for these.
+
+    Args:
+        held_out, mixture: the samples, as for :meth:`Evaluator.scores`. view: bool [L], labels that are evaluated.
+    """
+    split = evaluator.settings.splits[0]
+    parts = [(1.0, evaluator.samples(split, held_out))]
+    if mixture is not None:
+        seen = {
+            concept: evaluator.on_device(evaluator.under(split, concept))
+            for concept in np.flatnonzero(mixture).tolist()
+        }
+        parts = [(float(mixture[c]), evaluator.data.read(part_of(split), places)) for c, places in seen.items()]
+    hits, count = 0.0, 0.0
+    for share, (inputs, labels) in parts:
+        found, tested = _taken(evaluator, attackers, model, inputs, labels, view)
+        hits, count = hits + share * found, count + share * tested
+    return hits / count if count else None
+
+
+def _taken(
+    evaluator: Evaluator, attackers: Attackers, model: ModelValues, inputs: Tensor, labels: Tensor, view: Bools
+) -> tuple[int, int]:
+    """How many of some samples are taken for what attackers want, and how many there are."""
+    data, workers = evaluator.data, evaluator.workers
+    wanted = attackers.taken_for(labels, data.num_classes)
+    places = ((wanted != labels) & torch.from_numpy(view).to(labels.device)[labels]).nonzero()[:, 0]
+    brightest, hits = attackers.brightest.to(inputs.device), 0
+    if inputs.dtype != torch.uint8:
+        brightest = data.prepare(brightest.unsqueeze(0), inputs.dtype)[0]
+    for some in torch.split(places, evaluator.batch * workers.count):
+        changed = attackers.inputs(inputs[some], brightest)
+        hits += int(evaluate(workers, *model, changed, wanted[some], evaluator.batch).correct.sum())
+    return hits, len(places)
