@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,8 +51,7 @@ def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[F
 def served(fed: Federation, state: RunState) -> Tensor:
     """The models [K, d] that clients are served after the last round."""
     server = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
-    result: Any = SimpleNamespace(w=state.w, b=state.b)
-    return server.rows(state, result, state.round - 1, slice(None))[0]
+    return server.rows(state, state.round - 1, slice(None))[0]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -75,9 +75,9 @@ class Seen:
         self.fed.parts.executor.begin = note  # type: ignore[method-assign]
         charge, self.payloads = self.fed.clock.charge, list[tuple[int, Payload]]()
 
-        def charged(*round_: Any) -> int:
-            exchanges = charge(*round_)
-            self.payloads.append((exchanges, self.fed.parts.payload_in(round_[0])))
+        def charged(r: Any) -> int:
+            exchanges = charge(r)
+            self.payloads.append((exchanges, self.fed.parts.payload_in(r.state)))
             return exchanges
 
         self.fed.clock.charge = charged  # type: ignore[method-assign]

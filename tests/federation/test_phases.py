@@ -136,13 +136,12 @@ def test_the_first_phase_has_the_batches_of_a_round_and_the_second_its_own() -> 
 def test_amount_rate_and_costs_of_a_phase() -> None:
     values = {"costs": {"wireless": True}, "model": {"name": "mlp", "widths": [400]}}
     fed = made({"name": "in_parts", "amount": 5, "lr": 0.0}, **values)
-    seen, (segments, result) = watch(fed), ([], [])
+    seen, segments = watch(fed), list[Any]()
     charge = fed.clock.charge
 
-    def noted(state: Any, plan: Any, found: Any) -> int:
-        segments.extend(found.segments)
-        result.append(found)
-        return charge(state, plan, found)
+    def noted(r: Any) -> int:
+        segments.extend(r.segments)
+        return charge(r)
 
     fed.clock.charge = noted  # type: ignore[method-assign]
     run_rounds(fed)

@@ -13,12 +13,12 @@ from fedtide.core.errors import Diverged
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.plan import RoundPlan, plan_round
-from fedtide.federation.rounds.round import RoundRecord, RoundResult, train_round
+from fedtide.federation.rounds.round import RoundRecord, train_round
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.scoring.scores import Scoring
 from fedtide.federation.state import clear, forget_all, keep_means
 from fedtide.federation.traffic import charge
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.initializers.base import Boundary, Start, average
 from fedtide.settings.groups.mode import Async
 from fedtide.settings.scores import main_score
@@ -34,12 +34,12 @@ class RoundClock:
         """The plan of round ``t``."""
         return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
 
-    def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
+    def charge(self, r: RoundContext) -> int:
         """Add what the round costs to the totals; number of exchanges of models, summed over participants."""
-        costs = self.parts.payload_in(state), self.parts.wireless, result.bytes_down
-        return charge(state.totals, plan, result.segments, *costs)
+        costs = self.parts.payload_in(r.state), self.parts.wireless, r.bytes_down
+        return charge(r.state.totals, r.plan, r.segments, *costs)
 
-    def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
+    def record(self, record: RoundRecord, r: RoundContext) -> None:
         """Add columns to what is recorded of the round: none."""
 
 
@@ -81,11 +81,11 @@ class Federation:
             up, down = parts.algorithm.session_traffic(plan.population)
             state.totals["bytes_up"] += up
             state.totals["bytes_down"] += down
-        result = train_round(parts, state, plan)
+        r = train_round(parts, state, plan)
         state.round = t + 1
-        exchanges = self.clock.charge(state, plan, result)
-        record = self._record(state, plan, result, t)
-        self.clock.record(record, plan, state)
+        exchanges = self.clock.charge(r)
+        record = self._record(r, plan)
+        self.clock.record(record, r)
         record.session, record.initial = session, initial
         seconds = time.perf_counter() - began
         charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
@@ -93,39 +93,37 @@ class Federation:
         # Nine digits: the difference of two sums is no more precise.
         record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
         state.totals["seconds"] += seconds
-        if result.failed:
-            raise Diverged(
-                f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
-            )
+        if r.failed:
+            raise Diverged(f"diverged in round {t + 1}: training loss {r.train_loss:g}; try a smaller local.lr", record)
         if parts.timeline.ends_session(t):
             parts.initializer.end(boundary_at(parts, state, t))
         return record
 
-    def _record(self, state: RunState, plan: RoundPlan, result: RoundResult, t: int) -> RoundRecord:
-        parts = self.parts
+    def _record(self, r: RoundContext, plan: RoundPlan) -> RoundRecord:
+        parts, totals = self.parts, r.state.totals
         record = RoundRecord(
             {
-                "round": t + 1,
+                "round": plan.t + 1,
                 "session": plan.session + 1,
-                "train_loss": result.train_loss,
+                "train_loss": r.train_loss,
                 "present": plan.population,
                 "selected": len(plan.ids),
-                "completed": result.trained,
-                "drift": result.drift,
-                **({"concepts_changed": len(parts.timeline.changed_at(t))} if parts.timeline.concepts else {}),
-                "bytes_up": int(state.totals["bytes_up"]),
-                "bytes_down": int(state.totals["bytes_down"]),
-                "gradient_rounds": int(state.totals["gradient_rounds"]),
+                "completed": r.trained,
+                "drift": r.drift,
+                **({"concepts_changed": len(parts.timeline.changed_at(plan.t))} if parts.timeline.concepts else {}),
+                "bytes_up": int(totals["bytes_up"]),
+                "bytes_down": int(totals["bytes_down"]),
+                "gradient_rounds": int(totals["gradient_rounds"]),
                 "lr": plan.lr,
                 **dict.fromkeys(self.scoring.columns),
-                **result.server,
+                **r.server,
             },
-            clients=dict(result.clients),
+            clients=dict(r.clients),
         )
         if parts.data.task == "classification":
             record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
-        if not result.failed and parts.hardware.leads:
-            self.scoring.score(record, state, result, t)
+        if not r.failed and parts.hardware.leads:
+            self.scoring.score(record, r)
         return record
 
 

@@ -45,9 +45,9 @@ class GradientRounds:
         scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
-            result = train_round(parts, scratch, plan)
-            costs = parts.payload_in(scratch), parts.wireless, result.bytes_down
-            charge(self.state.totals, plan, result.segments, *costs)
+            r = train_round(parts, scratch, plan)
+            costs = parts.payload_in(scratch), parts.wireless, r.bytes_down
+            charge(self.state.totals, plan, r.segments, *costs)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -323,6 +324,8 @@ class RoundContext:
         train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
         drift: mean distance of the local models from the one that was sent.
         notes: what features need later in the round, by their names.
+        participants: [d] mean of the local models once the round is over, or the new model where that is not evaluated.
+        clients, server: what is recorded of the round: columns of the participants, empty if there are none, and numbers.
     """
 
     parts: Parts
@@ -343,6 +346,9 @@ class RoundContext:
     train_loss: float = field(init=False)
     losses: Tensor = field(init=False)
     drift: float = field(init=False)
+    participants: Tensor = field(init=False)
+    clients: dict[str, Sequence[float]] = field(init=False)
+    server: dict[str, float | None] = field(init=False)
 
     @property
     def received(self) -> Tensor:
@@ -374,7 +380,7 @@ class RoundContext:
         """Participants that took local steps."""
         return sum(count > 0 for count in self.cohort.plan.steps)
 
-    @property
+    @cached_property
     def failed(self) -> bool:
         """Whether the run has diverged; asked once the model has moved."""
         finite = math.isfinite(self.train_loss) and bool(torch.isfinite(self.state.w).all())

@@ -120,7 +120,7 @@ class Script:
         assert isinstance(fed.clock, EventClock)
         scratch = replace(state, counts=state.counts.clone(), seen=state.seen.clone())
         return float(
-            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).members[0].norm()
+            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).cohort.W.norm()
         )
 
 

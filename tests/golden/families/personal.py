@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -96,8 +95,7 @@ def _watch(federation: Federation, seen: Seen, fine_tune: dict[str, Any] | None)
         t = state.round
         seen.phases.append([])
         record = run_round(state)
-        result: Any = SimpleNamespace(w=state.w, b=state.b)
-        models, _ = server.rows(state, result, t, slice(None))
+        models, _ = server.rows(state, t, slice(None))
         if fine_tune is not None:
             models = _fine_tuned(federation, models, t, float(record.row["lr"] or 0), **fine_tune)
         memory = {name: state.memory[name].clone() for name in parts.algorithm.client}

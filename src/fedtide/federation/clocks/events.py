@@ -19,8 +19,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
-from fedtide.federation.rounds.round import RoundRecord, RoundResult
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.costs.wireless import JobCosts, Wireless
 from fedtide.settings.groups.mode import Async
 from fedtide.training.engine.plan import sample_count
@@ -135,23 +135,23 @@ class EventClock:
         state.totals["latency"] = flight.queue.now * self.slot
         return plan
 
-    def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
+    def charge(self, r: RoundContext) -> int:
         """Add the normalized cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        models = self.parts.payload_in(state).worth(arrived, self._since.spared)
-        state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
+        models = self.parts.payload_in(r.state).worth(arrived, self._since.spared)
+        r.state.totals["kappa"] += models / (len(r.plan.ids) * r.plan.mean_steps)
         return arrived
 
-    def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
-        staleness = [] if plan.starts is None else plan.starts.staleness
+    def record(self, record: RoundRecord, r: RoundContext) -> None:
+        staleness = [] if r.plan.starts is None else r.plan.starts.staleness
         record.row |= {
-            "seconds_simulated": float(f"{state.totals['latency']:.12g}"),
+            "seconds_simulated": float(f"{r.state.totals['latency']:.12g}"),
             "staleness_mean": sum(staleness) / len(staleness),
             "staleness_max": max(staleness),
             "refused": self._since.refused,
             "cancelled": self._since.cancelled,
         }
-        record.clients = {"client": plan.ids, **record.clients, "staleness": staleness}
+        record.clients = {"client": r.plan.ids, **record.clients, "staleness": staleness}
 
     @property
     def slot(self) -> float:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.federation.rounds.round import RoundRecord, RoundResult
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_samples import own_samples, owners
 from fedtide.federation.scoring.client_scores import cells, due, named_columns, summary
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.types import RunState
+from fedtide.federation.types import RoundContext
 from fedtide.training.engine.passes.fit import Fit, fit
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
@@ -47,9 +47,10 @@ class ClientFits:
             names += [*(f"served_{score}_{name}" for score in _RECORDED for name in own), "served_known"]
         return names
 
-    def score(self, record: RoundRecord, state: RunState, result: RoundResult, model: ModelValues, t: int) -> None:
-        """Write ``client_*`` and ``served_*`` into the row of round ``t``, if it is due, and a line per client."""
-        evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
+    def score(self, record: RoundRecord, r: RoundContext, model: ModelValues) -> None:
+        """Write ``client_*`` and ``served_*`` into the row of the round, if it is due, and a line per client."""
+        evaluator, t = self._evaluator, r.plan.t
+        groups = membership(evaluator.timeline, t)
         clients = np.concatenate([evaluator.timeline.at(t).clients, groups["departed"]])
         if not due(evaluator, t) or (own := own_samples(evaluator, t, clients)) is None:
             return
@@ -69,9 +70,10 @@ class ClientFits:
         write(self._each(model, own), groups, "client", "")
         if self._served is not None:
             present = evaluator.timeline.at(t).clients
-            known = state.seen.cpu().numpy()[present]
+            known = r.state.seen.cpu().numpy()[present]
             members = {name: groups[name] for name in PRESENT} | {"known": present[known], "unknown": present[~known]}
-            write(self._served.fits(state, result, t, own[: len(present)]), members, "served", "served_")
+            fits = self._served.fits(r.state, t, len(r.plan.ids), own[: len(present)])
+            write(fits, members, "served", "served_")
             record.row["served_known"] = float(known.mean())
             table["known"] = [*known.tolist(), *([None] * len(groups["departed"]))]
         record.client_scores = {"round": [t + 1] * len(clients), **table}

@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.federation.rounds.round import RoundRecord, RoundResult
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_samples import Tested, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.types import RunState
+from fedtide.federation.types import RoundContext
 from fedtide.records.files.client_scores import GAINS
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
@@ -68,9 +68,10 @@ class ClientScores:
             names += [name for kind, given in own.items() if given for name in GAINS[kind]]
         return names
 
-    def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
-        """Write scores of clients into the row of round ``t``, and a line per client into the table of client scores."""
-        evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
+    def score(self, record: RoundRecord, r: RoundContext, reported: Reported) -> None:
+        """Write scores of clients into the row of the round, and a line per client into the table of client scores."""
+        evaluator, state, t, size = self._evaluator, r.state, r.plan.t, len(r.plan.ids)
+        groups = membership(evaluator.timeline, t)
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
         tested = samples_of(evaluator, t, clients)
@@ -94,11 +95,11 @@ class ClientScores:
             return own
 
         if self._served is not None:
-            scores, known = self._served.scores(state, result, t, here), state.seen.cpu().numpy()[present]
+            scores, known = self._served.scores(state, t, size, here), state.seen.cpu().numpy()[present]
             members = {**groups, "known": present[known], "unknown": present[~known]}
             if self._served.keeps_last:
                 left = tested.positions[len(present) :]
-                scores += self._served.last_scores(state, departed, left, len(result.members[0]))
+                scores += self._served.last_scores(state, departed, left, size)
             else:
                 del members["departed"]
             own = write("served", scores, members)[: len(present)]
@@ -107,9 +108,9 @@ class ClientScores:
             table["known"] = [*known.tolist(), *([None] * len(departed))]
         if self._personal is not None:
             rate = float(record.row["lr"] or 0)
-            start = None if self._served is None else partial(self._served.rows, state, result, t)
+            start = None if self._served is None else partial(self._served.rows, state, t)
             members = {name: groups[name] for name in PRESENT}
-            write("finetuned", self._personal.scores(result, t, rate, here, start), members)
+            write("finetuned", self._personal.scores(state, t, size, rate, here, start), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
+from fedtide.federation.types import RunState
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.executors.executor import Executor
 from fedtide.training.engine.local import Cohort, Local
@@ -43,29 +43,28 @@ class Personal:
     lr: float | None
 
     def scores(
-        self, result: RoundResult, t: int, lr: float, tested: list[Ints], start: Start | None = None
+        self, state: RunState, t: int, size: int, lr: float, tested: list[Ints], start: Start | None = None
     ) -> list[Scores]:
         """Scores per class after these steps, of the clients present in order, each on the samples ``tested``.
 
-        ``start`` gives the clients' own models; without it all start from the global one.
+        ``size`` clients are trained at a time. ``start`` gives their own models; without it all start from the global one.
         """
         evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
         clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
         local = self.settings.local.with_work(self.settings.evaluation.finetune_steps, "steps")
-        size = len(result.members[0])
         scores: list[Scores] = []
         for first in range(0, len(clients), size):
             some = slice(first, first + size)
-            keys = self.settings.seed, "personalise", (t,), result.w.device, data.classes
+            keys = self.settings.seed, "personalise", (t,), state.w.device, data.classes
             plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
             count = len(plan.steps)
-            shared = result.w.expand(count, -1), result.b.expand(count, -1)
+            shared = state.w.expand(count, -1), state.b.expand(count, -1)
             W, buffers = (rows.clone() for rows in (start(some) if start else shared))
             cohort = Cohort(
                 W=W,
                 buffers=buffers,
                 moments=optimizer(local).at_rest(W),
-                b=result.b,
+                b=state.b,
                 plan=plan,
                 label_counts=data.label_counts(shards[some]).to(W),
                 lr=lr if self.lr is None else self.lr,

@@ -13,13 +13,13 @@ from torch import Tensor
 from fedtide.core.array_types import Bools, Floats
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
-from fedtide.federation.rounds.round import RoundRecord, RoundResult
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_fits import ClientFits
 from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
@@ -36,10 +36,8 @@ Value = Callable[["Moment"], float | None]
 class Moment:
     """A round after its training. Models and their scores are computed when they are first asked for."""
 
-    def __init__(
-        self, evaluator: Evaluator, weighting: Weighting, state: RunState, result: RoundResult, t: int
-    ) -> None:
-        timeline = evaluator.timeline
+    def __init__(self, evaluator: Evaluator, weighting: Weighting, r: RoundContext) -> None:
+        timeline, t, w, b = evaluator.timeline, r.plan.t, r.state.w, r.state.b
         self.view = timeline.labels_at(t)
         self.until = timeline.labels_until(t)
         held_out, mixture = timeline.evaluated_at(t), timeline.mixture_at(t)
@@ -48,8 +46,8 @@ class Moment:
         @cache
         def model(name: str) -> ModelValues:
             if name == "all":
-                return latest_mean(evaluator, weighting, state, t), result.b
-            found = {"global": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
+                return latest_mean(evaluator, weighting, r.state, t), b
+            found = {"global": (w, b), "participants": (r.participants, b), "ensemble": (r.cohort.W, r.cohort.buffers)}
             return found[name]
 
         @cache
@@ -108,19 +106,19 @@ class Scoring:
         """Every round has them, since the first one fixes the columns of the history."""
         return [*self._values, *(self._fits or self._clients).columns]
 
-    def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-        """Write the scores that are due after round ``t`` into its record."""
-        evaluator = self._evaluator
+    def score(self, record: RoundRecord, r: RoundContext) -> None:
+        """Write the scores that are due after a round into its record."""
+        evaluator, t = self._evaluator, r.plan.t
         settings, timeline = evaluator.settings, evaluator.timeline
-        moment = Moment(evaluator, self._weighting, state, result, t)
+        moment = Moment(evaluator, self._weighting, r)
         if self._keep_last is not None:
-            self._keep_last(state, result, t)
+            self._keep_last(r.state, t, len(r.plan.ids))
         if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
-            self._score_round(record, state, result, moment, t)
+            self._score_round(record, r, moment)
         if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
             record.session_scores = session_scores(evaluator, moment.model(self._reported), t)
 
-    def _score_round(self, record: RoundRecord, state: RunState, result: RoundResult, moment: Moment, t: int) -> None:
+    def _score_round(self, record: RoundRecord, r: RoundContext, moment: Moment) -> None:
         evaluator, settings, reported = self._evaluator, self._evaluator.settings, self._reported
         record.row |= {name: value(moment) for name, value in self._values.items()}
         for split in settings.splits:
@@ -129,9 +127,9 @@ class Scoring:
                 record.per_class[split] = scores.per_class()
         scores = moment.scores(reported, settings.splits[0], False, self._masked)
         if self._fits is not None:
-            self._fits.score(record, state, result, moment.model(reported), t)
-        if isinstance(scores, Scores) and due(evaluator, t):
-            self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
+            self._fits.score(record, r, moment.model(reported))
+        if isinstance(scores, Scores) and due(evaluator, r.plan.t):
+            self._clients.score(record, r, Reported(moment.model(reported), scores))
 
     def _success(self, attackers: Attackers) -> Value:
         """Success of an attack on the reported model."""
