@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.methods.initializers.base import Boundary, Initializer
 from fedtide.world.timeline import Timeline
 from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
 
@@ -100,25 +94,6 @@ def test_average_takes_statistics_along() -> None:
     made.parts.workers.close()
     assert state.b.numel() > 0
     assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
-
-
-@examples(deadline=None)
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
-def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[float]) -> None:
-    average = plugins.load("initializers", "average")(PluginSettings(name="average"))
-    assert isinstance(average, Initializer)
-    store: dict[str, Tensor] = {}
-    nothing: Any = None
-
-    def boundary(session: int, value: float) -> Boundary:
-        here, none = torch.tensor([value], dtype=torch.float64), torch.zeros(0)
-        return Boundary(session, 1, here, none, none, none, [], store, 0.1, none, nothing)
-
-    for session, value in enumerate([1e9, *values]):
-        average.end(boundary(session, value))
-    assert float(average.construct(boundary(len(values) + 1, 0.0))[0]) == pytest.approx(
-        math.fsum(values) / len(values), abs=1e-9
-    )
 
 
 @pytest.mark.parametrize("kept", [False, True])

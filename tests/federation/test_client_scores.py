@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedtide.core.errors import SettingsError
 from fedtide.federation.scoring.client_scores import expected, summary
 from fedtide.settings.params import Params
 from fedtide.training.engine.passes.evaluation import Scores
@@ -166,18 +165,3 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
     ]  # fmt: skip
     filled = [bool(row["client_accuracy_mean"]) for row in history(tmp_path / "x")]
     assert filled == [False, False, False, True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "line"),
-    [
-        ({"every": 2, "clients_every": 3}, "evaluation.clients_every = 3 must be a multiple of evaluation.every = 2"),
-        (
-            {"clients_every": 0, "finetune_steps": 2},
-            "evaluation.finetune_steps = 2 requires evaluation.clients_every > 0",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_are_one_line(settings, evaluation, line):
-    with pytest.raises(SettingsError, match=line):
-        settings(**evaluation)

@@ -73,22 +73,6 @@ def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algori
     fed.parts.workers.close()
 
 
-@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn", "fedssg", "mifa", "fedvarp", "fedawe"])
-def test_a_device_that_returns_is_like_one_that_comes_for_the_first_time(algorithm: str) -> None:
-    """Its row of the memories is what a client without a past would have after the same round."""
-    fed = prepared(algorithm, kept=False)
-    state = initial_state(fed.parts)
-    for _ in WHO[:4]:
-        step(fed, state)
-    assert not state.seen[1]
-    assert not any(rows[1].any() for name, rows in state.memory.items() if name != "latest")
-    returned = state.counts.clone()
-    step(fed, state)
-    assert state.seen[1]
-    assert int(state.counts[1]) == int(returned[1]) + 1  # how often it took part is not forgotten
-    fed.parts.workers.close()
-
-
 def test_a_population_that_stays_changes_nothing() -> None:
     """Clients 0 to 3 in every round: the running mean keeps its own rounding, to the bit."""
     fed = prepared("scaffold", kept=True, who=[(0, 1, 2, 3)] * 3)

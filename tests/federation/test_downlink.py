@@ -34,7 +34,6 @@ from support import (
     light,
     needs,
     one,
-    planned,
     run_rounds,
     settings,
     steady,
@@ -194,40 +193,6 @@ def test_algorithms_that_send_no_single_model_are_refused_in_one_line(name: str)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("downlink", "values", "message"),
-    [
-        ("clip", {}, "downlink clip is not a compressor; use one like qsgd, top_k or sign"),
-        ("shrink", {}, "downlink shrink is not a compressor"),
-        ({"name": "qsgd", "levels": 4}, {}, r"error feedback can diverge; set levels >= 5 for 18 coordinates per norm"),
-        (
-            {"name": "qsgd", "levels": 4, "error_feedback": True},
-            {},
-            r"^downlink qsgd: .* set levels >= 5 for 18 coordinates per norm$",
-        ),
-        ({"name": "random_k", "fraction": 0.5}, {}, "error feedback can diverge; set scaled to false"),
-        ({"name": "sign", "magnitude": 0.1}, {}, "error feedback can diverge; remove magnitude"),
-        ({"name": "top_k", "memory_decay": 0.5}, {}, "memory_decay has no effect"),
-        ({"name": "top_k", "error_feedback": False}, {}, "error_feedback = false has no effect"),
-        (
-            TOP_K,
-            {"communication": "intervals", "local": {"steps": 5}},
-            "communication intervals averages inside rounds",
-        ),
-        (
-            TOP_K,
-            {"algorithm": {"name": "fedper", "newcomers": "mean"}, **needs("fedper")},
-            "does not send the same model to all clients",
-        ),
-        ({"levels": 3}, {}, "downlink: should be the name of a plug-in in uplink"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_one_line(downlink: Any, values: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as caught:
-        made(downlink, **values)
-    assert "\n" not in str(caught.value)
-
-
 def test_clients_without_memory_cannot_keep_what_they_have_received() -> None:
     world = timeline(deal(SIZES), [{k: k for k in range(5)}] * 2, notes={"stateless": True})
     with pytest.raises(SettingsError, match="downlink requires stateful clients, but scenario static"):
@@ -339,27 +304,12 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(downlink: Any) -> None:
     assert rows(records[2:]) == rows(later)
     for name, value in whole.features["downlink"].items():
         assert torch.equal(value, resumed.features["downlink"][name])
-    for broken in ({}, {"w": half.w}):
-        with pytest.raises(SettingsError, match=r"is not of this run: downlink\.(w|received) is missing"):
-            restored_state(fed.parts, {**half.tensors(), "features": {"downlink": broken}})
-    plain = drawn(None, cohorts)
-    with pytest.raises(SettingsError, match=r"is not of this run: downlink\.w is .* should be absent"):
-        restored_state(plain.parts, half.tensors())
-    plain.parts.workers.close()
 
 
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_gives_the_same_run(executor: str) -> None:
     for size in (2, 7):
         compare("fedavg", executor, size, PLAIN, communication=False, downlink=QSGD, uplink=["double"])
-
-
-def test_executors_agree() -> None:
-    one, other = (
-        run_rounds(made(TOP_K, engine={"executor": executor, "workers": 1}))[0] for executor in ("threads", "stacked")
-    )
-    assert closest(one.w, other.w) < 1e-12
-    assert closest(one.features["downlink"]["w"], other.features["downlink"]["w"]) < 1e-12
 
 
 def test_gradient_rounds_send_updates_of_a_copy_of_their_own() -> None:
@@ -454,10 +404,3 @@ def test_a_client_that_leaves_and_returns_while_the_server_waits_is_a_new_one() 
         0.5 * (1 + down / MODEL) / 4 for down in (MODEL, MODEL, FEW)
     ]  # of the jobs that ended, with four steps each
     assert [record.row["kappa"] for record in records] == pytest.approx(kappa, rel=1e-8)
-
-
-def test_the_copy_is_counted_in_the_memory_plan() -> None:
-    def models(downlink: Any) -> int:
-        return planned(settings(downlink=downlink), steady(SIZES, 2), vectors()).device[0].size
-
-    assert models(TOP_K) - models(None) == 3 * 4 * 18

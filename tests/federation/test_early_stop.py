@@ -148,28 +148,6 @@ def test_work_in_steps_has_no_epochs_to_stop_after() -> None:
     assert torch.equal(fed.parts.trained, usual.parts.trained)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"local": {"steps": 5}}, "local.steps = 5: algorithm flash stops clients early after a local epoch"),
-        (
-            {"local": {"epochs": 1}},
-            "local.epochs = 1: algorithm flash stops clients early after the second local epoch",
-        ),
-        (
-            {"communication": "intervals", "local": {"mean_epochs": 5}},
-            "communication intervals averages after planned steps",
-        ),
-        ({"mode": "async"}, "algorithm flash works in rounds"),
-    ],
-)
-def test_where_an_early_stop_has_no_meaning_it_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        made(SOME, **values)
-    (line,) = str(caught.value).splitlines()
-    assert message in line
-
-
 def test_a_clock_that_plans_when_work_is_done_refuses_it() -> None:
     chosen = settings(algorithm="fedbuff", local={"epochs": 2}, mode="async")
     fed = made(SOME)

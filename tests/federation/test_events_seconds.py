@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -120,12 +119,3 @@ def test_memories_are_those_of_the_clients_present(name: str, weighting: str, le
     assert len(populations) > 3
     assert len(seen) == 30
     fed.parts.workers.close()
-
-
-def test_the_world_in_seconds_goes_through_a_file(tmp_path: Any) -> None:
-    world = visited({0: [(0, 12.5)], 2: [(14, 20)]}, 3, 30)
-    world.save(tmp_path / "world.npz", "this")
-    loaded = Timeline.load(tmp_path / "world.npz")
-    assert loaded.digest == world.digest != steady(SIZES, 3).digest
-    assert loaded.visits is not None
-    assert np.array_equal(loaded.visits.end, [12.5, 20.0])

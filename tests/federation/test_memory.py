@@ -54,17 +54,6 @@ def test_moments_and_step_counts_resume_to_the_bit(optimizer: Any, memory: str, 
     assert_same(after(), after(saved=torch.load(tmp_path / "state", weights_only=True)))
 
 
-def test_a_state_of_another_optimizer_is_refused() -> None:
-    def made(optimizer: str) -> Any:
-        local = {**LOCAL, "momentum": 0.0, "optimizer": optimizer}
-        return federation(settings(local=local), steady((5, 2, 7, 4), 4), vectors(), cohorts=COHORTS)
-
-    saved, other = run_rounds(made("adagrad"), 2)[0], made("adam")
-    with pytest.raises(SettingsError, match=r"is not of this run: memory\.optimizer\.exp_avg is missing"):
-        restored_state(other.parts, saved.tensors())
-    other.parts.workers.close()
-
-
 def test_memories_on_disk_lie_in_a_file_without_a_name(tmp_path: Path) -> None:
     rows = MemoryStore("disk", torch.device("cpu"), tmp_path).rows(3, 4, torch.float64)
     rows[1] = 2.0

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.client_samples import sample_counts, samples_of
 from fedtide.methods.algorithms.base import Served
@@ -217,22 +216,3 @@ def test_clusters_need_no_more_passes() -> None:
     object.__setattr__(fed.parts.evaluator, "each", noted)
     run_rounds(fed)
     assert asked == [2]
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "line"),
-    [
-        ({"finetune_part": "head"}, "evaluation.finetune_part = head requires evaluation.finetune_steps > 0"),
-        (
-            {"clients_every": 0, "client_samples": 3},
-            "evaluation.client_samples = 3 requires evaluation.clients_every > 0",
-        ),
-        (
-            {"clients_every": 0, "departed_clients": "last_model"},
-            "evaluation.departed_clients = last_model requires evaluation.clients_every > 0",
-        ),
-    ],
-)
-def test_settings_that_do_not_fit_are_one_line(evaluation: dict[str, Any], line: str) -> None:
-    with pytest.raises(SettingsError, match=line):
-        settings(evaluation={"clients_every": 1, **evaluation})

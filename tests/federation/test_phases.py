@@ -217,25 +217,6 @@ def test_what_is_no_phase_is_refused(phases: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"local": {"momentum": 0.9, "momentum_scope": "client"}},
-            "momentum_scope = client: algorithm in_parts resets momentum at the start of each of its training phases",
-        ),
-        (
-            {"communication": "intervals", "local": {"epochs": None, "steps": 5}},
-            "averages inside rounds, but algorithm in_parts trains in phases",
-        ),
-    ],
-)
-def test_what_holds_for_one_training_alone_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        made("in_parts", **values)
-    assert message in str(caught.value)
-
-
 def test_a_phase_of_nothing_trains_nothing() -> None:
     """As the body of a softmax regression."""
     fed = made("in_parts", rounds=1, model="softmax_regression", local={"weight_decay": 0.1, "momentum": 0.9})
