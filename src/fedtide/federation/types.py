@@ -320,7 +320,8 @@ class RoundContext:
         bytes_down: received by each participant in an exchange; None where jobs received it before.
         memory: the participants' rows by name. share: which rows this process trains.
         cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
-        segments: local work before each exchange of models. gradients: as recorded, see :class:`Trained`.
+        segments: local work before each exchange of models. gradients: on batches that
+            participants took in all phases, their mean; None where they are the local steps.
         train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
         drift: mean distance of the local models from the one that was sent.
         notes: what features need later in the round, by their names.

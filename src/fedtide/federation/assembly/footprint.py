@@ -134,7 +134,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
-            at_once * number * (_gradients(chosen) * size.parameters + width * sample),
+            at_once * number * (size.parameters + width * sample),
             "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
         ),
         Part(
@@ -174,12 +174,6 @@ def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
         + len(used.vectors)
         + isinstance(chosen.settings.mode, Async)  # a start of its own
     )
-
-
-def _gradients(chosen: Chosen) -> int:
-    """Gradients that a client holds at once in a local step."""
-    own_steps = overrides(chosen.algorithm, "direction")
-    return 1 + (max(map(chosen.algorithm.gradients_in, range(4))) if own_steps else 0)
 
 
 def _kept(chosen: Chosen, timeline: Timeline, kept: dict[str, int], cohort: int, number: int) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -58,27 +58,13 @@ def train_clients(r: RoundContext) -> None:
     r.share = share_of(parts.hardware.group, len(ids), whole)
     r.round.means.sums = r.share.total
     batches = _sit_out(r.round, schedule, batches)
-    done = _train(r, schedule, services.counts, batches)
-    r.cohort, r.start, r.segments, r.gradients = done.cohort, done.start, done.segments, done.gradients
+    _train(r, schedule, services.counts, batches)
     services.buffers = r.cohort.buffers
     r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
         r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
     r.drift = _drift(r.cohort.W, r.round.base, r.share)
     r.train_loss, r.losses = _losses(r)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The phase that a round's local models are from, where it started ([C, d], None if nobody asks), and all segments.
-
-    ``gradients``: on batches that participants took in all phases, their mean; None where they are the local steps.
-    """
-
-    cohort: Cohort
-    start: Tensor | None
-    segments: list[Segment]
-    gradients: float | None = None
 
 
 def _phase_batches(r: RoundContext, local: LocalSettings, number: int = 0) -> BatchPlan:
@@ -90,36 +76,37 @@ def _phase_batches(r: RoundContext, local: LocalSettings, number: int = 0) -> Ba
     return plan_batches(plan.shards, drawn, local, plan.mean_size, *where)
 
 
-def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPlan) -> Trained:
-    """Run all phases; the models and steps of the algorithm's view become those of the main one, or the last.
+def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPlan) -> None:
+    """Run all phases; the models and steps of the round become those of the main one, or the last.
 
     ``schedule``: exchanges inside the round. ``counts``: samples per class [C, L] as the objective sees them.
     """
-    algorithm, view, done, main = r.parts.algorithm, r.round, list[Trained](), list[int]()
+    algorithm, view, main = r.parts.algorithm, r.round, list[int]()
+    cohorts, starts, segments = list[Cohort](), list[Tensor | None](), list[list[Segment]]()
     phases = contract.instance(algorithm, "phases", algorithm.phases(view), Generator)
     phase = next(phases, None)
     while phase is not None:
         phase = contract.instance(algorithm, "phases", phase, Phase)
-        cohort, start = _cohort(r, phase, counts, batches, len(done))
-        main += [len(done)] * phase.main
-        done.append(Trained(cohort, start, _advance(r, schedule, cohort, exchanges=not done)))
+        cohort, start = _cohort(r, phase, counts, batches, len(cohorts))
+        main += [len(cohorts)] * phase.main
+        segments.append(_advance(r, schedule, cohort, exchanges=not cohorts))
+        cohorts.append(cohort)
+        starts.append(start)
         try:
             phase = phases.send(cohort.W)
         except StopIteration:
             phase = None
-    if not done or len(main) > 1:
+    if not cohorts or len(main) > 1:
         raise broken_contract(algorithm, "phases", "one Phase or more, at most one of them with main=True")
-    kept = done[main[0] if main else -1]
-    if (
-        view.W is not done[0].cohort.W and view.W is not kept.cohort.W
-    ):  # whoever sets it means another phase than this one
+    kept = main[0] if main else -1
+    r.cohort, r.start = cohorts[kept], starts[kept]
+    if view.W is not cohorts[0].W and view.W is not r.cohort.W:  # whoever sets it means another phase than this one
         raise broken_contract(
             algorithm, "phases", "no r.W of its own, but main=True in the Phase that the round is about"
         )
-    view.W = kept.cohort.W
-    _count_steps(view, kept.cohort.plan)
-    segments = _joined([trained.segments for trained in done])
-    return replace(kept, segments=segments, gradients=_mean_gradients(algorithm, [trained.cohort for trained in done]))
+    view.W = r.cohort.W
+    _count_steps(view, r.cohort.plan)
+    r.segments, r.gradients = _joined(segments), _mean_gradients(algorithm, cohorts)
 
 
 def _gradients(algorithm: Algorithm, cohort: Cohort) -> Ints:

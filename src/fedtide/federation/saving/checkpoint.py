@@ -29,7 +29,6 @@ from fedtide.records.files.states import generations, log_name, read_state_heade
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 
-_SPARSE = ("seen", "counts")  # vectors with an entry for every client, most of them zero
 _GROWTH = 2  # length of a log that a new one replaces, as a multiple of the new one's
 
 
@@ -66,7 +65,6 @@ class Generations:
             header["rows"] = self._write_rows(memory, written, saved.round)
         forms = memory.forms if isinstance(memory, StoredRows) else memory
         values["memory"] = {name: rows.new_empty(0, rows.shape[1], device="cpu") for name, rows in forms.items()}
-        values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
         with sealing(folder / state_name(saved.round), header) as stream:
             torch.save(values, stream)  # streamed in pieces
         for old in generations(folder)[self._keep :]:
@@ -133,20 +131,8 @@ def _values(path: Path, rows: Marks) -> dict[str, Any]:
     except (pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SettingsError(f"{path}: not a fedtide checkpoint; delete it ({reason})") from None
-    values |= {name: _dense(values[name]) for name in _SPARSE if name in values}
     for name, mark in rows.items():
         clients = len(values["counts"])
         forms = {key: form.new_empty(clients, form.shape[1], device="meta") for key, form in values["memory"].items()}
         values["memory"] = StoredRows(path.parent / name, mark["bytes"], forms)
     return values
-
-
-def _sparse(vector: Tensor) -> dict[str, Any]:
-    """The entries of a vector that are not zero, with their places."""
-    places = vector.nonzero()[:, 0]
-    return {"length": len(vector), "places": places, "values": vector[places]}
-
-
-def _dense(entries: dict[str, Any]) -> Tensor:
-    values: Tensor = entries["values"]
-    return values.new_zeros(entries["length"]).index_put_((entries["places"],), values)

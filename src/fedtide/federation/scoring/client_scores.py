@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,14 +68,17 @@ class ClientScores:
             names += [name for kind, given in own.items() if given for name in GAINS[kind]]
         return names
 
-    def score(self, record: RoundRecord, r: RoundContext, reported: Reported) -> None:
-        """Write scores of clients into the row of the round, and a line per client into the table of client scores."""
+    def score(self, record: RoundRecord, r: RoundContext, model: ModelValues, scores: Scores) -> None:
+        """Write scores of clients into the row of the round, and a line per client into the table of client scores.
+
+        ``model``: the reported one, with its ``scores`` per class.
+        """
         evaluator, state, t, size = self._evaluator, r.state, r.plan.t, len(r.plan.ids)
         groups = membership(evaluator.timeline, t)
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
         tested = samples_of(evaluator, t, clients)
-        accuracy, loss = _of_reported(evaluator, reported, tested)
+        accuracy, loss = _of_reported(evaluator, model, scores, tested)
         table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
         table["samples"] = [len(own) if tested.chosen else None for own in tested.positions]
         table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
@@ -95,14 +98,14 @@ class ClientScores:
             return own
 
         if self._served is not None:
-            scores, known = self._served.scores(state, t, size, here), state.seen.cpu().numpy()[present]
+            served, known = self._served.scores(state, t, size, here), state.seen.cpu().numpy()[present]
             members = {**groups, "known": present[known], "unknown": present[~known]}
             if self._served.keeps_last:
                 left = tested.positions[len(present) :]
-                scores += self._served.last_scores(state, departed, left, size)
+                served += self._served.last_scores(state, departed, left, size)
             else:
                 del members["departed"]
-            own = write("served", scores, members)[: len(present)]
+            own = write("served", served, members)[: len(present)]
             sizes = tested.sizes[: len(present)]
             record.row |= {"served_accuracy_samples": _mean(own, sizes), "served_known": float(known.mean())}
             table["known"] = [*known.tolist(), *([None] * len(departed))]
@@ -112,13 +115,6 @@ class ClientScores:
             members = {name: groups[name] for name in PRESENT}
             write("finetuned", self._personal.scores(state, t, size, rate, here, start), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
-
-
-class Reported(NamedTuple):
-    """The model that is reported, and its scores per class."""
-
-    model: ModelValues
-    scores: Scores
 
 
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
@@ -152,10 +148,10 @@ def due(evaluator: Evaluator, t: int) -> bool:
     return every > 0 and ((t + 1) % every == 0 or t + 1 == evaluator.timeline.rounds)
 
 
-def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tuple[Floats, Floats]:
+def _of_reported(evaluator: Evaluator, model: ModelValues, scores: Scores, tested: Tested) -> tuple[Floats, Floats]:
     """Accuracy and loss of the reported model for each client, NaN without samples."""
     if not tested.chosen and tested.counts is not None:
-        return expected(_by_concept(evaluator, reported, tested.counts), tested.counts)
+        return expected(_by_concept(evaluator, model, scores, tested.counts), tested.counts)
     clients = len(tested.positions)
     positions = np.concatenate([*tested.positions, np.zeros(0, dtype=np.int64)])
     if not len(positions):
@@ -169,7 +165,7 @@ def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tu
         owners = owners * width + concept * evaluator.data.num_classes + classes
     groups = evaluator.on_device(owners)
     samples = evaluator.data.read(part, evaluator.on_device(positions))
-    scores = evaluate(evaluator.workers, *reported.model, *samples, evaluator.batch, groups=groups)
+    scores = evaluate(evaluator.workers, *model, *samples, evaluator.batch, groups=groups)
     missing = clients * width - len(scores.count)  # groups without samples at the end
     found = Scores(
         *(
@@ -183,16 +179,16 @@ def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tu
     return (found.correct[:, 0] / count).numpy(), (found.loss[:, 0] / count).numpy()
 
 
-def _by_concept(evaluator: Evaluator, reported: Reported, label_counts: Tensor) -> Scores:
+def _by_concept(evaluator: Evaluator, model: ModelValues, scores: Scores, label_counts: Tensor) -> Scores:
     """Scores of the reported model per class, and under drift per concept and class of those that clients see, else zero."""
     concepts, classes = len(evaluator.timeline.concepts.maps), evaluator.data.num_classes
     if not evaluator.timeline.concepts:
-        return reported.scores
+        return scores
     seen = label_counts.view(-1, concepts, classes).sum((0, 2)).nonzero()[:, 0].tolist()
-    found = evaluator.by_concept(reported.model, evaluator.settings.splits[0], seen)
+    found = evaluator.by_concept(model, evaluator.settings.splits[0], seen)
     none = torch.zeros(classes, dtype=torch.int64)
     each = [found.get(number, Scores(none, none, none.to(torch.float64))) for number in range(concepts)]
-    return Scores(*(torch.cat([getattr(scores, name) for scores in each]) for name in ("correct", "count", "loss")))
+    return Scores(*(torch.cat([getattr(one, name) for one in each]) for name in ("correct", "count", "loss")))
 
 
 def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:

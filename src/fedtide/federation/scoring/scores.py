@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_fits import ClientFits
-from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
+from fedtide.federation.scoring.client_scores import ClientScores, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
@@ -99,7 +99,8 @@ class Scoring:
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
         if parts.attackers is not None and parts.attackers.attack.repaints:
-            self._values["attack_success"] = self._success(parts.attackers)
+            of_attack = partial(attack_success, evaluator, parts.attackers)
+            self._values["attack_success"] = lambda moment: of_attack(moment.model(self._reported), moment)
 
     @property
     def columns(self) -> list[str]:
@@ -129,16 +130,7 @@ class Scoring:
         if self._fits is not None:
             self._fits.score(record, r, moment.model(reported))
         if isinstance(scores, Scores) and due(evaluator, r.plan.t):
-            self._clients.score(record, r, Reported(moment.model(reported), scores))
-
-    def _success(self, attackers: Attackers) -> Value:
-        """Success of an attack on the reported model."""
-
-        def success(moment: Moment) -> float | None:
-            model, samples = moment.model(self._reported), (moment.held_out, moment.mixture, moment.view)
-            return attack_success(self._evaluator, attackers, model, *samples)
-
-        return success
+            self._clients.score(record, r, moment.model(reported), scores)
 
     def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
         """The columns of a split, and where their values come from."""
@@ -216,21 +208,10 @@ def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dic
     return rows
 
 
-def attack_success(
-    evaluator: Evaluator,
-    attackers: Attackers,
-    model: ModelValues,
-    held_out: HeldOut | None,
-    mixture: Floats | None,
-    view: Bools,
-) -> float | None:
-    """Share of changed samples of the first split, of labels that attackers take for others, which a model takes for these.
-
-    Args:
-        held_out, mixture: the samples, as for :meth:`Evaluator.scores`. view: bool [L], labels that are evaluated.
-    """
-    split = evaluator.settings.splits[0]
-    parts = [(1.0, evaluator.samples(split, held_out))]
+def attack_success(evaluator: Evaluator, attackers: Attackers, model: ModelValues, moment: Moment) -> float | None:
+    """Share of changed samples of the first split, of labels that attackers take for others, which a model takes for these."""
+    split, mixture = evaluator.settings.splits[0], moment.mixture
+    parts = [(1.0, evaluator.samples(split, moment.held_out))]
     if mixture is not None:
         seen = {
             concept: evaluator.on_device(evaluator.under(split, concept))
@@ -239,7 +220,7 @@ def attack_success(
         parts = [(float(mixture[c]), evaluator.data.read(part_of(split), places)) for c, places in seen.items()]
     hits, count = 0.0, 0.0
     for share, (inputs, labels) in parts:
-        found, tested = _taken(evaluator, attackers, model, inputs, labels, view)
+        found, tested = _taken(evaluator, attackers, model, inputs, labels, moment.view)
         hits, count = hits + share * found, count + share * tested
     return hits / count if count else None
 
