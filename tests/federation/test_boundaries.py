@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
+from support import closest, deal, federation, images, run_rounds, settings, stepped, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -83,16 +82,11 @@ def test_average_takes_statistics_along() -> None:
         alternating(4, 1),
         images(),
     )
-    state, ends, starts = initial_state(made.parts), [], []
-    for _ in range(4):
-        starter = made.parts.initializer.start
-        made.parts.initializer.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
-        with torch.no_grad():
-            made.run_round(state)
-        made.parts.initializer.start = starter  # type: ignore[method-assign]
-        ends.append(state.b.clone())
-    made.parts.workers.close()
-    assert state.b.numel() > 0
+    starts: list[Any] = []
+    start = made.parts.initializer.start
+    made.parts.initializer.start = lambda s: starts.append(start(s)) or starts[-1]  # type: ignore
+    ends = [state.b.clone() for state, _ in stepped(made)]
+    assert ends[0].numel() > 0
     assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
 
 
@@ -129,15 +123,7 @@ def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> 
     fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
         seen.append((r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        fed.run_round(state)
-        control = state.memory["c_k"].clone()
-        fed.run_round(state)
-        later = state.memory["c_k"].clone()
-        fed.run_round(state)
-    fed.parts.workers.close()
+    _, control, later, _ = (state.memory["c_k"].clone() for state, _ in stepped(fed))
     assert torch.equal(seen[2][1], control[[0, 2]])  # those who stay keep theirs
     assert torch.equal(seen[2][0], control[[0, 2]].mean(0))
     assert torch.equal(seen[3][0], later.mean(0))  # client 1 is back, with nothing
@@ -147,14 +133,9 @@ def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> 
 
 def test_a_client_that_is_not_drawn_forgets_nothing() -> None:
     fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        known = state.memory["c_k"][1].clone()
-        fed.run_round(state)
-    fed.parts.workers.close()
+    known, after = (state.memory["c_k"][1].clone() for state, _ in stepped(fed))
     assert bool(known.any())
-    assert torch.equal(state.memory["c_k"][1], known)
+    assert torch.equal(after, known)
 
 
 def test_server_optimizers_start_again() -> None:

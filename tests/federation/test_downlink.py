@@ -54,7 +54,7 @@ MODEL, FEW, ROUGH = 4 * 18, -(-(18 + 5 * 32) // 8), -(-(32 + 18 * 4) // 8)  # by
 
 def made(downlink: Any, world: Timeline | None = None, algorithm: Any = "fedavg", **values: Any) -> Federation:
     chosen = settings(**{"algorithm": algorithm, "local": PLAIN, "downlink": downlink, **values})
-    return federation(chosen, world or steady(SIZES, 4), vectors(), cohorts=values.pop("cohorts", None))
+    return federation(chosen, world or steady(SIZES, 4), vectors())
 
 
 def drawn(downlink: Any, cohorts: Sequence[Sequence[int]], world: Timeline | None = None, **values: Any) -> Federation:

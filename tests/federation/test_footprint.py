@@ -68,25 +68,6 @@ def test_memories_are_counted_where_they_are_kept(tmp_path: Path) -> None:
     found.refuse_excess(CPU, MemoryStore("disk", CPU, tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "vectors_", "numbers"),
-    [
-        ({"momentum": 0.9}, 1, 1 * 18),
-        ({"optimizer": "adam"}, 2, 2 * 18 + 1),
-        ({"optimizer": {"name": "adamw", "amsgrad": True}}, 3, 3 * 18 + 1),
-        ({"optimizer": "adagrad"}, 1, 18 + 1),
-    ],
-)
-def test_the_optimizer_s_state_is_counted(chosen: dict[str, Any], vectors_: int, numbers: int) -> None:
-    """Vectors of every participant in training, and of every client where they are kept."""
-    plain, fresh = planned(), planned(local=chosen)
-    kept = planned(local={**chosen, "momentum_scope": "client"})
-    assert fresh.kept.size == 0
-    assert kept.kept.size == 6 * 4 * numbers
-    cohorts = [part.size for found in (plain, fresh) for part in found.device if part.what.startswith("a cohort")]
-    assert cohorts[1] - cohorts[0] == 6 * 4 * 18 * vectors_
-
-
 def test_a_run_takes_its_share_beside_others() -> None:
     free = available_bytes(CPU)
     try:
