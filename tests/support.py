@@ -22,7 +22,7 @@ from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
-from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.saving.checkpoint import StoredRows
 from fedtide.federation.state import initial_state
 from fedtide.federation.traffic import Payload, payload
 from fedtide.federation.types import Feature, Parts, RunState

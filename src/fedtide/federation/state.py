@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.saving.checkpoint import StoredRows
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import Algorithm, server_vectors
 from fedtide.world.timeline import Assignment, Timeline

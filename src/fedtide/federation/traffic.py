@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -13,12 +12,6 @@ from fedtide.methods.algorithms.base import Algorithm, Extra, Layout, server_vec
 from fedtide.methods.costs.wireless import Segment, Wireless
 
 BYTES = 4  # bytes of one number on the wire, independent of the simulation's precision
-
-
-class Shortening(Protocol):
-    """What may change the size of an update on the wire; see :meth:`fedtide.federation.types.Feature.bits`."""
-
-    def bits(self, numbers: int) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +27,7 @@ class Payload:
         return exchanges * self.models - (spared * self.models / (self.down + self.up) if spared else 0.0)
 
 
-def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout, extra: Extra) -> Payload:
+def payload(algorithm: Algorithm, bits: Sequence[Callable[[int], int | None]], layout: Layout, extra: Extra) -> Payload:
     """Bytes that one participant receives and sends in one exchange.
 
     The model (``w``, ``W``) has d parameters, or those that are :meth:`Algorithm.shared`, and q floating buffers, unless
@@ -42,6 +35,9 @@ def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout
     update's size holds for the parameters of ``W`` and for the declared vectors that the server derives from them, all that are
     sent but :attr:`Algorithm.apart`. The normalized cost kappa of a round (DynamicFL, section 4) is ``models`` times its
     exchanges over n L, the steps of n participants of mean size: 1 if the model is exchanged after every step.
+
+    Args:
+        bits: of an update on the wire after each feature, see :meth:`fedtide.federation.types.Feature.bits`.
     """
     size, buffers = layout.size, layout.buffer_size
     vectors = {*algorithm.client, *(vector.name for vector in server_vectors(algorithm))}
@@ -49,7 +45,7 @@ def payload(algorithm: Algorithm, features: Sequence[Shortening], layout: Layout
 
     def update(numbers: int, plain: int) -> int:
         """Bytes of an update, ``plain`` if no feature changes them."""
-        found = [bits for feature in features if (bits := feature.bits(numbers)) is not None]
+        found = [size for of_update in bits if (size := of_update(numbers)) is not None]
         return -(-found[-1] // 8) if found else plain
 
     def bytes_of(name: str, sent: bool) -> int:

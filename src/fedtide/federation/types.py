@@ -244,11 +244,14 @@ class Parts(Chosen):
     @property
     def payload(self) -> Payload:
         """What one exchange costs before the first round."""
-        return payload(self.algorithm, self.features, self.layout, {})
+        return self._payload({})
 
     def payload_in(self, state: RunState) -> Payload:
         """What one exchange costs in the round that has begun, or been, with ``state``; of some algorithms it changes."""
-        return payload(self.algorithm, self.features, self.layout, state.extra)
+        return self._payload(state.extra)
+
+    def _payload(self, extra: dict[str, Tensor]) -> Payload:
+        return payload(self.algorithm, [feature.bits for feature in self.features], self.layout, extra)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""

@@ -139,7 +139,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         ),
         Part(
             "the data",
-            resident_bytes(data, device, dtype, added) + number * sample * _gathered(chosen, timeline),
+            resident_bytes(data, device, dtype, added),
             "choose a smaller dataset, or use a machine with more memory",
         ),
     ]
@@ -221,14 +221,6 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     steps = max(step_count(largest, float(held[item.shards].mean()), local) for item in few)
     width = local.step_samples if local.batches_span_epochs else min(local.step_samples, largest)
     return max(steps, settings.evaluation.finetune_steps), width
-
-
-def _gathered(chosen: Chosen, timeline: Timeline) -> int:
-    """Most samples that are gathered to be evaluated on, besides the test samples."""
-    evaluation = chosen.settings.evaluation
-    validation = len(timeline.validation) if "validation" in evaluation.splits else 0
-    everybody = evaluation.consistency or (evaluation.session_start_losses and timeline.sessions > 1)
-    return max(validation, sum(map(len, timeline.shards_at(0))) if everybody else 0)
 
 
 def memory_plan(parts: Parts, wanted: Footprint) -> str:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,36 +21,20 @@ from fedtide.training.engine.executors.executor import Advance, Executor
 from fedtide.training.engine.local import Cohort
 
 
-class Group(Protocol):
-    """The processes of a run, from the inside of one of them."""
+class Group:
+    """The processes of a run, from the inside of one of them; here the only one."""
 
-    @property
-    def rank(self) -> int:
-        """Number of this process."""
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
+    rank, size = 0, 1
 
     def sum_in_place(self, tensor: Tensor) -> None:
         """Add up a tensor over the processes."""
 
     def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
         """Let every process ``add`` to ``total``, the first one first; all have the result in the end."""
-
-
-class Alone:
-    """A run of one process."""
-
-    rank, size = 0, 1
-
-    def sum_in_place(self, tensor: Tensor) -> None: ...
-
-    def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
         add(total)
 
 
-class ProcessGroup:
+class ProcessGroup(Group):
     """The default process group of ``torch.distributed``."""
 
     def __init__(self) -> None:
@@ -72,7 +56,7 @@ def process_group() -> Group:
     """The default process group, or a single process where there is none."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return ProcessGroup()
-    return Alone()
+    return Group()
 
 
 @dataclass(frozen=True)
@@ -85,7 +69,7 @@ class Hardware:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None
-    group: Group = field(default_factory=Alone)
+    group: Group = field(default_factory=Group)
     scratch: Path | None = None
 
     @property

@@ -14,11 +14,9 @@ from fedtide.core.array_types import Bools, Floats
 from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
-from fedtide.federation.scoring.client_fits import ClientFits
-from fedtide.federation.scoring.client_scores import ClientScores, due
+from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.scoring.personal import Personal
-from fedtide.federation.scoring.served import ServedModels
+from fedtide.federation.scoring.served import Personal, ServedModels
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.weighting.base import Weighting

@@ -1,7 +1,8 @@
-"""The models that clients are served: clusters and personal models, each on its client's own data."""
+"""The models that clients are served, and what a few local steps make of them, each on its client's own data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,15 @@ from fedtide.federation.features.kept_models import LAST_SERVED
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Algorithm, Served, ServedTo, Vectors
+from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
+from fedtide.training.engine.executors.executor import Executor
 from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Cohort, Local
+from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.fit import Fit, fit, mean_losses
+from fedtide.training.engine.plan import plan_batches
 
 
 @dataclass(frozen=True)
@@ -120,3 +126,60 @@ class ServedModels:
         buffers = b.expand(len(models), -1) if found.buffers is None else found.buffers
         contract.tensor(self.algorithm, "served", buffers, b, (len(models), len(b)))
         return (models, buffers), of
+
+
+Start = Callable[[slice], ModelValues]
+"""Models [c, d] and floating buffers [c, q] of some of the clients present, by place."""
+
+
+@dataclass(frozen=True)
+class Personal:
+    """Plain local steps of every client present, ``evaluation.finetune_steps`` of them, on a copy of the model it is served.
+
+    They have the run's local settings and objective, without the algorithm's terms, corrections and client state; nothing is
+    charged, and the draws have their own keys, so that training is the same with and without. A client without training
+    samples keeps its model.
+
+    Attributes:
+        trains: bool [d], the parameters that are trained, None for all. lr: their learning rate, None for that of the round.
+    """
+
+    settings: RunSettings
+    evaluator: Evaluator
+    executor: Executor
+    trains: Tensor | None
+    lr: float | None
+
+    def scores(
+        self, state: RunState, t: int, size: int, lr: float, tested: list[Ints], start: Start | None = None
+    ) -> list[Scores]:
+        """Scores per class after these steps, of the clients present in order, each on the samples ``tested``.
+
+        ``size`` clients are trained at a time. ``start`` gives their own models; without it all start from the global one.
+        """
+        evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
+        clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
+        local = self.settings.local.with_work(self.settings.evaluation.finetune_steps, "steps")
+        scores: list[Scores] = []
+        for first in range(0, len(clients), size):
+            some = slice(first, first + size)
+            keys = self.settings.seed, "personalise", (t,), state.w.device, data.classes
+            plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
+            count = len(plan.steps)
+            shared = state.w.expand(count, -1), state.b.expand(count, -1)
+            W, buffers = (rows.clone() for rows in (start(some) if start else shared))
+            cohort = Cohort(
+                W=W,
+                buffers=buffers,
+                moments=optimizer(local).at_rest(W),
+                b=state.b,
+                plan=plan,
+                label_counts=data.label_counts(shards[some]).to(W),
+                lr=lr if self.lr is None else self.lr,
+                added=Local(),
+                losses=torch.zeros(count, dtype=W.dtype, device=W.device),
+                trains=self.trains,
+            )
+            self.executor.begin(cohort)(plan.longest)
+            scores += evaluator.each((W, buffers), range(count), tested[some])
+        return scores
