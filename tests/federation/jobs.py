@@ -47,7 +47,7 @@ def made(
     mode = {"name": "async", "concurrency": concurrency, **values.pop("mode", {})}
     fed = federation(settings(**{"algorithm": algorithm, "mode": mode, "local": LOCAL, **values}), world, vectors())
     assert isinstance(fed.clock, EventClock)
-    fed.clock.durations = noted = Lengths(lengths)  # type: ignore[assignment]
+    fed.clock.costs = noted = Lengths(lengths)  # type: ignore[assignment]
     return fed, noted
 
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from fedtide.core.randomness import Randomness
-from fedtide.federation.assembly.attackers import Attackers
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator
@@ -161,8 +160,8 @@ class Channel:
 class Chosen:
     """What a run's settings choose by name.
 
-    ``links``: of the uplink, in their order. ``attackers``: None without an attack. ``features``: the server's first, the
-    clients' last. ``channel``: one of them, or a plain one.
+    ``links``: of the uplink, in their order. ``features``: the server's first, the clients' last. ``channel``: one of them,
+    or a plain one.
     """
 
     settings: RunSettings
@@ -174,7 +173,6 @@ class Chosen:
     objective: Objective
     model: Model
     links: list[Link]
-    attackers: Attackers | None
     channel: Channel = field(default_factory=Channel)
     features: tuple[Feature, ...] = ()
 

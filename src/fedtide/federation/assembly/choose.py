@@ -6,8 +6,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
-from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.features.attack import Attacking
+from fedtide.federation.features.attack import Attackers, Attacking
 from fedtide.federation.features.consistency import Consistency
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.features.downlink import Downlink
@@ -48,14 +47,13 @@ def choose(settings: RunSettings, timeline: Timeline, data: Dataset) -> Chosen:
         objective=plugins.create(Objective, settings.objective),
         model=plugins.create(Model, settings.model),
         links=sorted((plugins.create(Link, link) for link in settings.uplink), key=lambda link: link.place),
-        attackers=None if settings.attack.name == "none" else Attackers.of(settings, timeline, data),
     )
-    chosen.features = features_of(chosen)
+    chosen.features = features_of(chosen, timeline, data)
     chosen.channel = next((feature for feature in chosen.features if isinstance(feature, Channel)), chosen.channel)
     return chosen
 
 
-def features_of(chosen: Chosen) -> tuple[Feature, ...]:
+def features_of(chosen: Chosen, timeline: Timeline, data: Dataset) -> tuple[Feature, ...]:
     """The features that settings ask for, a line each: the server's first, the clients' last."""
     s = chosen.settings
     features = [
@@ -67,7 +65,7 @@ def features_of(chosen: Chosen) -> tuple[Feature, ...]:
         Latest() if chosen.evaluates("all") else None,
         LastServed() if s.evaluation.departed_clients == "last_model" else None,
         Uplink(chosen.links) if chosen.links else None,
-        None if chosen.attackers is None else Attacking(chosen.attackers),
+        None if s.attack.name == "none" else Attacking(Attackers.of(s, timeline, data)),
     ]
     return tuple(feature for feature in features if feature is not None)
 

@@ -17,6 +17,7 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.federation.assembly.hardware import MemoryStore
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
@@ -114,8 +115,9 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
-    copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
-    added = sum(memory.samples for memory in takes) + copies
+    attack = chosen.feature(Attacking)
+    copies = 0 if attack is None else len(attack.attackers.repainted)
+    added = sum(memory.samples for memory in takes)
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),

@@ -15,6 +15,7 @@ from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.randomness import Randomness, key64
 from fedtide.federation.assembly.choose import refuse_unsuitable
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.types import Chosen, Parts
@@ -42,14 +43,15 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     """
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
     refuse_unsuitable(chosen, timeline, data)
-    data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
+    attack = chosen.feature(Attacking)
+    data = data if attack is None else attack.attackers.poisoned_data(data)
     samples = chosen.feature(SyntheticSamples)
     synthetic = 0 if samples is None else samples.capacity(timeline)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
-    repainted = chosen.attackers is not None and chosen.attackers.attack.repaints  # which is tested on others
+    repainted = attack is not None and attack.attackers.attack.repaints  # which is tested on others
     if task.network.has_fixed_features and not repainted:
         task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)

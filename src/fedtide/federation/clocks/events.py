@@ -21,7 +21,7 @@ from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import Parts, RoundContext, RunState
-from fedtide.methods.costs.wireless import JobCosts, Wireless
+from fedtide.methods.costs.wireless import JobCosts
 from fedtide.settings.groups.mode import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
@@ -32,36 +32,6 @@ AHEAD = 32
 Behind = Callable[[], Sequence[tuple[int, int, int]]]
 """Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process and the
 bytes that it would receive."""
-
-
-class Durations:
-    """Slots and energy of jobs; see :meth:`Wireless.job_costs`, whose numbers depend on a job's own number and client alone."""
-
-    def __init__(self, wireless: Wireless) -> None:
-        self._wireless = wireless
-        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}
-
-    def __call__(
-        self,
-        numbers: Sequence[int],
-        clients: Sequence[int],
-        samples: Sequence[int],
-        down: Sequence[int],
-        up: int,
-        places: int,
-        behind: Behind,
-    ) -> JobCosts:
-        """The costs of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
-        jobs = list(zip(numbers, clients, samples, down, strict=True))
-        if not self._known.keys() >= set(jobs):
-            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
-            all_numbers, everybody, all_samples, all_down = zip(*wanted, strict=True)
-            found = self._wireless.job_costs(all_numbers, everybody, all_samples, np.array(all_down), up, places)
-            self._known = dict(
-                zip(wanted, zip(found.slots.tolist(), found.device_J.tolist(), strict=True), strict=True)
-            )
-        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
-        return JobCosts(np.array(slots), np.array(joules))
 
 
 @dataclass
@@ -114,7 +84,8 @@ class EventClock:
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
             raise SettingsError("costs.wireless = false: mode: async requires simulated times; set it to true")
-        self.durations = Durations(parts.wireless)
+        self._wireless = parts.wireless
+        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}  # costs of jobs that have not started
         self._since = Since()
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
@@ -221,11 +192,31 @@ class EventClock:
                 zip(waiting, self._work(waiting, t)[1], parts.channel.needed(parts, state, waiting, t), strict=True)
             )
 
-        costs = self.durations(numbers, clients, samples, down, payload.up, self.chosen.concurrency, behind)
+        costs = self.costs(numbers, clients, samples, down, payload.up, behind)
         queue.start(shards, t, costs.slots.tolist(), [payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
         flight.models[t] = parts.channel.model(state), state.b
         state.totals["bytes_down"] += sum(down)
+
+    def costs(
+        self,
+        numbers: Sequence[int],
+        clients: Sequence[int],
+        samples: Sequence[int],
+        down: Sequence[int],
+        up: int,
+        behind: Behind,
+    ) -> JobCosts:
+        """Slots and energy of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
+        jobs = list(zip(numbers, clients, samples, down, strict=True))
+        if not self._known.keys() >= set(jobs):
+            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
+            *columns, all_down = zip(*wanted, strict=True)
+            found = self._wireless.job_costs(*columns, np.array(all_down), up, self.chosen.concurrency)
+            costs = zip(found.slots.tolist(), found.device_J.tolist(), strict=True)
+            self._known = dict(zip(wanted, costs, strict=True))
+        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
+        return JobCosts(np.array(slots), np.array(joules))
 
     def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:
         """What these clients hold while the model is of version ``t``, and how many samples they would process."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.discovery.faults import broken_contract
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import Vectors, shared_parameters, shared_size
@@ -133,7 +134,7 @@ def _what_leaks(chosen: Chosen) -> str | None:
     link = next((link for link in chosen.links if link.private), None)
     if link is None:
         return None
-    settings, algorithm, attackers = chosen.settings, chosen.algorithm, chosen.attackers
+    settings, algorithm, attack = chosen.settings, chosen.algorithm, chosen.feature(Attacking)
     rule, weighting, name = settings.participation, settings.algorithm.weighting.name, settings.algorithm.name
     alone = [model for model in ("all", "ensemble") if chosen.evaluates(model)]
     leaks = [
@@ -175,7 +176,7 @@ def _what_leaks(chosen: Chosen) -> str | None:
             "detector: none",
         ),
         (
-            attackers is not None and attackers.attack.colludes,
+            attack is not None and attack.attackers.attack.colludes,
             f"attack {settings.attack.name} sends updates that depend on other clients' updates, which noise does "
             "not protect; use one like sign_flip or scale",
         ),

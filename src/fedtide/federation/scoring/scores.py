@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Bools, Floats
-from fedtide.federation.assembly.attackers import Attackers
+from fedtide.federation.features.attack import Attackers, Attacking
 from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
@@ -96,8 +96,9 @@ class Scoring:
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
-        if parts.attackers is not None and parts.attackers.attack.repaints:
-            of_attack = partial(attack_success, evaluator, parts.attackers)
+        attack = parts.feature(Attacking)
+        if attack is not None and attack.attackers.attack.repaints:
+            of_attack = partial(attack_success, evaluator, attack.attackers)
             self._values["attack_success"] = lambda moment: of_attack(moment.model(self._reported), moment)
 
     @property
