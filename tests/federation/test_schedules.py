@@ -51,12 +51,6 @@ def test_a_run_cut_short_has_the_rates_of_the_whole_one(schedule: str) -> None:
     assert learning_rate(cut, 900, 1000) == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
-def test_a_floor_of_one_is_constant(schedule: str) -> None:
-    local = LocalSettings(schedule=schedule, lr=0.3, min_lr_ratio=1.0)  # type: ignore[arg-type]
-    assert {learning_rate(local, t, 9) for t in range(9)} == {0.3}
-
-
 @pytest.mark.parametrize("schedule", ["constant", "exponential", "cosine", "polynomial"])
 def test_the_schedule_begins_after_a_linear_warm_up(schedule: str) -> None:
     plain = LocalSettings(schedule=schedule, lr=0.2)  # type: ignore[arg-type]
