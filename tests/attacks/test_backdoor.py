@@ -279,8 +279,7 @@ def test_copies_are_part_of_the_planned_memory() -> None:
         for attack in ({**TWO, "poisoned": 1.0}, {**TWO, "poisoned": 1e-9})
     ]
     sample, copies = 2 * 6 * 6, SIZES[2] + SIZES[4]
-    assert sizes[0].run - sizes[1].run == 4 * copies * sample + (40 + copies) * sample
-    assert sizes[0].host[-1].what == f"the data with {copies} poisoned samples"
+    assert sizes[0].run - sizes[1].run == 4 * copies * sample
 
 
 def test_a_model_learns_the_patch_unless_a_clip_and_the_median_keep_it_out() -> None:

@@ -37,6 +37,7 @@ from support import (
     run_rounds,
     settings,
     steady,
+    stepped,
     timeline,
     vectors,
     watch,
@@ -60,14 +61,8 @@ def made(downlink: Any, world: Timeline | None = None, cohorts: Cohorts | None =
 
 def steps(fed: Federation) -> list[tuple[Tensor, Tensor]]:
     """w and w~ before the first round and after every one."""
-    state = initial_state(fed.parts)
-    found = [(state.w.clone(), state.features["downlink"]["w"].clone())]
-    for _ in range(fed.parts.timeline.rounds):
-        with torch.no_grad():
-            fed.run_round(state)
-        found.append((state.w.clone(), state.features["downlink"]["w"].clone()))
-    fed.parts.workers.close()
-    return found
+    after = [(state.w.clone(), state.features["downlink"]["w"].clone()) for state, _ in stepped(fed)]
+    return [(fed.parts.w0, fed.parts.w0), *after]
 
 
 def received(records: list[RoundRecord]) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -57,14 +57,9 @@ class GradientRounds:
         scratch.w, scratch.b = w, b
         for feature in parts.features:
             if feature.rehearses:
-                scratch.features[feature.name] = _copied(self.state.features[feature.name])
+                scratch.features[feature.name] = copy.deepcopy(self.state.features[feature.name])
                 feature.begin(parts, scratch, self.t, session=False, replaced=True)
             else:
                 for name in feature.rows(parts, parts.layout):
                     del scratch.memory[name]
         return scratch
-
-
-def _copied(kept: dict[str, Any]) -> dict[str, Any]:
-    """The same nested mappings with copies of their tensors."""
-    return {name: _copied(value) if isinstance(value, dict) else value.clone() for name, value in kept.items()}

@@ -17,7 +17,6 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.federation.assembly.hardware import MemoryStore
-from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
@@ -115,8 +114,6 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
-    attack = chosen.feature(Attacking)
-    copies = 0 if attack is None else len(attack.attackers.repainted)
     added = sum(memory.samples for memory in takes)
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
@@ -145,14 +142,9 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
             "choose a smaller dataset, or use a machine with more memory",
         ),
     ]
-    poisoned = Part(
-        f"the data with {copies} poisoned samples",
-        (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size(),
-        "lower attack.poisoned",
-    )
     return Footprint(
         device=[*device_parts, *([batches] if device.type != "cpu" else [])],
-        host=[batches, *([poisoned] if copies else [])],
+        host=[batches],
         kept=_kept(chosen, timeline, kept, cohort, number),
     )
 
