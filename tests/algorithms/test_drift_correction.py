@@ -108,7 +108,7 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
                 loss = fed.parts.evaluator.scores((model, state.b)).mean_loss(fed.parts.timeline.labels_at(t))
                 assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t), latest.mean(0)) < 1e-15
+            assert closest(latest_mean(fed.parts, state, t), latest.mean(0)) < 1e-15
     fed.parts.workers.close()
 
 

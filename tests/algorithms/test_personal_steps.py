@@ -50,7 +50,7 @@ def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[F
 
 def served(fed: Federation, state: RunState) -> Tensor:
     """The models [K, d] that clients are served after the last round."""
-    server = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
+    server = ServedModels(fed.parts)
     return server.rows(state, state.round - 1, slice(None))[0]
 
 

@@ -69,7 +69,7 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
         stores.append(dict(state.initializer))
         clipped.append(clipped_steps.since_last())
         if fed.parts.evaluates("all"):
-            everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))
+            everybody.append(latest_mean(fed.parts, state, t))
     return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 

@@ -77,7 +77,7 @@ def saved_and_restored(state: RunState) -> RunState:
     stream = io.BytesIO()
     torch.save(state.tensors(), stream)
     stream.seek(0)
-    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"))
 
 
 def assert_same(first: RunState, second: RunState) -> None:

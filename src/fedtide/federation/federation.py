@@ -171,12 +171,10 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
 def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: Start, t: int) -> dict[str, Any]:
     """Facts about the session that begins with round ``t``, JSON-able.
 
-    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initializer``
-    (``pilot`` in pilot sessions); the initializer's own facts (``weights`` and ``distances`` by stored session);
-    ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses``: mean
-    cross-entropy (or another task's loss) over all training samples of the clients present, of the session's initial model
-    (``start``), the previous session's final model (``previous``), the mean over all sessions after the pilot (``average``,
-    null if there is none yet) and the run's initial model (``first``).
+    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initializer``, or ``pilot``; the initializer's own
+    facts; ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses`` over
+    all training samples of the clients present: of the session's initial model (``start``), the previous session's final one,
+    the mean over all sessions after the pilot (``average``, null if there is none yet) and the run's first one.
     """
     settings, timeline = evaluator.settings, evaluator.timeline
     facts = {
@@ -202,10 +200,8 @@ def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: S
 def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     """Within a session: state of clients that have left is cleared, and declared means are those of the clients present.
 
-    With ``client_state.on_leave: keep`` clients keep their own models until they return.
-
-    A client that leaves takes its state along: a mean that kept its part would pull the model toward data that is gone, and
-    count it twice when the client returns as a new one. A client that arrives counts with zeros.
+    A mean that kept the part of a client that has left would pull the model toward data that is gone, and count it twice when
+    the client returns as a new one. With ``client_state.on_leave: keep`` clients keep their own models until they return.
     """
     if plan.departed is None:
         return

@@ -29,14 +29,11 @@ _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 class FederatedModule(L.LightningModule):
     """Runs a federation round by round; Lightning owns device, precision, processes and callbacks.
 
-    Args:
-        saved: state to resume from, or None.
-        scratch: folder of memories kept on disk.
+    ``saved``: state to resume from, or None. ``scratch``: folder of client state kept on disk.
 
     Attributes:
-        parts, federation, state: set when the fit starts. footprint: the memory that they take at least. process: a line about
-            the process. record: of the last round.
-        diverged: message, once training has diverged.
+        parts, federation, state: set when the fit starts, as are ``footprint``, the memory that they take at least, and
+            ``process``, a line about the process. record: of the last round. diverged: message, once training has diverged.
     """
 
     def __init__(

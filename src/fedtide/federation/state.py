@@ -34,7 +34,7 @@ def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
     memory, written = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
     values = {"written": written, **saved, "memory": {}}
-    state = RunState.restore(values, parts.hardware.device, torch.device("cpu"))
+    state = RunState.restore(values, parts.hardware.device)
     if isinstance(memory, StoredRows):
         state.memory = {
             name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()

@@ -300,15 +300,15 @@ class RunState:
         return vars(self).copy()
 
     @staticmethod
-    def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:
-        """State from :meth:`tensors`; clients' memories go to ``memory``, everything else to ``device``."""
+    def restore(values: dict[str, Any], device: torch.device) -> RunState:
+        """State from :meth:`tensors`, on ``device``."""
 
-        def place(value: Any, target: torch.device) -> Any:
+        def place(value: Any) -> Any:
             if isinstance(value, dict):
-                return {key: place(item, target) for key, item in value.items()}
-            return value.to(target) if isinstance(value, Tensor) else value
+                return {key: place(item) for key, item in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
 
-        return RunState(**{key: place(value, memory if key == "memory" else device) for key, value in values.items()})
+        return RunState(**{key: place(value) for key, value in values.items()})
 
 
 @dataclass
@@ -321,8 +321,8 @@ class RoundContext:
         bytes_down: received by each participant in an exchange; None where jobs received it before.
         memory: the participants' rows by name. share: which rows this process trains.
         cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
-        segments: local work before each exchange of models. gradients: on batches that
-            participants took in all phases, their mean; None where they are the local steps.
+        segments: local work before each exchange of models. gradients: mean number of gradients on
+            batches that a participant took; None where it is that of local steps.
         train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
         drift: mean distance of the local models from the one that was sent.
         notes: what features need later in the round, by their names.

@@ -213,7 +213,7 @@ def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
     timeline, t = parts.timeline, parts.timeline.rounds - 1
     here = timeline.at(t)
     yield "end: present", here.clients, end["present"]
-    server = ServedModels(parts.algorithm, parts.layout, parts.evaluator)
+    server = ServedModels(parts)
     (models, _), of = server._served(state, t, here.clients)
     concept = timeline.concept_shares(t).argmax(1).tolist()
 

@@ -85,7 +85,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
 def _watch(federation: Federation, seen: Seen, fine_tune: dict[str, Any] | None) -> None:
     """Note after every round what the clients are served, and the steps of each phase."""
     parts, run_round, begin = federation.parts, federation.run_round, federation.parts.executor.begin
-    server = ServedModels(parts.algorithm, parts.layout, parts.evaluator)
+    server = ServedModels(parts)
 
     def noting(cohort: Cohort) -> Any:
         seen.phases[-1].append(list(cohort.plan.steps))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_samples import Tested, own_samples, owners, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.scoring.served import Personal, ServedModels
+from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RoundContext
 from fedtide.records.files.client_scores import GAINS
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
@@ -38,14 +37,13 @@ class ClientScores:
     A gain is the accuracy of a client's own model minus that of the reported one on the same samples; none is recorded where
     no global model is trained. A client is ``known`` once it has taken part.
 
-    Args:
-        evaluator: of the run. personal: local steps, None without ``evaluation.finetune_steps``.
-        served: the clients' own models, None where all are served the reported one.
+    ``own``: whether clients are served models of their own.
     """
 
-    def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
-        self._evaluator, self._personal, self._served = evaluator, personal, served
-        self._gains = served is None or "global" in served.algorithm.models
+    def __init__(self, served: ServedModels, own: bool) -> None:
+        self._evaluator, self._served, self._own = served.evaluator, served, own
+        self._finetunes = served.evaluator.settings.finetune_steps > 0
+        self._gains = not own or "global" in served.parts.algorithm.models
 
     @property
     def columns(self) -> list[str]:
@@ -53,16 +51,16 @@ class ClientScores:
         if not self._evaluator.settings.clients_every:
             return []
         names = [f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)]
-        if self._served is not None:
+        if self._own:
             departed = ("departed",) if self._served.keeps_last else ()
             names += [
                 f"served_accuracy_{name}" for name in (*_SPREAD, *PRESENT, *departed, "known", "unknown", "samples")
             ]
             names.append("served_known")
-        if self._personal is not None:
+        if self._finetunes:
             names += [f"finetuned_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
         if self._gains:
-            own = {"served": self._served, "finetuned": self._personal}
+            own = {"served": self._own, "finetuned": self._finetunes}
             names += [name for kind, given in own.items() if given for name in GAINS[kind]]
         return names
 
@@ -95,7 +93,7 @@ class ClientScores:
                 table[mean] = cells(own - accuracy)
             return own
 
-        if self._served is not None:
+        if self._own:
             served, known = self._served.scores(state, t, size, here), state.seen.cpu().numpy()[present]
             members = {**groups, "known": present[known], "unknown": present[~known]}
             if self._served.keeps_last:
@@ -107,11 +105,10 @@ class ClientScores:
             sizes = tested.sizes[: len(present)]
             record.row |= {"served_accuracy_samples": _mean(own, sizes), "served_known": float(known.mean())}
             table["known"] = [*known.tolist(), *([None] * len(departed))]
-        if self._personal is not None:
+        if self._finetunes:
             rate = float(record.row["lr"] or 0)
-            start = None if self._served is None else partial(self._served.rows, state, t)
             members = {name: groups[name] for name in PRESENT}
-            write("finetuned", self._personal.scores(state, t, size, rate, here, start), members)
+            write("finetuned", self._served.finetuned(state, t, size, rate, here), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
 
 
@@ -246,13 +243,11 @@ class ClientFits:
     These are those of the last round in which the client was present. R² compares with the mean of the client's own samples.
     Where the data does not know whose the samples are, there are no scores: unlike a class, a number says nothing about the
     error that is to be expected of a client.
-
-    Args:
-        evaluator: of the run. served: the clients' own models, None where all are served the reported one.
+    ``own``: as in :class:`ClientScores`.
     """
 
-    def __init__(self, evaluator: Evaluator, served: ServedModels | None) -> None:
-        self._evaluator, self._served = evaluator, served
+    def __init__(self, served: ServedModels, own: bool) -> None:
+        self._evaluator, self._served, self._own = served.evaluator, served, own
 
     @property
     def columns(self) -> list[str]:
@@ -260,7 +255,7 @@ class ClientFits:
         if not self._evaluator.settings.clients_every or owners(self._evaluator) is None:
             return []
         names = [f"client_{score}_{name}" for score in _RECORDED for name in (*_SPREAD[:3], *GROUPS)]
-        if self._served is not None:
+        if self._own:
             own = (*_SPREAD[:3], *PRESENT, "known", "unknown")
             names += [*(f"served_{score}_{name}" for score in _RECORDED for name in own), "served_known"]
         return names
@@ -286,7 +281,7 @@ class ClientFits:
                     record.row |= {f"{prefix}_{score}_{name}": value for name, value in found.items()}
 
         write(self._each(model, own), groups, "client", "")
-        if self._served is not None:
+        if self._own:
             present = evaluator.timeline.at(t).clients
             known = r.state.seen.cpu().numpy()[present]
             members = {name: groups[name] for name in PRESENT} | {"known": present[known], "unknown": present[~known]}

@@ -16,10 +16,9 @@ from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.scoring.served import Personal, ServedModels
+from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
-from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
@@ -34,8 +33,9 @@ Value = Callable[["Moment"], float | None]
 class Moment:
     """A round after its training. Models and their scores are computed when they are first asked for."""
 
-    def __init__(self, evaluator: Evaluator, weighting: Weighting, r: RoundContext) -> None:
-        timeline, t, w, b = evaluator.timeline, r.plan.t, r.state.w, r.state.b
+    def __init__(self, r: RoundContext) -> None:
+        evaluator, t, w, b = r.parts.evaluator, r.plan.t, r.state.w, r.state.b
+        timeline = evaluator.timeline
         self.view = timeline.labels_at(t)
         self.until = timeline.labels_until(t)
         held_out, mixture = timeline.evaluated_at(t), timeline.mixture_at(t)
@@ -44,7 +44,7 @@ class Moment:
         @cache
         def model(name: str) -> ModelValues:
             if name == "all":
-                return latest_mean(evaluator, weighting, r.state, t), b
+                return latest_mean(r.parts, r.state, t), b
             found = {"global": (w, b), "participants": (r.participants, b), "ensemble": (r.cohort.W, r.cohort.buffers)}
             return found[name]
 
@@ -79,20 +79,13 @@ class Scoring:
 
     def __init__(self, parts: Parts) -> None:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
-        self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.model
+        self._evaluator, self._reported = evaluator, evaluation.model
         self._masked = evaluator.has_views
-        served = ServedModels(parts.algorithm, parts.layout, evaluator)
-        own = served if overrides(parts.algorithm, "served") or served.keeps_last else None
-        self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
+        served = ServedModels(parts)
+        own = overrides(parts.algorithm, "served") or served.keeps_last
+        self._fits = ClientFits(served, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
-        part = None if evaluation.finetune_part == "all" else parts.layout.mask(evaluation.finetune_part)
-        self._clients = ClientScores(
-            evaluator,
-            Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
-            if evaluation.finetune_steps
-            else None,
-            own,
-        )
+        self._clients = ClientScores(served, own)
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
@@ -110,7 +103,7 @@ class Scoring:
         """Write the scores that are due after a round into its record."""
         evaluator, t = self._evaluator, r.plan.t
         settings, timeline = evaluator.settings, evaluator.timeline
-        moment = Moment(evaluator, self._weighting, r)
+        moment = Moment(r)
         if self._keep_last is not None:
             self._keep_last(r.state, t, len(r.plan.ids))
         if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
@@ -166,12 +159,12 @@ class Scoring:
         return columns
 
 
-def latest_mean(evaluator: Evaluator, weighting: Weighting, state: RunState, t: int) -> Tensor:
+def latest_mean(parts: Parts, state: RunState, t: int) -> Tensor:
     """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-    timeline = evaluator.timeline
+    timeline = parts.timeline
     present, shards = timeline.at(t).clients, timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-    weights = weighting.population_weights(n, evaluator.data.label_counts(shards))
+    weights = parts.weighting.population_weights(n, parts.data.label_counts(shards))
     rows = state.memory[LATEST]
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +12,9 @@ from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.features.kept_models import LAST_SERVED
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.types import RunState
-from fedtide.methods.algorithms.base import Algorithm, Served, ServedTo, Vectors
-from fedtide.settings.run import RunSettings
+from fedtide.federation.types import Parts, RunState
+from fedtide.methods.algorithms.base import Served, ServedTo, Vectors
 from fedtide.training.engine import contract
-from fedtide.training.engine.executors.executor import Executor
-from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.local import Cohort, Local
 from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.passes.evaluation import Scores
@@ -30,9 +26,11 @@ from fedtide.training.engine.plan import plan_batches
 class ServedModels:
     """Evaluates :meth:`Algorithm.served`; training is the same with and without."""
 
-    algorithm: Algorithm
-    layout: Layout
-    evaluator: Evaluator
+    parts: Parts
+
+    @property
+    def evaluator(self) -> Evaluator:
+        return self.parts.evaluator
 
     @property
     def keeps_last(self) -> bool:
@@ -84,8 +82,41 @@ class ServedModels:
         kept, scores = state.memory[LAST_SERVED], list[Scores]()
         for some in np.split(np.arange(len(departed)), range(size, len(departed), size)):
             rows = kept[torch.from_numpy(departed[some]).to(kept.device)].to(state.w.device)
-            models = rows[:, : self.layout.size], rows[:, self.layout.size :]
+            models = rows[:, : self.parts.layout.size], rows[:, self.parts.layout.size :]
             scores += self.evaluator.each(models, range(len(some)), [tested[place] for place in some])
+        return scores
+
+    def finetuned(self, state: RunState, t: int, size: int, lr: float, tested: list[Ints]) -> list[Scores]:
+        """Scores after ``evaluation.finetune_steps`` plain local steps of each on a copy of the model that it is served.
+
+        Settings and objective are those of local training, the rate is ``lr`` unless the algorithm sets another one; there are
+        no terms, corrections or client state. Nothing is charged, and the draws have their own keys, so training is the same
+        with and without. A client without training samples keeps its model.
+        """
+        parts, evaluator, timeline, data = self.parts, self.evaluator, self.evaluator.timeline, self.evaluator.data
+        clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
+        evaluation, rate = parts.settings.evaluation, parts.algorithm.personal_lr
+        local, part = parts.settings.local.with_work(evaluation.finetune_steps, "steps"), evaluation.finetune_part
+        scores: list[Scores] = []
+        for first in range(0, len(clients), size):
+            some = slice(first, first + size)
+            keys = parts.settings.seed, "personalise", (t,), state.w.device, data.classes
+            plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
+            W, buffers = self.rows(state, t, some)
+            cohort = Cohort(
+                W=W,
+                buffers=buffers,
+                moments=optimizer(local).at_rest(W),
+                b=state.b,
+                plan=plan,
+                label_counts=data.label_counts(shards[some]).to(W),
+                lr=lr if rate is None else rate,
+                added=Local(),
+                losses=torch.zeros(len(W), dtype=W.dtype, device=W.device),
+                trains=None if part == "all" else parts.layout.mask(part),
+            )
+            parts.executor.begin(cohort)(plan.longest)
+            scores += evaluator.each((W, buffers), range(len(W)), tested[some])
         return scores
 
     def _each(self, models: ModelValues, of: list[int], tested: list[Ints]) -> list[Scores]:
@@ -108,78 +139,24 @@ class ServedModels:
 
         ids, w, b = torch.from_numpy(clients), state.w, state.b
         rows = {
-            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device) for name in self.algorithm.client
+            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device)
+            for name in self.parts.algorithm.client
         }
         seen = state.seen[ids].unsqueeze(1).to(w)
         shares = torch.from_numpy(evaluator.timeline.shares_of(held)).to(w)
-        found = self.algorithm.served(
-            ServedTo(clients.tolist(), w, b, Vectors(rows), seen, dict(state.extra), self.layout, losses, shares)
+        found = self.parts.algorithm.served(
+            ServedTo(clients.tolist(), w, b, Vectors(rows), seen, dict(state.extra), self.parts.layout, losses, shares)
         )
         if found is None:
             return (w.unsqueeze(0), b.unsqueeze(0)), ids.new_zeros(len(ids)).numpy()
         if not isinstance(found, Served):
-            raise broken_contract(self.algorithm, "served", f"Served or None, got {type(found).__name__}")
-        models = contract.tensor(self.algorithm, "served", found.models, w, (len(found.models), len(w)))
-        (of,) = contract.positions(self.algorithm, "served", [found.of], 1, len(models))
+            raise broken_contract(self.parts.algorithm, "served", f"Served or None, got {type(found).__name__}")
+        models = contract.tensor(self.parts.algorithm, "served", found.models, w, (len(found.models), len(w)))
+        (of,) = contract.positions(self.parts.algorithm, "served", [found.of], 1, len(models))
         if len(of) != len(ids):
-            raise broken_contract(self.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}")
-        buffers = b.expand(len(models), -1) if found.buffers is None else found.buffers
-        contract.tensor(self.algorithm, "served", buffers, b, (len(models), len(b)))
-        return (models, buffers), of
-
-
-Start = Callable[[slice], ModelValues]
-"""Models [c, d] and floating buffers [c, q] of some of the clients present, by place."""
-
-
-@dataclass(frozen=True)
-class Personal:
-    """Plain local steps of every client present, ``evaluation.finetune_steps`` of them, on a copy of the model it is served.
-
-    They have the run's local settings and objective, without the algorithm's terms, corrections and client state; nothing is
-    charged, and the draws have their own keys, so that training is the same with and without. A client without training
-    samples keeps its model.
-
-    Attributes:
-        trains: bool [d], the parameters that are trained, None for all. lr: their learning rate, None for that of the round.
-    """
-
-    settings: RunSettings
-    evaluator: Evaluator
-    executor: Executor
-    trains: Tensor | None
-    lr: float | None
-
-    def scores(
-        self, state: RunState, t: int, size: int, lr: float, tested: list[Ints], start: Start | None = None
-    ) -> list[Scores]:
-        """Scores per class after these steps, of the clients present in order, each on the samples ``tested``.
-
-        ``size`` clients are trained at a time. ``start`` gives their own models; without it all start from the global one.
-        """
-        evaluator, timeline, data = self.evaluator, self.evaluator.timeline, self.evaluator.data
-        clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
-        local = self.settings.local.with_work(self.settings.evaluation.finetune_steps, "steps")
-        scores: list[Scores] = []
-        for first in range(0, len(clients), size):
-            some = slice(first, first + size)
-            keys = self.settings.seed, "personalise", (t,), state.w.device, data.classes
-            plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
-            count = len(plan.steps)
-            shared = state.w.expand(count, -1), state.b.expand(count, -1)
-            W, buffers = (rows.clone() for rows in (start(some) if start else shared))
-            cohort = Cohort(
-                W=W,
-                buffers=buffers,
-                moments=optimizer(local).at_rest(W),
-                b=state.b,
-                plan=plan,
-                label_counts=data.label_counts(shards[some]).to(W),
-                lr=lr if self.lr is None else self.lr,
-                added=Local(),
-                losses=torch.zeros(count, dtype=W.dtype, device=W.device),
-                trains=self.trains,
+            raise broken_contract(
+                self.parts.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}"
             )
-            self.executor.begin(cohort)(plan.longest)
-            scores += evaluator.each((W, buffers), range(count), tested[some])
-        return scores
+        buffers = b.expand(len(models), -1) if found.buffers is None else found.buffers
+        contract.tensor(self.parts.algorithm, "served", buffers, b, (len(models), len(b)))
+        return (models, buffers), of
