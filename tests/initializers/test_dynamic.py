@@ -294,7 +294,7 @@ def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) ->
     stream = io.BytesIO()
     torch.save(half.tensors(), stream)
     stream.seek(0)
-    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"))
     rest, second = run_rounds(made(initializer, world, data, algorithm=algorithm), state=restored)
     assert torch.equal(whole.w, rest.w)
     assert [record.session for record in first + second] == [record.session for record in records]

@@ -241,9 +241,7 @@ class ClientFits:
     """R², mean absolute error and loss of the reported model, and of the one that each is served, on clients' own samples.
 
     These are those of the last round in which the client was present. R² compares with the mean of the client's own samples.
-    Where the data does not know whose the samples are, there are no scores: unlike a class, a number says nothing about the
-    error that is to be expected of a client.
-    ``own``: as in :class:`ClientScores`.
+    Where the data does not know whose the samples are, there are no scores. ``own``: as in :class:`ClientScores`.
     """
 
     def __init__(self, served: ServedModels, own: bool) -> None:
