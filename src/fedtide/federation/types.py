@@ -80,11 +80,7 @@ class Feature:
         return None
 
     def bind(self, parts: Parts) -> None:
-        """Receive the assembled parts, once.
-
-        Raises:
-            SettingsError: it does not go with them.
-        """
+        """Receive the assembled parts, once; raises a SettingsError if it does not go with them."""
 
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
         """Names and widths of vectors that it keeps for every client: zero at first, cleared when the client leaves."""

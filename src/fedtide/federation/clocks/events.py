@@ -29,10 +29,6 @@ from fedtide.world.timeline import Assignment
 AHEAD = 32
 """Most jobs whose costs are computed before they start: of many at once, each takes a tenth of the time."""
 
-Behind = Callable[[], Sequence[tuple[int, int, int]]]
-"""Clients that wait behind those that start, at most :data:`AHEAD`, in order, and the samples that each would process and the
-bytes that it would receive."""
-
 
 @dataclass
 class Flight:
@@ -205,9 +201,12 @@ class EventClock:
         samples: Sequence[int],
         down: Sequence[int],
         up: int,
-        behind: Behind,
+        behind: Callable[[], list[tuple[int, int, int]]],
     ) -> JobCosts:
-        """Slots and energy of jobs with consecutive ``numbers``; of those ``behind``, unless they are known already, too."""
+        """Slots and energy of jobs with consecutive ``numbers``, and unless they are known, of those that wait ``behind`` them.
+
+        ``behind``: clients in line, and the samples that each would process and the bytes that it would receive.
+        """
         jobs = list(zip(numbers, clients, samples, down, strict=True))
         if not self._known.keys() >= set(jobs):
             wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]

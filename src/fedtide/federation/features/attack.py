@@ -65,20 +65,18 @@ class Attackers:
         All of them with their inputs stored once, or copies of those whose inputs attackers change.
         """
         if self.attack.repaints:
-            return self._with_copies(data)
+            found = data.with_capacity(len(self.repainted))
+            if len(self.repainted):
+                inputs, labels = data.read("train", torch.from_numpy(self.repainted))
+                taken = self.inputs(inputs, self.brightest), self.taken_for(labels, data.num_classes)
+                found.write(self.samples, *taken)
+            return found
         if not self.attack.relabels:
             return data
         labels, rows = data.train_labels, data.train_rows
-        taken = self.taken_for(labels, data.num_classes)
         rows = torch.arange(len(labels)) if rows is None else rows
-        return replace(data, train_labels=torch.cat([labels, taken]), train_rows=torch.cat([rows, rows]))
-
-    def _with_copies(self, data: Dataset) -> Dataset:
-        found, n = data.with_capacity(len(self.repainted)), self.samples
-        if len(self.repainted):
-            inputs, labels = data.read("train", torch.from_numpy(self.repainted))
-            found.write(n, self.inputs(inputs, self.brightest), self.taken_for(labels, data.num_classes))
-        return found
+        both = torch.cat([labels, self.taken_for(labels, data.num_classes)])
+        return replace(data, train_labels=both, train_rows=torch.cat([rows, rows]))
 
     def taken_for(self, labels: Tensor, classes: int) -> Tensor:
         """What attackers take labels [n] for."""

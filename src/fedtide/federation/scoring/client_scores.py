@@ -22,7 +22,9 @@ from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.training.engine.passes.fit import Fit, fit
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
-_SPREAD = ("mean", "std", "worst_decile", "below")
+_SPREAD = ("mean", "std", "worst_decile")
+_OF_ACCURACY = (*_SPREAD, "below")
+_RECORDED = ("r2", "mae")
 _WORST = 0.1
 
 
@@ -50,15 +52,16 @@ class ClientScores:
         """Columns of the history; none if clients are not evaluated."""
         if not self._evaluator.settings.clients_every:
             return []
-        names = [f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)]
+        names = [f"client_accuracy_{name}" for name in (*_OF_ACCURACY, *GROUPS)]
         if self._own:
             departed = ("departed",) if self._served.keeps_last else ()
             names += [
-                f"served_accuracy_{name}" for name in (*_SPREAD, *PRESENT, *departed, "known", "unknown", "samples")
+                f"served_accuracy_{name}"
+                for name in (*_OF_ACCURACY, *PRESENT, *departed, "known", "unknown", "samples")
             ]
             names.append("served_known")
         if self._finetunes:
-            names += [f"finetuned_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
+            names += [f"finetuned_accuracy_{name}" for name in (*_OF_ACCURACY, *PRESENT)]
         if self._gains:
             own = {"served": self._own, "finetuned": self._finetunes}
             names += [name for kind, given in own.items() if given for name in GAINS[kind]]
@@ -204,7 +207,7 @@ def _share(values: Tensor, count: Tensor) -> Floats:
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
     """Spread of accuracies (NaN if unknown) over the clients present, and each group's mean; ``None`` where none is known."""
     known = np.sort(accuracy[np.isfinite(accuracy) & ~np.isin(clients, groups.get("departed", []))])
-    found = dict.fromkeys(_SPREAD)
+    found = dict.fromkeys(_OF_ACCURACY)
     if len(known):
         worst, below = known[: math.ceil(_WORST * len(known))], known < threshold
         found = {
@@ -234,9 +237,6 @@ def _prefixed(prefix: str, values: dict[str, float | None]) -> dict[str, float |
     return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
-_RECORDED = ("r2", "mae")
-
-
 class ClientFits:
     """R², mean absolute error and loss of the reported model, and of the one that each is served, on clients' own samples.
 
@@ -252,9 +252,9 @@ class ClientFits:
         """Columns of the history; none if clients are not evaluated."""
         if not self._evaluator.settings.clients_every or owners(self._evaluator) is None:
             return []
-        names = [f"client_{score}_{name}" for score in _RECORDED for name in (*_SPREAD[:3], *GROUPS)]
+        names = [f"client_{score}_{name}" for score in _RECORDED for name in (*_SPREAD, *GROUPS)]
         if self._own:
-            own = (*_SPREAD[:3], *PRESENT, "known", "unknown")
+            own = (*_SPREAD, *PRESENT, "known", "unknown")
             names += [*(f"served_{score}_{name}" for score in _RECORDED for name in own), "served_known"]
         return names
 
