@@ -210,8 +210,9 @@ class EventClock:
         jobs = list(zip(numbers, clients, samples, down, strict=True))
         if not self._known.keys() >= set(jobs):
             wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
-            *columns, all_down = zip(*wanted, strict=True)
-            found = self._wireless.job_costs(*columns, np.array(all_down), up, self.chosen.concurrency)
+            all_numbers, everybody, all_samples, received = zip(*wanted, strict=True)
+            where = np.array(received), up, self.chosen.concurrency
+            found = self._wireless.job_costs(all_numbers, everybody, all_samples, *where)
             costs = zip(found.slots.tolist(), found.device_J.tolist(), strict=True)
             self._known = dict(zip(wanted, costs, strict=True))
         slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
