@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -21,9 +21,10 @@ from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.saving.rows import StoredRows
-from fedtide.federation.traffic.payload import Payload, payload
+from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.saving.checkpoint import StoredRows
+from fedtide.federation.state import initial_state
+from fedtide.federation.traffic import Payload, payload
 from fedtide.federation.types import Feature, Parts, RunState
 from fedtide.methods.algorithms.base import Algorithm, Problem, Round, RunPreview, Vectors
 from fedtide.methods.selection.base import Candidates, Selection
@@ -197,6 +198,16 @@ def federation(
     if start is not None:
         parts.w0 = start.to(dtype)
     return Federation(parts)
+
+
+def stepped(fed: Federation) -> Iterator[tuple[RunState, RoundRecord]]:
+    """The state and the record after every round; the threads are stopped after the last one."""
+    state = initial_state(fed.parts)
+    for _ in range(fed.parts.timeline.rounds):
+        with torch.no_grad():
+            record = fed.run_round(state)
+        yield state, record
+    fed.parts.workers.close()
 
 
 def watch(fed: Federation) -> list[tuple[Round, Tensor]]:

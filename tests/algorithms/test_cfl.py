@@ -12,9 +12,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fedtide.core import plugins
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state
-from fedtide.federation.traffic.payload import payload
+from fedtide.federation.traffic import payload
 from fedtide.methods.algorithms.cfl_core_set import equal_shares, herd
 from fedtide.methods.algorithms.cfl_regularization import present_weight
 from fedtide.training.engine.flat import Layout

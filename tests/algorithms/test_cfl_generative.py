@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.randomness import torch_generator
-from fedtide.federation.features.synthetic import SyntheticSamples, capacity
+from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.cfl_generative import variation_slope
@@ -112,7 +112,7 @@ def test_synthetic_samples_lie_behind_the_data_with_labels_of_its_subset() -> No
     state, _ = run_rounds(fed)
     stored, own = state.extra["stored"], len(data.train_labels)
     assert stored[:, 2].tolist() == list(range(own, own + 18))  # six places, three samples each
-    assert len(fed.parts.data.train_labels) == own + capacity(fed.parts.timeline, 3) == own + 18
+    assert len(fed.parts.data.train_labels) == own + SyntheticSamples(3).capacity(fed.parts.timeline) == own + 18
     assert torch.equal(fed.parts.data.train_inputs[:own], data.train_inputs)
     low, high = data.train_inputs.min(), data.train_inputs.max()
     assert ((state.extra["synthetic_inputs"] >= low) & (state.extra["synthetic_inputs"] <= high)).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import RunPreview
@@ -88,7 +88,7 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
             for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
                 loss = fed.parts.evaluator.scores((model, state.b)).mean_loss(fed.parts.timeline.labels_at(t))
                 assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t), latest.mean(0)) < 1e-15
+            assert closest(latest_mean(fed.parts, state, t), latest.mean(0)) < 1e-15
     fed.parts.workers.close()
 
 

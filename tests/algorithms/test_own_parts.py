@@ -52,8 +52,8 @@ def models(algorithm: Any, cohorts: Any = COHORTS, **values: Any) -> tuple[list[
 
 def served(fed: Federation, state: RunState) -> tuple[Tensor, Tensor]:
     """Models [N, d] and floating buffers [N, q] of all clients at the end."""
-    server: Any = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
-    rows: tuple[Tensor, Tensor] = server.rows(state, state, state.round - 1, slice(None))
+    server: Any = ServedModels(fed.parts)
+    rows: tuple[Tensor, Tensor] = server.rows(state, state.round - 1, slice(None))
     return rows
 
 

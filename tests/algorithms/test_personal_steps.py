@@ -1,6 +1,7 @@
 """Clients with models of their own that a local step trains (pFedMe, APFL), or that a few steps make (Per-FedAvg)."""
 
-from types import SimpleNamespace
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
@@ -45,9 +46,8 @@ def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[F
 
 def served(fed: Federation, state: RunState) -> Tensor:
     """The models [K, d] that clients are served after the last round."""
-    server = ServedModels(fed.parts.algorithm, fed.parts.layout, fed.parts.evaluator)
-    result: Any = SimpleNamespace(w=state.w, b=state.b)
-    return server.rows(state, result, state.round - 1, slice(None))[0]
+    server = ServedModels(fed.parts)
+    return server.rows(state, state.round - 1, slice(None))[0]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

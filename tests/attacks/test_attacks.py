@@ -10,13 +10,14 @@ from torch import Tensor
 from federation.jobs import UNEQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import Diverged, SettingsError
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.federation import Federation
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import Round
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+from support import closest, deal, federation, largest_gap, one, run_rounds, settings, steady, timeline, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -190,8 +191,7 @@ def test_gradient_rounds_are_attacked_as_the_round_that_follows() -> None:
 def ids(attack: dict[str, Any], **values: Any) -> set[int]:
     fed = federation(settings(attack=attack, **values), steady([3] * 20, 1), vectors())
     fed.parts.workers.close()
-    assert fed.parts.attackers is not None
-    return set(fed.parts.attackers.ids)
+    return set(one(fed.parts, Attacking).attackers.ids)
 
 
 def test_the_attackers_are_the_worlds() -> None:

@@ -14,12 +14,11 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import Randomness
-from fedtide.federation.clocks import clock
+from fedtide.federation import federation as rounds
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.state import initial_state
-from fedtide.federation.traffic.ledger import charge
-from fedtide.federation.types import RunState
+from fedtide.federation.traffic import charge
 from fedtide.methods.communication._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.methods.communication.intervals import uploads
 from fedtide.methods.costs.wireless import Segment
@@ -66,11 +65,11 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
     _, fed = played(run)
     charged: list[list[int]] = []
 
-    def note(state: RunState, plan: RoundPlan, segments: Sequence[Segment], *costs: Any) -> int:
+    def note(totals: dict[str, float], plan: RoundPlan, segments: Sequence[Segment], *costs: Any) -> int:
         charged.append([sum(row in segment.rows for segment in segments) for row in range(len(plan.ids))])
-        return charge(state, plan, segments, *costs)
+        return charge(totals, plan, segments, *costs)
 
-    monkeypatch.setattr(clock, "charge", note)
+    monkeypatch.setattr(rounds, "charge", note)
     state, records = run_rounds(fed)
     assert charged == run["exchanges"]
     assert [record.row["exchanges"] for record in records] == list(map(sum, run["exchanges"]))
@@ -105,7 +104,7 @@ def test_a_segment_has_the_samples_of_its_own_steps(monkeypatch: pytest.MonkeyPa
     fed = federation(chosen, steady((6, 5, 6), 1), vectors())
     fed.parts.communication.selection = Listed([[1]])  # type: ignore[attr-defined]
     found: list[Segment] = []
-    monkeypatch.setattr(clock, "charge", lambda *args: (found.extend(args[2]), charge(*args))[1])
+    monkeypatch.setattr(rounds, "charge", lambda *args: (found.extend(args[2]), charge(*args))[1])
     run_rounds(fed)
     assert found == [Segment([1], [4]), Segment([0, 1, 2], [8, 3, 8]), Segment([0, 1, 2], [4, 3, 4])]
 

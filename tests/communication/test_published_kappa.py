@@ -15,7 +15,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.randomness import Randomness
-from fedtide.federation.traffic.payload import payload
+from fedtide.federation.traffic import payload
 from fedtide.methods.communication.intervals import LETTERS, uploads
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.flat import Layout

@@ -14,7 +14,7 @@ import pytest
 import fedtide
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginError
-from fedtide.federation.assembly.compatibility import refuse_unknown_words
+from fedtide.federation.assembly.choose import refuse_unknown_words
 from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, Round
 
 SOURCE = Path(fedtide.__file__).parent

@@ -13,8 +13,8 @@ from fedtide.authoring.rounds import Run, assert_resumes, assert_same_on_any_eng
 from fedtide.authoring.trial import short
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.traffic.payload import Payload
+from fedtide.federation.assembly.hardware import MemoryStore
+from fedtide.federation.traffic import Payload
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.training.objectives.base import Objective
 from fedtide.world.dataset import Dataset
@@ -75,9 +75,9 @@ class Seen:
         self.fed.parts.executor.begin = note  # type: ignore[method-assign]
         charge, self.payloads = self.fed.clock.charge, list[tuple[int, Payload]]()
 
-        def charged(*round_: Any) -> int:
-            exchanges = charge(*round_)
-            self.payloads.append((exchanges, self.fed.parts.payload_in(round_[0])))
+        def charged(r: Any) -> int:
+            exchanges = charge(r)
+            self.payloads.append((exchanges, self.fed.parts.payload_in(r.state)))
             return exchanges
 
         self.fed.clock.charge = charged  # type: ignore[method-assign]

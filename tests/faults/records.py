@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fedtide.core.storage.sealed import peek_header
-from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.saving.checkpoint import StoredRows
 from fedtide.runs.check import check_run
 
 _UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.methods.costs.wireless import JobCosts
 from fedtide.settings.groups.evaluation import CostSettings
@@ -47,7 +47,7 @@ def made(
     mode = {"name": "async", "concurrency": concurrency, **values.pop("mode", {})}
     fed = federation(settings(**{"algorithm": algorithm, "mode": mode, "local": LOCAL, **values}), world, vectors())
     assert isinstance(fed.clock, EventClock)
-    fed.clock.durations = noted = Lengths(lengths)  # type: ignore[assignment]
+    fed.clock.costs = noted = Lengths(lengths)  # type: ignore[assignment]
     return fed, noted
 
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 from torch import Tensor
 
 from fedtide.core import plugins
-from fedtide.core.plugins import PluginSettings
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
-from fedtide.methods.initializers.base import Boundary, Initializer
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, images, run_rounds, settings, timeline, vectors, watch
+from support import closest, deal, federation, images, run_rounds, settings, stepped, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -89,36 +82,12 @@ def test_average_takes_statistics_along() -> None:
         alternating(4, 1),
         images(),
     )
-    state, ends, starts = initial_state(made.parts), [], []
-    for _ in range(4):
-        starter = made.parts.initializer.start
-        made.parts.initializer.start = lambda s, start=starter: starts.append(start(s)) or starts[-1]  # type: ignore
-        with torch.no_grad():
-            made.run_round(state)
-        made.parts.initializer.start = starter  # type: ignore[method-assign]
-        ends.append(state.b.clone())
-    made.parts.workers.close()
-    assert state.b.numel() > 0
+    starts: list[Any] = []
+    start = made.parts.initializer.start
+    made.parts.initializer.start = lambda s: starts.append(start(s)) or starts[-1]  # type: ignore
+    ends = [state.b.clone() for state, _ in stepped(made)]
+    assert ends[0].numel() > 0
     assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
-
-
-@examples(deadline=None)
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=8))
-def test_average_is_the_mean_of_what_it_was_given_after_the_pilot(values: list[float]) -> None:
-    average = plugins.load("initializers", "average")(PluginSettings(name="average"))
-    assert isinstance(average, Initializer)
-    store: dict[str, Tensor] = {}
-    nothing: Any = None
-
-    def boundary(session: int, value: float) -> Boundary:
-        here, none = torch.tensor([value], dtype=torch.float64), torch.zeros(0)
-        return Boundary(session, 1, here, none, none, none, [], store, 0.1, none, nothing)
-
-    for session, value in enumerate([1e9, *values]):
-        average.end(boundary(session, value))
-    assert float(average.construct(boundary(len(values) + 1, 0.0))[0]) == pytest.approx(
-        math.fsum(values) / len(values), abs=1e-9
-    )
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -154,15 +123,7 @@ def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> 
     fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
         seen.append((r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
     )
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        fed.run_round(state)
-        control = state.memory["c_k"].clone()
-        fed.run_round(state)
-        later = state.memory["c_k"].clone()
-        fed.run_round(state)
-    fed.parts.workers.close()
+    _, control, later, _ = (state.memory["c_k"].clone() for state, _ in stepped(fed))
     assert torch.equal(seen[2][1], control[[0, 2]])  # those who stay keep theirs
     assert torch.equal(seen[2][0], control[[0, 2]].mean(0))
     assert torch.equal(seen[3][0], later.mean(0))  # client 1 is back, with nothing
@@ -172,14 +133,9 @@ def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> 
 
 def test_a_client_that_is_not_drawn_forgets_nothing() -> None:
     fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        known = state.memory["c_k"][1].clone()
-        fed.run_round(state)
-    fed.parts.workers.close()
+    known, after = (state.memory["c_k"][1].clone() for state, _ in stepped(fed))
     assert bool(known.any())
-    assert torch.equal(state.memory["c_k"][1], known)
+    assert torch.equal(after, known)
 
 
 def test_server_optimizers_start_again() -> None:

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedtide.federation.state import initial_state
-from support import deal, federation, settings, timeline, vectors
+from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 SIZES = (7, 1, 12, 4)
 COHORTS = [[0, 3], [2], [0, 1, 2, 3]]
@@ -24,14 +23,9 @@ def finished(algorithm: str, **evaluation: Any) -> Any:
     world = timeline(deal(SIZES), [present] * 3, clients=8)
     chosen = settings(algorithm=algorithm, local={"lr": 0.3}, evaluation={"batch_size": 5, **evaluation})
     fed = federation(chosen, world, vectors(), cohorts=[[(1, 2, 4, 6)[row] for row in rows] for rows in COHORTS])
-    state, sent = initial_state(fed.parts), []
-    records = []
-    for _ in COHORTS:
-        sent.append(state.w.clone())
-        with torch.no_grad():
-            records.append(fed.run_round(state))
-    fed.parts.workers.close()
-    return fed, sent, records
+    seen = watch(fed)
+    _, records = run_rounds(fed)
+    return fed, [r.w for r, _ in seen], records
 
 
 def test_the_losses_are_those_of_the_model_sent_on_own_and_on_all_samples() -> None:

@@ -10,9 +10,21 @@ import torch
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import server_vectors
-from support import assert_same, closest, deal, federation, images, light, needs, settings, timeline, vectors
+from support import (
+    assert_same,
+    closest,
+    deal,
+    federation,
+    images,
+    light,
+    needs,
+    run_rounds,
+    settings,
+    stepped,
+    timeline,
+    vectors,
+)
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.05}
@@ -47,20 +59,12 @@ def remembers(algorithm: Any) -> bool:
     return bool(cls(cls.Settings(**chosen)).client)
 
 
-def step(fed: Federation, state: RunState) -> None:
-    """One round."""
-    with torch.no_grad():
-        fed.run_round(state)
-
-
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("algorithm", filter(remembers, SETTINGS), ids=str)
 def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algorithm: Any, kept: bool) -> None:
     """After every round: rows of absent clients are zero, every declared mean is that of the rows of those present."""
     fed = prepared(algorithm, kept)
-    state = initial_state(fed.parts)
-    for here in WHO:
-        step(fed, state)
+    for here, (state, _) in zip(WHO, stepped(fed), strict=True):
         absent, n = [k for k in range(4) if k not in here], torch.tensor(SIZES, dtype=torch.float64)[list(here)]
         assert not state.seen[absent].any()
         for name in fed.parts.algorithm.client:
@@ -70,37 +74,18 @@ def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algori
                 weights = n / n.sum() if vector.by_size else torch.full_like(n, 1 / len(n))
                 expected = weights @ state.memory[vector.mean_of][list(here)]
                 assert closest(state.server[vector.name], expected) < 1e-13, vector.name
-    fed.parts.workers.close()
-
-
-@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn", "fedssg", "mifa", "fedvarp", "fedawe"])
-def test_a_device_that_returns_is_like_one_that_comes_for_the_first_time(algorithm: str) -> None:
-    """Its row of the memories is what a client without a past would have after the same round."""
-    fed = prepared(algorithm, kept=False)
-    state = initial_state(fed.parts)
-    for _ in WHO[:4]:
-        step(fed, state)
-    assert not state.seen[1]
-    assert not any(rows[1].any() for name, rows in state.memory.items() if name != "latest")
-    returned = state.counts.clone()
-    step(fed, state)
-    assert state.seen[1]
-    assert int(state.counts[1]) == int(returned[1]) + 1  # how often it took part is not forgotten
-    fed.parts.workers.close()
 
 
 def test_a_population_that_stays_changes_nothing() -> None:
     """Clients 0 to 3 in every round: the running mean keeps its own rounding, to the bit."""
     fed = prepared("scaffold", kept=True, who=[(0, 1, 2, 3)] * 3)
-    state, ends, starts = initial_state(fed.parts), list[torch.Tensor](), list[torch.Tensor]()
+    ends, starts = list[torch.Tensor](), list[torch.Tensor]()
     local = fed.parts.algorithm.local
     fed.parts.algorithm.local = lambda r: starts.append(r.server.c.clone()) or local(r)  # type: ignore
-    for _ in range(3):
-        step(fed, state)
+    for state, _ in stepped(fed):
         ends.append(state.server["c"].clone())
     assert all(torch.equal(end, start) for end, start in zip(ends, starts[1:], strict=False))
     assert not torch.equal(ends[-1], state.memory["c_k"].mean(0))  # another rounding: the test can tell
-    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("name", ["cfl_core_set", "cfl_generative"])
@@ -116,7 +101,8 @@ def test_stored_samples_leave_with_their_client(name: str) -> None:
             if name == "cfl_generative" and len(kept)
             else images().train_inputs[:0]
         )
-        step(fed, state)
+        with torch.no_grad():
+            fed.run_round(state)
         stored = state.extra["stored"]
         assert set(stored[:, 0].tolist()) <= set(here)
         assert torch.equal(stored[: int(kept.sum()), :2], before[kept, :2])
@@ -131,36 +117,21 @@ def test_stored_samples_leave_with_their_client(name: str) -> None:
 
 
 def test_the_controllers_of_a_leaver_start_again() -> None:
-    fed = prepared("fedgrab", kept=True)
-    state = initial_state(fed.parts)
-    for here in WHO:
-        step(fed, state)
+    for here, (state, _) in zip(WHO, stepped(prepared("fedgrab", kept=True)), strict=True):
         assert not state.extra["balancer"][[k for k in range(4) if k not in here]].any()
     assert state.extra["balancer"][1].any()
-    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("chosen", [{"momentum": 0.9}, {"optimizer": "adam"}, {"optimizer": "adagrad"}], ids=str)
 def test_momentum_of_a_leaver_is_forgotten(chosen: dict[str, Any]) -> None:
     """Moments and the number of steps too."""
     fed = prepared("fedavg", kept=True, local={**LOCAL, **chosen, "momentum_scope": "client"})
-    state = initial_state(fed.parts)
-    for _ in WHO[:2]:
-        step(fed, state)
-    assert all(rows[1].any() for rows in state.memory.values())
-    step(fed, state)
-    assert not any(rows[1].any() for rows in state.memory.values())
+    for t, (state, _) in zip(range(3), stepped(fed), strict=False):
+        assert all(bool(rows[1].any()) is (t < 2) for rows in state.memory.values())
     fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("algorithm", ["mifa", "feddyn"])
 def test_kept_and_reset_agree_within_a_session(algorithm: str) -> None:
     """`on_session_start` is about the start of a session."""
-    states = []
-    for kept in (False, True):
-        fed = prepared(algorithm, kept)
-        states.append(initial_state(fed.parts))
-        for _ in WHO:
-            step(fed, states[-1])
-        fed.parts.workers.close()
-    assert_same(*states)
+    assert_same(*(run_rounds(prepared(algorithm, kept))[0] for kept in (False, True)))

@@ -12,10 +12,9 @@ import torch
 
 from federation.jobs import UNEQUAL, made
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
@@ -31,6 +30,7 @@ from support import (
     run_rounds,
     settings,
     steady,
+    stepped,
     timeline,
     trajectory,
     vectors,
@@ -129,15 +129,6 @@ def test_the_rate_is_raised_for_some_rounds_after_each_alarm() -> None:
     factors = [1, 1, 1, 3, 3, 1, 3, 3]
     assert [record.row["lr"] for record in records] == [0.1 * 0.5**t * f for t, f in enumerate(factors)]
     assert [record.row["alarm"] for record in records] == [0, 0, 1, 0, 0, 1, 0, 0]
-    first, _ = run_rounds(prepared(steady(SIZES, 4), local=LOCAL, detector=chosen), 3)
-    second, _ = run_rounds(prepared(steady(SIZES, 4), local={**LOCAL, "lr": 0.1 * 3.0}), 1, _bare(first))
-    whole, _ = run_rounds(prepared(steady(SIZES, 4), local=LOCAL, detector=chosen))
-    assert torch.equal(whole.w, second.w)
-
-
-def _bare(state: RunState) -> RunState:
-    """As of a run without a detector."""
-    return RunState.restore({**state.tensors(), "features": {}}, state.w.device, state.w.device)
 
 
 WHO = [(0, 1, 2), (0, 1), (0, 1, 2), (0, 1, 2), (0, 1, 2)]
@@ -146,14 +137,10 @@ WHO = [(0, 1, 2), (0, 1), (0, 1, 2), (0, 1, 2), (0, 1, 2)]
 def test_a_client_that_leaves_loses_its_detector() -> None:
     world = timeline(deal(SIZES), [{k: k for k in here} for here in WHO])
     fed = prepared(world, detector=after(3, watch="clients"))
-    state = initial_state(fed.parts)
     kept, alarmed = [], []
-    for _ in WHO:
-        with torch.no_grad():
-            record = fed.run_round(state)
+    for state, record in stepped(fed):
         kept.append(sorted(state.features["detector"]["streams"].tolist()))
         alarmed.append(record.row["alarmed_clients"])
-    fed.parts.workers.close()
     assert kept == [[0, 1, 2], [0, 0, 1, 1], [2], [0, 1, 2, 2], [0, 0, 1, 1]]
     assert alarmed == [0, 0, 2, 0, 1]
 
@@ -274,27 +261,6 @@ def test_jobs_under_way_keep_the_rate_that_they_started_with() -> None:
     assert {version: factor for version, factor in rates if version == 0} == {0: 1.0}
     assert {factor for version, factor in rates if version > 0} == {2.0}
     assert len([version for version, _ in rates if version == 0]) > 1
-
-
-def test_a_state_of_another_run_is_refused() -> None:
-    fed = prepared(steady(SIZES, 4), detector=after(9, watch="clients", response="reset_model"))
-    state, _ = run_rounds(fed, 2)
-    saved = state.tensors()
-    assert restored_state(fed.parts, saved).round == 2
-    for name, value in {
-        "streams": state.features["detector"]["streams"][:-1],
-        "losses": state.features["detector"]["losses"].float(),
-        "responses": torch.zeros(1, 1),
-        "w": state.w[:3],
-    }.items():
-        with pytest.raises(SettingsError, match=rf"is not of this run: detector\.{name}"):
-            restored_state(
-                fed.parts, {**saved, "features": {"detector": {**saved["features"]["detector"], name: value}}}
-            )
-    plain = prepared(steady(SIZES, 4))
-    with pytest.raises(SettingsError, match=r"detector\.\w+ is .*, should be absent"):
-        restored_state(plain.parts, {**state.tensors()})
-    plain.parts.workers.close()
 
 
 def test_a_diverged_round_is_not_watched() -> None:

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.compatibility import refuse_early_stop
+from fedtide.federation.assembly.choose import refuse_early_stop
 from fedtide.federation.federation import Federation
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Round
@@ -146,28 +146,6 @@ def test_work_in_steps_has_no_epochs_to_stop_after() -> None:
         state = initial_state(parts)
         parts.trained = GradientRounds(parts, state, 0).train(state.w, state.b, 1, 0.1, 9, None)  # type: ignore[attr-defined]
     assert torch.equal(fed.parts.trained, usual.parts.trained)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"local": {"steps": 5}}, "local.steps = 5: algorithm flash stops clients early after a local epoch"),
-        (
-            {"local": {"epochs": 1}},
-            "local.epochs = 1: algorithm flash stops clients early after the second local epoch",
-        ),
-        (
-            {"communication": "intervals", "local": {"mean_epochs": 5}},
-            "communication intervals averages after planned steps",
-        ),
-        ({"mode": "async"}, "algorithm flash works in rounds"),
-    ],
-)
-def test_where_an_early_stop_has_no_meaning_it_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        made(SOME, **values)
-    (line,) = str(caught.value).splitlines()
-    assert message in line
 
 
 def test_a_clock_that_plans_when_work_is_done_refuses_it() -> None:

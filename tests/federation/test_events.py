@@ -13,14 +13,13 @@ from torch import Tensor
 from federation.jobs import EQUAL, LOCAL, SIZES, SLOT, UNEQUAL, events, line, made, models, present
 from fedtide.core.errors import SettingsError
 from fedtide.federation.clocks.presence import Presence
-from fedtide.federation.state import initial_state, restored_state
 from fedtide.methods.costs.wireless import Wireless
 from fedtide.settings.groups.evaluation import CostSettings
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.local import Cohort
 from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count
-from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+from support import deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
 
 
 def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[Tensor]:
@@ -241,58 +240,10 @@ def test_the_samples_of_a_job_are_those_of_its_batches(amount: int, unit: Any, b
         assert sample_count(size, 5.0, local) == int(batches.sizes.sum())
 
 
-@pytest.mark.parametrize(
-    ("values", "problem"),
-    [
-        ({"algorithm": "fedavg"}, "algorithm fedavg works in rounds; for mode: async use one like fedbuff"),
-        ({"mode": "sync"}, "algorithm fedbuff updates its model as results arrive and requires mode: async"),
-        ({"participation": {"name": "fixed", "count": 2}}, "participation fixed samples cohorts per round"),
-        ({"communication": "intervals"}, "communication intervals averages inside rounds"),
-        (
-            {"costs": {"wireless": False}},
-            r"costs\.wireless = false: mode: async requires simulated times; set it to true",
-        ),
-        ({"local": {"mean_epochs": 5}}, r"local\.mean_epochs equalizes"),
-        ({"local": {"momentum": 0.5, "momentum_scope": "client"}}, r"local\.momentum_scope = client keeps momentum"),
-        ({"evaluation": {"consistency": True}}, r"evaluation\.consistency = true compares"),
-        ({"evaluation": {"models": ["global", "all"]}}, "evaluation of the model all"),
-        ({"mode": "asynch"}, "mode: unknown name 'asynch'; did you mean 'async'?"),
-        ({"mode": {"name": "async", "concurrency": 0}}, r"mode\.concurrency = 0"),
-        ({"mode": {"name": "sync", "concurrency": 3}}, r"unknown key 'mode\.concurrency'"),
-    ],
-)
-def test_what_needs_the_other_clock_is_refused_in_one_line(values: dict[str, Any], problem: str) -> None:
-    with pytest.raises(SettingsError, match=problem) as caught:
-        federation(settings(**{"algorithm": "fedbuff", "mode": "async", **values}), steady(SIZES, 2), vectors())
-    assert "\n" not in str(caught.value)
-
-
 def test_runs_in_rounds_are_what_they_were() -> None:
     assert "mode" not in settings().canonical()
     assert settings(mode="sync").canonical() == settings().canonical()
     assert settings(mode="async").canonical()["mode"]["concurrency"] == 10
-
-
-def test_a_state_of_another_run_is_refused() -> None:
-    fed, _ = made({"name": "fedbuff", "buffer": 2}, UNEQUAL, steady(SIZES, 4), 3)
-    state, _ = run_rounds(fed)
-    version = next(iter(state.events["w"]))
-    damaged = {
-        "running": state.events["running"][:, :4],
-        "joules": state.events["joules"][:1],
-        "line": state.events["line"].float(),
-        "w": {version: state.w[:3]},
-        "b": {},
-    }
-    assert restored_state(fed.parts, state.tensors()).round == 4
-    for name, value in damaged.items():
-        with pytest.raises(SettingsError, match=rf"is not of this run: events\.{name}"):
-            restored_state(fed.parts, {**state.tensors(), "events": {**state.events, name: value}})
-    lockstep = federation(settings(), steady(SIZES, 2), vectors())
-    with pytest.raises(SettingsError, match=r"events\.\w+ is .*, should be absent"):
-        restored_state(lockstep.parts, {**initial_state(lockstep.parts).tensors(), "events": state.events})
-    assert closest(state.w, fed.parts.w0) > 0
-    lockstep.parts.workers.close()
 
 
 def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

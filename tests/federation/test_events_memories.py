@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from federation.jobs import EQUAL, LOCAL, SIZES, UNEQUAL, events, line, made, models, present
-from fedtide.federation.state import initial_state
-from support import closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, stepped, vectors, watch
 
 METHODS: list[dict[str, Any]] = [
     {"name": "mifa"},
@@ -100,10 +99,8 @@ def test_a_leaver_is_forgotten_and_its_late_result_is_not_stored(name: str, leav
     chosen = {"name": name, "buffer": 1, "begin": "seen"} if name == "mifa" else {"name": name, "buffer": 1}
     fed, _ = made(chosen, [[3], [40], [12], [1], [1]], world, 2, mode={"leave": leave})
     seen = watch(fed)
-    state, arrived = initial_state(fed.parts), list[int]()
-    for t in range(world.rounds):
-        with torch.no_grad():
-            fed.run_round(state)
+    arrived = list[int]()
+    for t, (state, _) in enumerate(stepped(fed)):
         here = world.at(t).clients.tolist()
         absent = [client for client in range(5) if client not in here]
         assert not state.memory["h"][absent].any()
@@ -115,4 +112,3 @@ def test_a_leaver_is_forgotten_and_its_late_result_is_not_stored(name: str, leav
             moved = not torch.equal(w, r.w - r.lr * r.server.h_mean / float(state.seen[here].double().mean()))
             assert moved == (name == "fedvarp")
     assert (1 in arrived) == (leave == "finish")
-    fed.parts.workers.close()

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from federation.jobs import LOCAL, SIZES, made, models
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
 from fedtide.world.presence.visits import Visits
 from fedtide.world.timeline import Timeline
-from support import closest, federation, largest_gap, run_rounds, settings, steady, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, stepped, vectors
 
 SECOND = {"costs": {"slot": 1.0}}
 
@@ -99,11 +97,9 @@ def test_memories_are_those_of_the_clients_present(name: str, weighting: str, le
     }
     chosen = {"name": name, "buffer": 2, "weighting": weighting}
     fed, _ = made(chosen, [[3], [2, 4], [7], [2], [5]], visited(visits, 30, 23), 3, mode={"leave": leave}, **SECOND)
-    seen, state, n = watch(fed), initial_state(fed.parts), torch.tensor(SIZES, dtype=torch.float64)
+    n = torch.tensor(SIZES, dtype=torch.float64)
     populations, second = set(), 0
-    for _ in range(30):
-        with torch.no_grad():
-            record = fed.run_round(state)
+    for state, record in stepped(fed):
         began, second = second, int(record.row["seconds_simulated"] or 0)
         here = [k for k, own in visits.items() if any(a <= (second - 1) % 23 < b for a, b in own)]
         populations.add(tuple(here))
@@ -118,14 +114,3 @@ def test_memories_are_those_of_the_clients_present(name: str, weighting: str, le
         if any(began <= 23 * k + 7 < second for k in range(20)):  # also if a result of client 4 was in the buffer
             assert not state.memory["h"][4].any()
     assert len(populations) > 3
-    assert len(seen) == 30
-    fed.parts.workers.close()
-
-
-def test_the_world_in_seconds_goes_through_a_file(tmp_path: Any) -> None:
-    world = visited({0: [(0, 12.5)], 2: [(14, 20)]}, 3, 30)
-    world.save(tmp_path / "world.npz", "this")
-    loaded = Timeline.load(tmp_path / "world.npz")
-    assert loaded.digest == world.digest != steady(SIZES, 3).digest
-    assert loaded.visits is not None
-    assert np.array_equal(loaded.visits.end, [12.5, 20.0])

@@ -110,12 +110,6 @@ def test_partial_averages_follow_the_golden_runs(number: int, executor: str) -> 
     assert not case.fields.unread()
 
 
-@pytest.mark.parametrize("run", [run for run in CONTENT["runs"] if run["schedule"] == "paper" and not run["star_mode"]])
-def test_the_paper_schedule_gives_the_listed_steps(run: dict[str, Any]) -> None:
-    for group in ("high", "low"):
-        assert due(min(run[f"interval_{group}"], run["local_steps"]), run["local_steps"]) == run["upload_steps"][group]
-
-
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_averages_conserve_mass(executor: str) -> None:
     """sum_k n_k W_k does not change at any average, inside a round or at its end."""

@@ -16,9 +16,8 @@ from commands import Fedtide
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
+from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.module import FederatedModule
-from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.state import initial_state
 from fedtide.training.resources.memory import available_bytes, free_under_limits, share_memory
 from support import settings, steady, vectors
 
@@ -29,40 +28,6 @@ def planned(**values: Any) -> Footprint:
     """The footprint of a small run with six clients of ten samples."""
     world, data = steady([10] * 6, 2), vectors()
     return support.planned(settings(**values), world, data)
-
-
-def test_links_take_a_row_for_what_arrives_and_the_rows_that_they_keep() -> None:
-    def cohort(*links: str) -> int:
-        return planned(uplink=links).device[1].size
-
-    row = 6 * 18 * 4  # six clients, 18 parameters in single precision
-    assert cohort("clip", "qsgd") - cohort() == row
-    assert cohort("top_k") - cohort() == 2 * row + 6 * 4  # an error, and the round that it is from
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "vectors_"),
-    [
-        ({"mechanism": "tree"}, 0),
-        ({"mechanism": "banded", "bands": 4}, 3),
-        ({"mechanism": "banded", "coefficients": [1.0, 0.5, 0.2]}, 2),
-        ({"mechanism": "banded"}, 1),  # everybody takes part in one of two rounds
-        ({"mechanism": "blt", "decay": [0.9, 0.5], "scale": [0.1, 0.2]}, 2),
-    ],
-    ids=str,
-)
-def test_noise_of_earlier_rounds_is_counted_as_it_is_kept(mechanism: dict[str, Any], vectors_: int) -> None:
-    values = {
-        "algorithm": {"name": "fedavg", "weighting": "uniform"},
-        "participation": {"name": "least_recently_selected", "count": 3},
-        "uplink": ["clip", {"name": "noise", "multiplier": 1.0, **mechanism}],
-    }
-    found = [part.size for part in planned(**values).device if part.what.startswith("noise of earlier rounds")]
-    assert found == [2 * 8 * 18 * vectors_] * (vectors_ > 0)
-    fed = support.federation(settings(**values), steady([10] * 6, 2), vectors())
-    kept = [value for value in initial_state(fed.parts).features["uplink"]["noise"].values() if value.numel()]
-    assert sum(value.nbytes for value in kept) == 8 * 18 * vectors_
-    fed.parts.workers.close()
 
 
 def largest(found: Footprint) -> str:
@@ -101,25 +66,6 @@ def test_memories_are_counted_where_they_are_kept(tmp_path: Path) -> None:
     found = planned(**chosen)
     assert found.kept.size == 6 * 4 * (5 * 10 + 10 + 10 * 3 + 3)
     found.refuse_excess(CPU, MemoryStore("disk", CPU, tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "vectors_", "numbers"),
-    [
-        ({"momentum": 0.9}, 1, 1 * 18),
-        ({"optimizer": "adam"}, 2, 2 * 18 + 1),
-        ({"optimizer": {"name": "adamw", "amsgrad": True}}, 3, 3 * 18 + 1),
-        ({"optimizer": "adagrad"}, 1, 18 + 1),
-    ],
-)
-def test_the_optimizer_s_state_is_counted(chosen: dict[str, Any], vectors_: int, numbers: int) -> None:
-    """Vectors of every participant in training, and of every client where they are kept."""
-    plain, fresh = planned(), planned(local=chosen)
-    kept = planned(local={**chosen, "momentum_scope": "client"})
-    assert fresh.kept.size == 0
-    assert kept.kept.size == 6 * 4 * numbers
-    cohorts = [part.size for found in (plain, fresh) for part in found.device if part.what.startswith("a cohort")]
-    assert cohorts[1] - cohorts[0] == 6 * 4 * 18 * vectors_
 
 
 def test_a_run_takes_its_share_beside_others() -> None:
@@ -228,23 +174,6 @@ def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None
     module.on_fit_end()
     kinds = ["algorithms", "communication", "initializers", "models", "objectives", "participation", "weighting"]
     assert sorted(made) == kinds
-
-
-def test_the_gradients_that_a_local_step_keeps_are_counted() -> None:
-    """Vectors of 1000 widths for each client that is trained at once."""
-    model, size = {"name": "mlp", "widths": [1000]}, 5 * 1000 + 1000 + 1000 * 3 + 3
-
-    def steps(workers: int, **algorithm: Any) -> int:
-        found = planned(model=model, engine={"workers": workers, "executor": "threads"}, algorithm=algorithm)
-        (part,) = (part.size for part in found.device if part.what.startswith("local steps"))
-        return part
-
-    for workers in (1, 3):
-        plain, few, many = (
-            steps(workers, **chosen)
-            for chosen in ({"name": "fedavg"}, {"name": "pfedme", "steps": 2}, {"name": "pfedme", "steps": 9})
-        )
-        assert (few - plain, many - plain) == (workers * 4 * 2 * size, workers * 4 * 9 * size)
 
 
 def test_a_run_that_finds_too_little_memory_on_its_way_says_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:

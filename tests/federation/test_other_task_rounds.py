@@ -178,19 +178,7 @@ REFUSED = {
     "evaluation.departed_clients = last_model": {"evaluation": {"clients_every": 2, "departed_clients": "last_model"}},
     **{
         f"algorithm = {name}": {"algorithm": name}
-        for name in (
-            *(
-                "balancefl",
-                "ca_fed",
-                "cfl_core_set",
-                "cfl_generative",
-                "creff",
-                "fedgen",
-                "fedgrab",
-                "fedwcm",
-                "fedwcm_x",
-            ),
-        )
+        for name in ("balancefl", "ca_fed", "cfl_core_set", "cfl_generative", "creff", "fedgen", "fedgrab", "fedwcm")
     },
 }
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
-from fedtide.federation.assembly.ranks import Alone, Group
+from fedtide.federation.assembly.hardware import Group
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication.base import Communication, Schedule
@@ -43,7 +43,7 @@ class Threads:
         return Member(self, rank)
 
 
-class Member:
+class Member(Group):
     """A thread of a group."""
 
     def __init__(self, threads: Threads, rank: int) -> None:
@@ -96,7 +96,7 @@ def compare(
 ) -> Threads:
     """Runs of one process and of several are the same: models, memories, server vectors, losses, drift."""
     tolerance = 0.0 if executor == "threads" else 1e-13  # other chunks may round differently
-    alone, records = run_rounds(member(algorithm, executor, Alone(), local, communication, **values))
+    alone, records = run_rounds(member(algorithm, executor, Group(), local, communication, **values))
     threads = Threads(size)
     members = [
         member(algorithm, executor, threads.member(rank), local, communication, **values) for rank in range(size)
@@ -136,7 +136,7 @@ def test_any_number_of_processes_gives_the_same_run(
 def test_every_process_responds_to_the_same_alarms(response: str) -> None:
     detector = {"name": "after", "losses": 1, "least": 1.1, "watch": "clients", "share": 0.4, "response": response}
     compare("scaffold", "threads", 2, LOCAL, communication=True, detector=detector)
-    _, records = run_rounds(member("scaffold", "threads", Alone(), LOCAL, detector=detector))
+    _, records = run_rounds(member("scaffold", "threads", Group(), LOCAL, detector=detector))
     assert records[0].row["alarm"] == 1
     assert any(record.row["alarmed_clients"] not in (0, len(SIZES)) for record in records)
 

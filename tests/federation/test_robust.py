@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from federation.test_ranks import SIZES, compare
-from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
-from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.state import restored_state
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -39,8 +38,6 @@ def test_a_resumed_run_goes_on_from_its_centers(algorithm: str) -> None:
     half, _ = run_rounds(made(CENTERED, algorithm), 1)
     fed = made(CENTERED, algorithm)
     assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
-    with pytest.raises(SettingsError, match=r"aggregation\.0\.center is missing"):
-        restored_state(fed.parts, {**half.tensors(), "features": {}})
 
 
 def test_the_center_is_the_last_result() -> None:
@@ -132,18 +129,3 @@ def test_kept_shares_are_those_of_the_models() -> None:
     r, _ = seen[0]
     D = r.W - r.w
     assert records[0].clients["kept"] == pytest.approx((D.median(0).values == D).double().mean(1).tolist())
-
-
-def test_gradient_rounds_keep_a_center_of_their_own() -> None:
-    fed = made(CENTERED)
-    first, other = initial_state(fed.parts), initial_state(fed.parts)
-    fed.parts.workers.close()
-    first.features["aggregation"]["0"]["center"] += 1.0
-    assert not bool(other.features["aggregation"]["0"]["center"].any())
-
-
-def test_algorithms_that_sum_refuse_rules_in_one_line() -> None:
-    with pytest.raises(SettingsError) as caught:
-        made("median", "feddyn")
-    assert "aggregation median: algorithm feddyn adds up" in str(caught.value)
-    assert "\n" not in str(caught.value)

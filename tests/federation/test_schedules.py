@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fedtide.federation.rounds.plan import learning_rate
 from fedtide.settings.groups.local import LocalSettings
-from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 HORIZON = st.integers(2, 400)
 
@@ -52,12 +51,6 @@ def test_a_run_cut_short_has_the_rates_of_the_whole_one(schedule: str) -> None:
     assert learning_rate(cut, 900, 1000) == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("schedule", ["polynomial", "cosine"])
-def test_a_floor_of_one_is_constant(schedule: str) -> None:
-    local = LocalSettings(schedule=schedule, lr=0.3, min_lr_ratio=1.0)  # type: ignore[arg-type]
-    assert {learning_rate(local, t, 9) for t in range(9)} == {0.3}
-
-
 @pytest.mark.parametrize("schedule", ["constant", "exponential", "cosine", "polynomial"])
 def test_the_schedule_begins_after_a_linear_warm_up(schedule: str) -> None:
     plain = LocalSettings(schedule=schedule, lr=0.2)  # type: ignore[arg-type]
@@ -66,18 +59,3 @@ def test_the_schedule_begins_after_a_linear_warm_up(schedule: str) -> None:
     assert rates[:3] == pytest.approx([0.05, 0.1, 0.15])
     assert rates[3:] == [learning_rate(plain, t, 7) for t in range(7)]
     assert [learning_rate(warmed, t, 2) for t in range(2)] == rates[:2]  # a session that ends before
-
-
-@pytest.mark.parametrize("restart", [True, False])
-def test_a_warm_up_restarts_with_the_schedule(restart: bool) -> None:
-    local = {"epochs": 1, "lr": 0.2, "warmup": 1, "restart": restart}
-    everybody = {0: 0, 1: 1}
-    world = timeline(deal((4, 3)), [everybody] * 4, session_of_round=[0, 0, 1, 1])
-    fed = federation(settings(local=local), world, vectors())
-    seen = watch(fed)
-    run_rounds(fed)
-    assert [r.lr for r, _ in seen] == pytest.approx([0.1, 0.2, 0.1, 0.2] if restart else [0.1, 0.2, 0.2, 0.2])
-
-
-def test_constant_is_constant() -> None:
-    assert {learning_rate(LocalSettings(lr=0.3), t, 9) for t in range(9)} == {0.3}

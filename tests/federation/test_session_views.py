@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
-from support import federation, run_rounds, settings, steady, vectors
+from support import federation, run_rounds, settings, steady, stepped, vectors
 
 VIEWS = np.array([[True, True, False], [False, False, True], [False, True, True]])
 
@@ -23,13 +22,11 @@ def world(rounds: int = 3) -> Timeline:
 
 def finished(fed: Federation) -> tuple[list[dict[str, float]], list[torch.Tensor]]:
     """Rows and the arg-max inputs (logits of the test set) after each round."""
-    state, rows, logits = initial_state(fed.parts), [], []
-    for _ in range(fed.parts.timeline.rounds):
-        with torch.no_grad():
-            rows.append(fed.run_round(state).row)
+    rows, logits = [], []
+    for state, record in stepped(fed):
+        rows.append(record.row)
         weight, bias = fed.parts.layout.named(state.w, state.b).values()
         logits.append(fed.parts.data.test_inputs @ weight.T + bias)
-    fed.parts.workers.close()
     return rows, logits
 
 
@@ -69,13 +66,11 @@ def test_where_every_label_counts_there_is_one_accuracy() -> None:
 
 def test_a_session_s_model_is_scored_on_the_labels_of_every_session_so_far() -> None:
     fed = federation(settings(evaluation={"batch_size": 7, "every": 2}), world(), vectors())
-    state, y = initial_state(fed.parts), fed.parts.data.test_labels
-    for t in range(fed.parts.timeline.rounds):
-        with torch.no_grad():
-            rows = fed.run_round(state).session_scores
+    y = fed.parts.data.test_labels
+    for t, (state, record) in enumerate(stepped(fed)):
+        rows = record.session_scores
         weight, bias = fed.parts.layout.named(state.w, state.b).values()
         right = ((fed.parts.data.test_inputs @ weight.T + bias).argmax(1) == y).double()
         expected = [right[torch.from_numpy(VIEWS[tested])[y]].mean().item() for tested in range(t + 1)]
         assert [row["test_accuracy"] for row in rows] == pytest.approx(expected, abs=1e-12)
         assert [(row["session"], row["tested"]) for row in rows] == [(t + 1, tested + 1) for tested in range(t + 1)]
-    fed.parts.workers.close()

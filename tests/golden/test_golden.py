@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from fedtide.federation import gradient_rounds
 from fedtide.federation.rounds.plan import RoundPlan, plan_gradient_round
 from fedtide.federation.scoring.scores import latest_mean
-from fedtide.federation.sessions import gradient_rounds
 from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
@@ -69,7 +69,7 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
         stores.append(dict(state.initializer))
         clipped.append(clipped_steps.since_last())
         if fed.parts.evaluates("all"):
-            everybody.append(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, t))
+            everybody.append(latest_mean(fed.parts, state, t))
     return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
 
 

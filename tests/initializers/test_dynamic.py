@@ -13,7 +13,7 @@ from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, s
 
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.storage.files import canonical_json
-from fedtide.federation.sessions.boundary import boundary_at
+from fedtide.federation.federation import boundary_at
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.initializers import base as store
@@ -286,7 +286,7 @@ def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) ->
     stream = io.BytesIO()
     torch.save(half.tensors(), stream)
     stream.seek(0)
-    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"))
     rest, second = run_rounds(made(initializer, world, data, algorithm=algorithm), state=restored)
     assert torch.equal(whole.w, rest.w)
     assert [record.session for record in first + second] == [record.session for record in records]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from session_worlds import A, B, alternating, made, populations
 
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.methods.initializers import base as store
 from support import run_rounds, watch
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import own_nets
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
 from fedtide.training.engine.flat import Layout
 from fedtide.training.models.base import KeyedDropout, Network

@@ -138,7 +138,7 @@ def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) 
 def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
     areas = ("cli", "runs.mlflow", "records", "report", "studies.tuning")
     silent = [module for area in areas for module in members(area)]
-    silent += ["fedtide.federation.assembly.preview", "fedtide.runs.lightning.callbacks", "fedtide.report.picture"]
+    silent += ["fedtide.runs.lightning.callbacks", "fedtide.report.picture"]
     silent += ["fedtide.settings.experiment", "fedtide.settings.groups.tuning"]
     assert changed(silent, other_constant) == set()
 
@@ -177,7 +177,7 @@ def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
         *("methods.algorithms.base", "methods.algorithms._round", "core.randomness", "methods.costs.wireless"),
         *(
             "federation.rounds.round",
-            "federation.sessions.boundary",
+            "federation.federation",
             "federation.scoring.scores",
             "world.building.build",
         ),

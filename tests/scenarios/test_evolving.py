@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.report.picture import presence
 from fedtide.world.building.build import build_timeline
 from support import federation, run_rounds, vectors

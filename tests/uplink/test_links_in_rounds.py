@@ -10,11 +10,11 @@ from federation.jobs import EQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.sessions.gradient_rounds import GradientRounds
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
 from fedtide.methods.uplink.base import Sending

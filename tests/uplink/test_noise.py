@@ -22,7 +22,7 @@ from federation.test_ranks import SIZES, compare
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
-from fedtide.federation.assembly.preview import advice
+from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import restored_state
 from fedtide.methods.accounting import gaussian

@@ -103,6 +103,4 @@ def test_on_feddyn_only_the_participants_mean_is_weighted() -> None:
     state, _ = run_rounds(fed)
     r, w = seen[-1]
     assert closest(w, disco(r.label_counts.tolist()) @ r.W + state.memory["h"].mean(0)) < 1e-14
-    assert (
-        closest(latest_mean(fed.parts.evaluator, fed.parts.weighting, state, 1), state.memory["latest"].mean(0)) < 1e-15
-    )
+    assert closest(latest_mean(fed.parts, state, 1), state.memory["latest"].mean(0)) < 1e-15

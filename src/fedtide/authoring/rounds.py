@@ -12,7 +12,7 @@ from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.hardware import Hardware
 from fedtide.federation.assembly.parts import assemble
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
@@ -77,7 +77,7 @@ def saved_and_restored(state: RunState) -> RunState:
     stream = io.BytesIO()
     torch.save(state.tensors(), stream)
     stream.seek(0)
-    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"), torch.device("cpu"))
+    return RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"))
 
 
 def assert_same(first: RunState, second: RunState) -> None:

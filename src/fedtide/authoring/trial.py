@@ -11,7 +11,7 @@ from typing import Any
 from fedtide.authoring.rounds import Run, begin, run_rounds, with_engine
 from fedtide.authoring.samples import clusters, smallest
 from fedtide.core import plugins
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.settings.choices import kind_of
 from fedtide.settings.params import Params

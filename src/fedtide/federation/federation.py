@@ -1,4 +1,4 @@
-"""The rounds of one run."""
+"""The rounds of one run, and what happens where sessions begin and where the client population changes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,50 @@ import time
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from fedtide.core.errors import Diverged
-from fedtide.federation.clocks.clock import make_clock
-from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult, train_round
+from fedtide.federation.clocks.events import EventClock
+from fedtide.federation.gradient_rounds import GradientRounds
+from fedtide.federation.rounds.plan import RoundPlan, plan_round
+from fedtide.federation.rounds.round import RoundRecord, train_round
+from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.scoring.scores import Scoring
-from fedtide.federation.sessions.boundary import begin_session, boundary_at, change_population
-from fedtide.federation.traffic.ledger import charge_session
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.state import clear, forget_all, keep_means
+from fedtide.federation.traffic import charge
+from fedtide.federation.types import Parts, RoundContext, RunState
+from fedtide.methods.initializers.base import Boundary, Start, average
+from fedtide.settings.run import Async
+from fedtide.settings.scores import main_score
+
+
+class RoundClock:
+    """The server waits for all participants of a round; with ``mode: async`` :class:`EventClock` takes its place."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def plan(self, state: RunState, t: int) -> RoundPlan:
+        """The plan of round ``t``."""
+        return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
+
+    def charge(self, r: RoundContext) -> int:
+        """Add what the round costs to the totals; number of exchanges of models, summed over participants."""
+        costs = self.parts.payload_in(r.state), self.parts.wireless, r.bytes_down
+        return charge(r.state.totals, r.plan, r.segments, *costs)
+
+    def record(self, record: RoundRecord, r: RoundContext) -> None:
+        """Add columns to what is recorded of the round: none."""
 
 
 class Federation:
     """Runs the rounds of a run."""
 
     def __init__(self, parts: Parts) -> None:
-        self.parts, self.clock = parts, make_clock(parts)
+        mode = parts.settings.mode
+        self.parts = parts
+        self.clock = EventClock(parts, mode) if isinstance(mode, Async) else RoundClock(parts)
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -39,21 +64,28 @@ class Federation:
                 round, and the exception's ``record`` holds its row.
         """
         parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
+        session: dict[str, Any] | None = None
         for feature in parts.features:
             feature.open(parts, state, t)
-        session, initial = self._begin(state, t)
+        if first := t == parts.timeline.session_span(t)[0]:
+            session = begin_session(parts, state, t)
+        initial, replaced = state.w if first else None, first
+        for feature in parts.features:
+            replaced = feature.begin(parts, state, t, first, replaced)
         plan = self.clock.plan(state, t)
         for feature in parts.features:
             plan = feature.plan(parts, state, plan)
-        if initial is None:
+        if not first:
             change_population(parts, state, plan)
         if plan.session_round == 0:
-            charge_session(state, parts.algorithm, plan.population)
-        result = train_round(parts, state, plan)
+            up, down = parts.algorithm.session_traffic(plan.population)
+            state.totals["bytes_up"] += up
+            state.totals["bytes_down"] += down
+        r = train_round(parts, state, plan)
         state.round = t + 1
-        exchanges = self.clock.charge(state, plan, result)
-        record = self._record(state, plan, result, t)
-        self.clock.record(record, plan, state)
+        exchanges = self.clock.charge(r)
+        record = self._record(r, plan)
+        self.clock.record(record, r)
         record.session, record.initial = session, initial
         seconds = time.perf_counter() - began
         charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
@@ -61,48 +93,123 @@ class Federation:
         # Nine digits: the difference of two sums is no more precise.
         record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
         state.totals["seconds"] += seconds
-        if result.failed:
-            raise Diverged(
-                f"diverged in round {t + 1}: training loss {result.train_loss:g}; try a smaller local.lr", record
-            )
+        if r.failed:
+            raise Diverged(f"diverged in round {t + 1}: training loss {r.train_loss:g}; try a smaller local.lr", record)
         if parts.timeline.ends_session(t):
             parts.initializer.end(boundary_at(parts, state, t))
         return record
 
-    def _begin(self, state: RunState, t: int) -> tuple[dict[str, Any] | None, Tensor | None]:
-        """What begins with round ``t``: a session, of which the record and the initial model are returned, or a response."""
-        parts, session = self.parts, None
-        first = t == parts.timeline.session_span(t)[0]
-        if first:
-            session = begin_session(parts, state, t)
-        initial, replaced = state.w if first else None, first
-        for feature in parts.features:
-            replaced = feature.begin(parts, state, t, first, replaced)
-        return session, initial
-
-    def _record(self, state: RunState, plan: RoundPlan, result: RoundResult, t: int) -> RoundRecord:
-        parts = self.parts
+    def _record(self, r: RoundContext, plan: RoundPlan) -> RoundRecord:
+        parts, totals = self.parts, r.state.totals
         record = RoundRecord(
             {
-                "round": t + 1,
+                "round": plan.t + 1,
                 "session": plan.session + 1,
-                "train_loss": result.train_loss,
+                "train_loss": r.train_loss,
                 "present": plan.population,
                 "selected": len(plan.ids),
-                "completed": result.trained,
-                "drift": result.drift,
-                **({"concepts_changed": len(parts.timeline.changed_at(t))} if parts.timeline.concepts else {}),
-                "bytes_up": int(state.totals["bytes_up"]),
-                "bytes_down": int(state.totals["bytes_down"]),
-                "gradient_rounds": int(state.totals["gradient_rounds"]),
+                "completed": r.trained,
+                "drift": r.drift,
+                **({"concepts_changed": len(parts.timeline.changed_at(plan.t))} if parts.timeline.concepts else {}),
+                "bytes_up": int(totals["bytes_up"]),
+                "bytes_down": int(totals["bytes_down"]),
+                "gradient_rounds": int(totals["gradient_rounds"]),
                 "lr": plan.lr,
                 **dict.fromkeys(self.scoring.columns),
-                **result.server,
+                **r.server,
             },
-            clients=dict(result.clients),
+            clients=dict(r.clients),
         )
         if parts.data.task == "classification":
             record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
-        if not result.failed and parts.hardware.leads:
-            self.scoring.score(record, state, result, t)
+        if not r.failed and parts.hardware.leads:
+            self.scoring.score(record, r)
         return record
+
+
+def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
+    """Start a session with round ``t``: take the initializer's model, reset client state or adapt it to the population.
+
+    Returns the :func:`session_record`; ``None`` for the first session.
+    """
+    boundary = boundary_at(parts, state, t)
+    w, b = parts.initializer.start(boundary)
+    state.w, state.b = w.clone(), b.clone()
+    if t == 0:
+        return None
+    if parts.settings.client_state.on_session_start == "keep":
+        keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
+    else:
+        forget_all(parts, state)
+    if not parts.hardware.leads:
+        return None
+    return session_record(parts.evaluator, boundary, parts.settings.initializer.name, (state.w, state.b), t)
+
+
+def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
+    """The boundary before or after round ``t``, as an initializer sees it."""
+    timeline = parts.timeline
+    first, _ = timeline.session_span(t)
+    earlier = timeline.label_views[np.unique(timeline.view_of_round[:first])]
+    session, kinds = int(timeline.session_of_round[t]), timeline.kinds
+    return Boundary(
+        session=session,
+        pilot=timeline.pilot,
+        w=state.w,
+        b=state.b,
+        w0=parts.w0,
+        b0=parts.b0,
+        devices=timeline.at(t).clients.tolist(),
+        store=state.initializer,
+        lr=parts.settings.local.lr,
+        old_labels=torch.from_numpy(earlier.any(0)).to(parts.hardware.device),
+        services=GradientRounds(parts, state, t),
+        kind=kinds.index(kinds[session]) if kinds else None,
+    )
+
+
+def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: Start, t: int) -> dict[str, Any]:
+    """Facts about the session that begins with round ``t``, JSON-able.
+
+    ``session`` (from 1); ``returning``: see :meth:`Timeline.returning`; ``initializer``, or ``pilot``; the initializer's own
+    facts; ``<split>_accuracy`` of the initial model on the session's labels (or another task's main score); and ``losses`` over
+    all training samples of the clients present: of the session's initial model (``start``), the previous session's final one,
+    the mean over all sessions after the pilot (``average``, null if there is none yet) and the run's first one.
+    """
+    settings, timeline = evaluator.settings, evaluator.timeline
+    facts = {
+        "session": s.session + 1,
+        "returning": timeline.returning(s.session),
+        "initializer": "pilot" if s.session < s.pilot else initializer,
+        **s.facts,
+    }
+    main = main_score(evaluator.data.task).name
+    for split in settings.splits:
+        where = timeline.evaluated_at(t), timeline.mixture_at(t)
+        scores = evaluator.scores(start, split, None, *where)
+        facts[f"{split}_{main}"] = scores.row(timeline.labels_at(t))[main]
+    if settings.session_start_losses:
+        models = {"start": start, "previous": (s.w, s.b), "average": average(s), "first": (s.w0, s.b0)}
+        samples = evaluator.training_samples(timeline.shards_at(t))  # once for every client that holds it
+        facts["losses"] = {
+            name: model and evaluator.scores_on(model, *samples).mean_loss() for name, model in models.items()
+        }
+    return facts
+
+
+def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
+    """Within a session: state of clients that have left is cleared, and declared means are those of the clients present.
+
+    A mean that kept the part of a client that has left would pull the model toward data that is gone, and count it twice when
+    the client returns as a new one. With ``client_state.on_leave: keep`` clients keep their own models until they return.
+    """
+    if plan.departed is None:
+        return
+    departed = torch.from_numpy(plan.departed)
+    for feature in parts.features if plan.starts is None else ():  # else they were told when they left, and may be back
+        feature.forget(parts, state, departed, left=True)
+    if not ("personal" in parts.algorithm.models and parts.settings.client_state.on_leave == "keep"):
+        clear(parts, state, departed[state.written[departed] > 0])
+        state.seen[departed] = False
+        parts.algorithm.forget(state.extra, departed)
+    keep_means(parts.algorithm, state, parts.timeline, plan.present)

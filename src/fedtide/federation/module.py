@@ -11,12 +11,10 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
-from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore, process_group
 from fedtide.federation.assembly.parts import assemble
-from fedtide.federation.assembly.ranks import process_group
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import Parts, RunState
 from fedtide.settings.run import RunSettings
@@ -31,14 +29,11 @@ _AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 class FederatedModule(L.LightningModule):
     """Runs a federation round by round; Lightning owns device, precision, processes and callbacks.
 
-    Args:
-        saved: state to resume from, or None.
-        scratch: folder of memories kept on disk.
+    ``saved``: state to resume from, or None. ``scratch``: folder of client state kept on disk.
 
     Attributes:
-        parts, federation, state: set when the fit starts. footprint: the memory that they take at least. process: a line about
-            the process. record: of the last round.
-        diverged: message, once training has diverged.
+        parts, federation, state: set when the fit starts, as are ``footprint``, the memory that they take at least, and
+            ``process``, a line about the process. record: of the last round. diverged: message, once training has diverged.
     """
 
     def __init__(

@@ -7,30 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
-from fedtide.federation.clocks.queue import Job, Queue
-from fedtide.federation.saving.rows import StoredRows
+from fedtide.federation.saving.checkpoint import StoredRows
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import Algorithm, server_vectors
-from fedtide.settings.run import Async
 from fedtide.world.timeline import Assignment, Timeline
 
 
 def initial_state(parts: Parts) -> RunState:
     """State before the first round."""
-    clients, rows, state = parts.timeline.num_clients, parts.client_rows(parts.layout), _without_memory(parts)
-    state.memory = {name: parts.memory.rows(clients, size, state.w.dtype) for name, size in rows.items()}
-    return state
-
-
-def _without_memory(parts: Parts) -> RunState:
-    clients = parts.timeline.num_clients
+    clients, rows = parts.timeline.num_clients, parts.client_rows(parts.layout)
     return RunState(
         round=0,
         w=parts.w0.clone(),
         b=parts.b0.clone(),
         server=fresh_server(parts.algorithm, parts.w0),
-        memory={},
+        memory={name: parts.memory.rows(clients, size, parts.w0.dtype) for name, size in rows.items()},
         seen=torch.zeros(clients, dtype=torch.bool),
         counts=torch.zeros(clients, dtype=torch.int64),
         written=torch.zeros(clients, dtype=torch.int64),
@@ -41,76 +32,17 @@ def _without_memory(parts: Parts) -> RunState:
 
 def restored_state(parts: Parts, saved: dict[str, Any]) -> RunState:
     """State of this run from :meth:`RunState.tensors`, or as it comes from a file, every part where it belongs."""
-    first, memory = _without_memory(parts), saved.get("memory", {})
-    forms = memory.forms if isinstance(memory, StoredRows) else memory
-    expected = _expected(first, parts.client_rows(parts.layout))
-    if isinstance(parts.settings.mode, Async):
-        expected |= _of_events(first, saved.get("events", {}))
-    kept = saved.get("features", {})
-    for feature in parts.features:
-        expected |= _forms(feature.name, feature.state(parts, kept.get(feature.name, {})))
-    _refuse_other_shapes(expected, saved, forms)
-    values = {"written": first.written, **saved, "memory": {}}
-    state = RunState.restore(values, parts.hardware.device, torch.device("cpu"))
+    memory, written = saved.get("memory", {}), torch.zeros(parts.timeline.num_clients, dtype=torch.int64)
+    values = {"written": written, **saved, "memory": {}}
+    state = RunState.restore(values, parts.hardware.device)
     if isinstance(memory, StoredRows):
         state.memory = {
-            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in forms.items()
+            name: parts.memory.rows(form.shape[0], form.shape[1], form.dtype) for name, form in memory.forms.items()
         }
         state.written[memory.write_into(state.memory)] = state.round
     else:
         state.memory = parts.memory.adopt(memory)
     return state
-
-
-def _expected(first: RunState, client_rows: dict[str, int]) -> dict[str, str]:
-    """Types and shapes of a run's state; of tensors that grow, names alone."""
-    expected = {name: _form(getattr(first, name)) for name in ("w", "b", "seen", "counts")}
-    expected |= _forms("server", first.server)
-    expected |= {f"memory.{name}": f"{first.w.dtype} [{len(first.seen)}, {size}]" for name, size in client_rows.items()}
-    return expected | {f"extra.{name}": "a tensor" for name in first.extra}
-
-
-def _refuse_other_shapes(expected: dict[str, str], saved: dict[str, Any], forms: dict[str, Tensor]) -> None:
-    """Compare names, types and shapes of a saved state, ``forms`` of its memories, with those that it should have."""
-    found = {name: _form(saved.get(name)) for name in ("w", "b", "seen", "counts")}
-    found |= {f"server.{name}": _form(value) for name, value in saved.get("server", {}).items()}
-    found |= {f"memory.{name}": _form(value) for name, value in forms.items()}
-    found |= {f"extra.{name}": "a tensor" for name in saved.get("extra", {}) if f"extra.{name}" in expected}
-    for name, value in [("events", saved.get("events", {})), *saved.get("features", {}).items()]:
-        found |= _forms(name, value)
-    for name in (*expected, *found):
-        is_, should = found.get(name, "missing"), expected.get(name, "absent")
-        if is_ != should:
-            raise SettingsError(
-                f"the checkpoint after round {saved.get('round')} is not of this run: {name} is {is_}, should be "
-                f"{should}; delete the run directory to start the run again"
-            )
-
-
-def _of_events(first: RunState, events: dict[str, Any]) -> dict[str, str]:
-    """What the jobs under way should be like, whose number is that of the rows of ``running``."""
-    rows, number = events.get("running"), f"{torch.int64} [{{}}]".format
-    jobs = rows.shape[0] if isinstance(rows, Tensor) and rows.dim() == 2 and rows.shape[1] == len(Job._fields) else 0
-    versions = {job.version for job in Queue.restore(events).running.values()} if jobs else set[int]()
-    lengths = {name: len(events.get(name, ())) for name in ("present", "line", "arrived")}
-    return {
-        "events.running": number(f"{jobs}, {len(Job._fields)}"),
-        "events.joules": f"{torch.float64} [{jobs}]",
-        **{f"events.{name}": number(length) for name, length in lengths.items()},
-        **{f"events.w.{version}": _form(first.w) for version in versions},
-        **{f"events.b.{version}": _form(first.b) for version in versions},
-    }
-
-
-def _forms(name: str, value: Any) -> dict[str, str]:
-    """Types and shapes of the tensors in nested mappings, with dotted names."""
-    if isinstance(value, dict):
-        return {long: form for key, item in value.items() for long, form in _forms(f"{name}.{key}", item).items()}
-    return {name: _form(value)} if isinstance(value, Tensor) else {}
-
-
-def _form(value: object) -> str:
-    return f"{value.dtype} {list(value.shape)}" if isinstance(value, Tensor) else "no tensor"
 
 
 def fresh_server(algorithm: Algorithm, like: Tensor) -> dict[str, Tensor]:

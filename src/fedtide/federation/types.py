@@ -8,20 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
-from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
-from fedtide.federation.assembly.attackers import Attackers
-from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.assembly.ranks import Share
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.saving.memory import MemoryStore
 from fedtide.federation.scoring.evaluator import Evaluator
-from fedtide.federation.traffic.payload import Payload, payload
+from fedtide.federation.traffic import Payload, payload
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication.base import Communication
 from fedtide.methods.costs.wireless import Segment, Wireless
@@ -45,22 +42,12 @@ F = TypeVar("F", bound="Feature")
 
 
 @dataclass(frozen=True)
-class Part:
-    """Bytes of one part of a run's memory, and what makes it smaller."""
-
-    what: str
-    size: int
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Memory:
     """What a feature takes beside its rows: vectors [d], ``once`` and for ``each`` participant, and added training samples."""
 
     once: int = 0
     each: int = 0
     samples: int = 0
-    others: tuple[Part, ...] = ()
 
 
 class Feature:
@@ -93,11 +80,7 @@ class Feature:
         return None
 
     def bind(self, parts: Parts) -> None:
-        """Receive the assembled parts, once.
-
-        Raises:
-            SettingsError: it does not go with them.
-        """
+        """Receive the assembled parts, once; raises a SettingsError if it does not go with them."""
 
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
         """Names and widths of vectors that it keeps for every client: zero at first, cleared when the client leaves."""
@@ -111,8 +94,8 @@ class Feature:
         """What it takes beside :meth:`rows`, for the memory that a run is planned with."""
         return Memory()
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What it keeps at the server before the first round; with ``saved``, values of the form that these should have."""
+    def state(self, parts: Parts) -> dict[str, Any]:
+        """What it keeps at the server before the first round."""
         return {}
 
     # Between rounds.
@@ -173,8 +156,8 @@ class Channel:
 class Chosen:
     """What a run's settings choose by name.
 
-    ``links``: of the uplink, in their order. ``attackers``: None without an attack. ``features``: the server's first, the
-    clients' last. ``channel``: one of them, or a plain one.
+    ``links``: of the uplink, in their order. ``features``: the server's first, the clients' last. ``channel``: one of them,
+    or a plain one.
     """
 
     settings: RunSettings
@@ -186,7 +169,6 @@ class Chosen:
     objective: Objective
     model: Model
     links: list[Link]
-    attackers: Attackers | None
     channel: Channel = field(default_factory=Channel)
     features: tuple[Feature, ...] = ()
 
@@ -256,11 +238,14 @@ class Parts(Chosen):
     @property
     def payload(self) -> Payload:
         """What one exchange costs before the first round."""
-        return payload(self.algorithm, self.features, self.layout, {})
+        return self._payload({})
 
     def payload_in(self, state: RunState) -> Payload:
         """What one exchange costs in the round that has begun, or been, with ``state``; of some algorithms it changes."""
-        return payload(self.algorithm, self.features, self.layout, state.extra)
+        return self._payload(state.extra)
+
+    def _payload(self, extra: dict[str, Tensor]) -> Payload:
+        return payload(self.algorithm, [feature.bits for feature in self.features], self.layout, extra)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
@@ -311,15 +296,15 @@ class RunState:
         return vars(self).copy()
 
     @staticmethod
-    def restore(values: dict[str, Any], device: torch.device, memory: torch.device) -> RunState:
-        """State from :meth:`tensors`; clients' memories go to ``memory``, everything else to ``device``."""
+    def restore(values: dict[str, Any], device: torch.device) -> RunState:
+        """State from :meth:`tensors`, on ``device``."""
 
-        def place(value: Any, target: torch.device) -> Any:
+        def place(value: Any) -> Any:
             if isinstance(value, dict):
-                return {key: place(item, target) for key, item in value.items()}
-            return value.to(target) if isinstance(value, Tensor) else value
+                return {key: place(item) for key, item in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
 
-        return RunState(**{key: place(value, memory if key == "memory" else device) for key, value in values.items()})
+        return RunState(**{key: place(value) for key, value in values.items()})
 
 
 @dataclass
@@ -327,23 +312,24 @@ class RoundContext:
     """A round in progress, as features see it; ``round`` is the algorithm's view of it, from local training on.
 
     Attributes:
-        features: those that take part in it.
-        shards: indices of the training samples of each participant.
+        plan: with the samples that participants train on, which features may change. features: those that take part.
         w: [d] the server's model before the round. sent: [d] the one that clients train from.
         bytes_down: received by each participant in an exchange; None where jobs received it before.
         memory: the participants' rows by name. share: which rows this process trains.
         cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
-        segments: local work before each exchange of models. gradients: as recorded, see :class:`Trained`.
+        segments: local work before each exchange of models. gradients: mean number of gradients on
+            batches that a participant took; None where it is that of local steps.
         train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
         drift: mean distance of the local models from the one that was sent.
         notes: what features need later in the round, by their names.
+        participants: [d] mean of the local models once the round is over, or the new model where that is not evaluated.
+        clients, server: what is recorded of the round: columns of the participants, empty if there are none, and numbers.
     """
 
     parts: Parts
     state: RunState
     plan: RoundPlan
     features: tuple[Feature, ...]
-    shards: Sequence[Ints]
     w: Tensor
     sent: Tensor
     bytes_down: list[int] | None = None
@@ -358,6 +344,9 @@ class RoundContext:
     train_loss: float = field(init=False)
     losses: Tensor = field(init=False)
     drift: float = field(init=False)
+    participants: Tensor = field(init=False)
+    clients: dict[str, Sequence[float]] = field(init=False)
+    server: dict[str, float | None] = field(init=False)
 
     @property
     def received(self) -> Tensor:
@@ -389,7 +378,7 @@ class RoundContext:
         """Participants that took local steps."""
         return sum(count > 0 for count in self.cohort.plan.steps)
 
-    @property
+    @cached_property
     def failed(self) -> bool:
         """Whether the run has diverged; asked once the model has moved."""
         finite = math.isfinite(self.train_loss) and bool(torch.isfinite(self.state.w).all())

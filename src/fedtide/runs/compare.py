@@ -8,7 +8,7 @@ from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.compatibility import refuse_other_optimizer
+from fedtide.federation.assembly.choose import refuse_other_optimizer
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory

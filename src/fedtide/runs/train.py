@@ -11,7 +11,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import write_json
-from fedtide.federation.assembly.preview import advice, memory_plan
+from fedtide.federation.assembly.footprint import advice, memory_plan
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector

@@ -106,7 +106,7 @@ class Script:
             lose(state, flight, job)
             self.cancelled.append({"time": flight.queue.now * TICK, "job": job.number, "client": job.client})
 
-        clock.durations, clock.receive, clock.lose = durations, received, lost  # type: ignore[method-assign,assignment]
+        clock.costs, clock.receive, clock.lose = durations, received, lost  # type: ignore[method-assign,assignment]
 
     def weight(self, fed: Federation, staleness: int) -> float:
         """Of a result that is used."""
@@ -120,7 +120,7 @@ class Script:
         assert isinstance(fed.clock, EventClock)
         scratch = replace(state, counts=state.counts.clone(), seen=state.seen.clone())
         return float(
-            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).members[0].norm()
+            train_round(fed.parts, scratch, fed.clock.update_plan(flight, [job], t, flight.queue.now)).cohort.W.norm()
         )
 
 

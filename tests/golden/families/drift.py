@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -214,9 +213,8 @@ def _served(end: dict[str, Any], outcome: Outcome) -> Iterator[Check]:
     timeline, t = parts.timeline, parts.timeline.rounds - 1
     here = timeline.at(t)
     yield "end: present", here.clients, end["present"]
-    server = ServedModels(parts.algorithm, parts.layout, parts.evaluator)
-    result: Any = SimpleNamespace(w=state.w, b=state.b)
-    (models, _), of = server._served(state, result, t, here.clients)
+    server = ServedModels(parts)
+    (models, _), of = server._served(state, t, here.clients)
     concept = timeline.concept_shares(t).argmax(1).tolist()
 
     def accuracy(model: torch.Tensor, number: int) -> float:

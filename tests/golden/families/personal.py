@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_scores import summary
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
@@ -86,7 +85,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
 def _watch(federation: Federation, seen: Seen, fine_tune: dict[str, Any] | None) -> None:
     """Note after every round what the clients are served, and the steps of each phase."""
     parts, run_round, begin = federation.parts, federation.run_round, federation.parts.executor.begin
-    server = ServedModels(parts.algorithm, parts.layout, parts.evaluator)
+    server = ServedModels(parts)
 
     def noting(cohort: Cohort) -> Any:
         seen.phases[-1].append(list(cohort.plan.steps))
@@ -96,8 +95,7 @@ def _watch(federation: Federation, seen: Seen, fine_tune: dict[str, Any] | None)
         t = state.round
         seen.phases.append([])
         record = run_round(state)
-        result: Any = SimpleNamespace(w=state.w, b=state.b)
-        models, _ = server.rows(state, result, t, slice(None))
+        models, _ = server.rows(state, t, slice(None))
         if fine_tune is not None:
             models = _fine_tuned(federation, models, t, float(record.row["lr"] or 0), **fine_tune)
         memory = {name: state.memory[name].clone() for name in parts.algorithm.client}

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
-from fedtide.federation.rounds.record import RoundRecord
+from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RunState
 from fedtide.methods.uplink.base import Link, Sending
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples, vectors_at_end

@@ -1,4 +1,4 @@
-"""The memory that a run takes at least, by part, from sizes that are known before anything large is allocated.
+"""What is known of a run before its first round: the memory that it takes at least, by part, and what the log says of it.
 
 Counted are vectors of models, rows of clients, batches and data. What the operations of a network need on their way is not:
 a run that finds too little memory for that ends with a line that names the settings to lower.
@@ -14,11 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
+from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
-from fedtide.federation.saving.memory import MemoryStore
-from fedtide.federation.types import Chosen, Part
-from fedtide.methods.algorithms.base import overrides
+from fedtide.federation.rounds.plan import learning_rate
+from fedtide.federation.scoring.client_samples import owners
+from fedtide.federation.types import Chosen, Parts
+from fedtide.methods.algorithms.base import RunPreview, overrides
 from fedtide.methods.initializers.base import Initializer
 from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.flat import Layout
@@ -26,10 +29,21 @@ from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
 from fedtide.training.resources.memory import available_bytes, measure
 from fedtide.training.resources.workers import available_cores
+from fedtide.world.adapters.encoding import Encoding, Hashed
 from fedtide.world.dataset import Dataset, resident_bytes
+from fedtide.world.scenarios.base import Scenario
 from fedtide.world.timeline import Timeline
 
 _BLOCK = 4096  # bytes that the disk gives at a time
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes of one part of a run's memory, and what makes it smaller."""
+
+    what: str
+    size: int
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -87,22 +101,18 @@ def gigabytes(size: int) -> str:
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
     """The memory of a run on loaded data."""
-    settings, algorithm, size = chosen.settings, chosen.algorithm, measure(chosen.model, data)
+    settings, size = chosen.settings, measure(chosen.model, data)
     number, sample = dtype.itemsize, math.prod(data.input_shape)
     vector = number * (size.parameters + size.buffers)
-    cohort, present = _cohort(chosen, timeline), _present(timeline)
-    steps, width = _work(settings, timeline)
+    cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
     layout = Layout(size.network)
     kept = chosen.client_rows(layout)
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
-    others = [part for memory in takes for part in memory.others]
-    once = _kept_once(chosen, timeline, present) + sum(memory.once for memory in takes)
+    once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
-    gradients = 1 + (max(map(algorithm.gradients_in, range(4))) if overrides(algorithm, "direction") else 0)
-    copies = 0 if chosen.attackers is None else len(chosen.attackers.repainted)
-    added = sum(memory.samples for memory in takes) + copies
+    added = sum(memory.samples for memory in takes)
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
@@ -121,37 +131,28 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
-            at_once * number * (gradients * size.parameters + width * sample),
+            at_once * number * (size.parameters + width * sample),
             "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
         ),
         Part(
             "the data",
-            resident_bytes(data, device, dtype, added) + number * sample * _gathered(chosen, timeline),
+            resident_bytes(data, device, dtype, added),
             "choose a smaller dataset, or use a machine with more memory",
         ),
     ]
-    poisoned = Part(
-        f"the data with {copies} poisoned samples",
-        (len(data.train_inputs) + copies) * sample * data.train_inputs.element_size(),
-        "lower attack.poisoned",
-    )
     return Footprint(
-        device=[*device_parts, *others, *([batches] if device.type != "cpu" else [])],
-        host=[batches, *([poisoned] if copies else [])],
+        device=[*device_parts, *([batches] if device.type != "cpu" else [])],
+        host=[batches],
         kept=_kept(chosen, timeline, kept, cohort, number),
     )
 
 
-def _kept_once(chosen: Chosen, timeline: Timeline, present: int) -> int:
+def _kept_once(chosen: Chosen, timeline: Timeline) -> int:
     """Vectors that a run keeps once: its first model, the current and the next one, and those of what it has chosen."""
     mode = chosen.settings.mode
+    under_way = min(mode.concurrency, _present(timeline)) if isinstance(mode, Async) else 0  # where each job started
     stores = type(chosen.initializer).keep is not Initializer.keep
-    return (
-        3
-        + len(chosen.algorithm.server)
-        + 2 * stores * timeline.sessions
-        + (min(mode.concurrency, present) if isinstance(mode, Async) else 0)  # where each job under way started
-    )
+    return 3 + len(chosen.algorithm.server) + 2 * stores * timeline.sessions + under_way
 
 
 def _per_participant(chosen: Chosen, kept: dict[str, int], size: int) -> float:
@@ -190,11 +191,16 @@ def _present(timeline: Timeline) -> int:
 
 def _cohort(chosen: Chosen, timeline: Timeline) -> int:
     """Most clients that train in a round."""
-    present = _present(timeline)
     if chosen.initializer.trains:
-        return present
+        return _present(timeline)
     if isinstance(chosen.settings.mode, Async):
         return chosen.algorithm.buffer
+    return _expected_cohort(chosen, timeline)
+
+
+def _expected_cohort(chosen: Chosen, timeline: Timeline) -> int:
+    """Clients that a round of the run draws when most are present."""
+    present = _present(timeline)
     return max(1, round(present * chosen.participation.participation_fraction(present)))
 
 
@@ -209,9 +215,90 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     return max(steps, settings.evaluation.finetune_steps), width
 
 
-def _gathered(chosen: Chosen, timeline: Timeline) -> int:
-    """Most samples that are gathered to be evaluated on, besides the test samples."""
-    evaluation = chosen.settings.evaluation
-    validation = len(timeline.validation) if "validation" in evaluation.splits else 0
-    everybody = evaluation.consistency or (evaluation.session_start_losses and timeline.sessions > 1)
-    return max(validation, sum(map(len, timeline.shards_at(0))) if everybody else 0)
+def memory_plan(parts: Parts, wanted: Footprint) -> str:
+    """The memory that a run needs, in one line."""
+    mode, present = parts.settings.mode, _present(parts.timeline)
+    who = f"about {_expected_cohort(parts, parts.timeline)} of {present} clients per round"
+    if isinstance(mode, Async):
+        at_once = min(mode.concurrency, present)
+        who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
+    return (
+        f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
+        f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}; "
+        f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
+    )
+
+
+def advice(parts: Parts) -> list[str]:
+    """What to know about settings and data: what has no effect, hashed columns, remarks of model, algorithm and links."""
+    timeline, local, initializer = parts.timeline, parts.settings.local, parts.initializer
+    sizes = timeline.sizes_at(0)
+    mean = float(sizes.mean())
+    span = timeline.session_span(0)[1] if local.restart else timeline.rounds
+    after_pilot = initializer.settings.post_pilot_start == "reset" and 0 < timeline.pilot < timeline.sessions
+    starts_afresh = after_pilot or (initializer.fresh and timeline.sessions > timeline.pilot + 1)
+    preview = RunPreview(
+        lr=local.lr,
+        last_lr=learning_rate(local, span - 1, span),
+        steps=step_count(math.ceil(mean), mean, local),
+        rounds=timeline.rounds,
+        participation_fraction=parts.participation.participation_fraction(int((sizes > 0).sum())),
+        smallest=float(sizes[sizes > 0].min()) / mean,
+        fresh_starts=parts.settings.client_state.on_session_start == "keep" and starts_afresh,
+        personalize=parts.settings.evaluation.finetune_steps,
+        size=parts.layout.size,
+    )
+    return [
+        *_unused_partition(parts.settings),
+        *_unused_oracle(parts),
+        *_hashed_columns(parts),
+        *_unknown_owners(parts),
+        *parts.network.remarks,
+        *parts.algorithm.advice(preview),
+        *(line for link in parts.links for line in link.advice(preview)),
+    ]
+
+
+def _unused_partition(chosen: RunSettings) -> list[str]:
+    """A line if the scenario does not deal data with the partition."""
+    used = plugins.create(Scenario, chosen.scenario).partition_settings()
+    if used is None:
+        return []
+    rest = f" but for {', '.join(used)}" if used else ""
+    return [
+        f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario "
+        f"{chosen.scenario.name} assigns the clients' data itself"
+    ]
+
+
+def _unused_oracle(parts: Parts) -> list[str]:
+    """A line if initializer ``oracle`` finds no earlier model for some sessions that it could choose for."""
+    timeline, name = parts.timeline, parts.settings.initializer.name
+    later = range(timeline.pilot + 1, timeline.sessions)
+    without = [str(session + 1) for session in later if not timeline.returning(session)]
+    if name != "oracle" or not without:
+        return []
+    which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
+    why = "is of its kind" if timeline.kinds else "has exactly the same clients"
+    return [f"initializer oracle equals previous at the start of {which}: no earlier session {why}"]
+
+
+def _hashed_columns(parts: Parts) -> list[str]:
+    encoding = parts.data.encoding
+    columns = encoding.columns if isinstance(encoding, Encoding) else ()
+    return [
+        f"data {parts.data.name}: the categories of column {column.column!r} are hashed into {column.buckets} features"
+        for column in columns
+        if isinstance(column, Hashed)
+    ]
+
+
+def _unknown_owners(parts: Parts) -> list[str]:
+    """A line if scores per client are asked for that there are none of."""
+    evaluation = parts.settings.evaluation
+    if not evaluation.clients_every or parts.data.task == "classification" or owners(parts.evaluator) is not None:
+        return []
+    return [
+        f"evaluation.clients_every = {evaluation.clients_every}: per-client scores are unavailable, since "
+        f"{evaluation.splits[0]} samples have no client IDs"
+    ]

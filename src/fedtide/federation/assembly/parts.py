@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,30 +13,24 @@ from torch import Tensor
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.randomness import Randomness, key64
-from fedtide.federation.assembly.compatibility import (
-    refuse_early_stop,
-    refuse_other_mode,
-    refuse_other_optimizer,
-    refuse_other_phases,
-    refuse_unknown_words,
-)
-from fedtide.federation.assembly.fixed_features import HeadAlone, on_fixed_features
-from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.features.synthetic import capacity
-from fedtide.federation.saving.memory import MemoryStore
+from fedtide.federation.assembly.choose import refuse_unsuitable
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore
+from fedtide.federation.features.attack import Attacking
+from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.types import Chosen, Parts
-from fedtide.methods.algorithms.base import Problem, overrides
+from fedtide.methods.algorithms.base import Problem
 from fedtide.methods.costs.wireless import Wireless, flops_per_parameter
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.augment import Augmentation
 from fedtide.training.engine.executors import factory
 from fedtide.training.engine.flat import Layout, flatten
+from fedtide.training.engine.passes.evaluation import features
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.workers import Workers
-from fedtide.world.dataset import Dataset, refuse_other_task
+from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import Timeline
 
 
@@ -45,14 +41,16 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
         SettingsError: parts are incompatible.
     """
     hardware, settings, algorithm = hardware or Hardware(), chosen.settings, chosen.algorithm
-    _refuse_unsuitable(chosen, timeline, data)
-    data = data if chosen.attackers is None else chosen.attackers.poisoned_data(data)
-    synthetic = capacity(timeline, algorithm.synthetic_per_shard)
+    refuse_unsuitable(chosen, timeline, data)
+    attack = chosen.feature(Attacking)
+    data = data if attack is None else attack.attackers.poisoned_data(data)
+    samples = chosen.feature(SyntheticSamples)
+    synthetic = 0 if samples is None else samples.capacity(timeline)
     data = data.resident(hardware.device, hardware.dtype).with_capacity(synthetic)
     build, network = partial(_built, chosen, data), _network(chosen, data)
     task = _task(chosen, network, data, hardware)
     wireless = _wireless(settings, network, Layout(network), data) if settings.costs.wireless else None
-    repainted = chosen.attackers is not None and chosen.attackers.attack.repaints  # which is tested on others
+    repainted = attack is not None and attack.attackers.attack.repaints  # which is tested on others
     if task.network.has_fixed_features and not repainted:
         task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
@@ -85,32 +83,6 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     for feature in parts.features:
         feature.bind(parts)
     return parts
-
-
-def _refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> None:
-    settings, algorithm = chosen.settings, chosen.algorithm
-    name = settings.algorithm.name
-    refuse_unknown_words(algorithm)
-    refuse_other_task(data, settings)
-    refuse_other_mode(chosen)
-    refuse_other_optimizer(settings, algorithm)
-    refuse_other_phases(settings, algorithm)
-    refuse_early_stop(settings, algorithm)
-    for feature in chosen.features:
-        if problem := feature.refuses(chosen, timeline, data):
-            raise SettingsError(problem)
-    chosen.communication.require(algorithm, settings.local)
-    if "validation" in settings.evaluation.splits and not len(timeline.validation):
-        raise SettingsError(f"validation = {settings.validation:g}: evaluation.splits requires a share > 0")
-    memories = [
-        (bool(algorithm.client) or overrides(algorithm, "forget"), f"algorithm {name}"),
-        (settings.local.keeps_momentum, "local.momentum_scope = client"),
-    ]
-    if timeline.notes.get("stateless") and any(used for used, _ in memories):
-        what = next(what for used, what in memories if used)
-        raise SettingsError(
-            f"{what} requires stateful clients, but scenario {settings.scenario.name} uses stateless clients"
-        )
 
 
 def _network(chosen: Chosen, data: Dataset) -> Network:
@@ -186,3 +158,35 @@ def _wireless(settings: RunSettings, network: Network, layout: Layout, data: Dat
     costs, parameter = settings.costs, next(network.parameters())
     sample = data.prepare(data.read("test", slice(1))[0].to(parameter.device), parameter.dtype)
     return Wireless(costs, settings.seed, layout.size, costs.phi or flops_per_parameter(network, sample))
+
+
+class HeadAlone(Network):
+    """The head of a network, on its features."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.head = copy.deepcopy(network.head)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+    def contrast(self, features: Tensor, logits: Tensor) -> Tensor:
+        return logits
+
+
+def on_fixed_features(task: Task, settings: RunSettings, synthetic: int) -> Task:
+    """The same problem with the network's fixed features as the data, if these are the same in all rounds, else the task.
+
+    The ``synthetic`` samples that the algorithm adds have no features yet.
+    """
+    if task.augmentation is not None or synthetic:
+        return task
+    w, b = flatten(task.network, task.dtype, task.device)
+    workers = Workers(task, settings.engine.workers)
+    splits: tuple[Split, ...] = ("train", "test")
+    train, test = (
+        features(workers, w, b, task.data.read(split, slice(None))[0], settings.evaluation.batch_size)
+        for split in splits
+    )
+    workers.close()
+    return replace(task, network=HeadAlone(task.network), data=task.data.with_features(train, test))

@@ -7,7 +7,7 @@ each from the model that it started from: cancelled and refused ones never are, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,18 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.clocks.durations import AHEAD, Durations
 from fedtide.federation.clocks.presence import make_presence
 from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.types import Parts, RoundContext, RunState
+from fedtide.methods.costs.wireless import JobCosts
 from fedtide.settings.run import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
+
+AHEAD = 32
+"""Most jobs whose costs are computed before they start: of many at once, each takes a tenth of the time."""
 
 
 @dataclass
@@ -71,14 +73,15 @@ class Since:
 
 
 class EventClock:
-    """The server updates its model as results arrive; see :class:`fedtide.federation.clocks.clock.Clock`."""
+    """The server updates its model as results arrive; see :class:`fedtide.federation.federation.RoundClock`."""
 
     def __init__(self, parts: Parts, chosen: Async) -> None:
         self.parts, self.chosen = parts, chosen
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
             raise SettingsError("costs.wireless = false: mode: async requires simulated times; set it to true")
-        self.durations = Durations(parts.wireless)
+        self._wireless = parts.wireless
+        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}  # costs of jobs that have not started
         self._since = Since()
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
@@ -99,23 +102,23 @@ class EventClock:
         state.totals["latency"] = flight.queue.now * self.slot
         return plan
 
-    def charge(self, state: RunState, plan: RoundPlan, result: RoundResult) -> int:
+    def charge(self, r: RoundContext) -> int:
         """Add the normalized cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        models = self.parts.payload_in(state).worth(arrived, self._since.spared)
-        state.totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
+        models = self.parts.payload_in(r.state).worth(arrived, self._since.spared)
+        r.state.totals["kappa"] += models / (len(r.plan.ids) * r.plan.mean_steps)
         return arrived
 
-    def record(self, record: RoundRecord, plan: RoundPlan, state: RunState) -> None:
-        staleness = [] if plan.starts is None else plan.starts.staleness
+    def record(self, record: RoundRecord, r: RoundContext) -> None:
+        staleness = [] if r.plan.starts is None else r.plan.starts.staleness
         record.row |= {
-            "seconds_simulated": float(f"{state.totals['latency']:.12g}"),
+            "seconds_simulated": float(f"{r.state.totals['latency']:.12g}"),
             "staleness_mean": sum(staleness) / len(staleness),
             "staleness_max": max(staleness),
             "refused": self._since.refused,
             "cancelled": self._since.cancelled,
         }
-        record.clients = {"client": plan.ids, **record.clients, "staleness": staleness}
+        record.clients = {"client": r.plan.ids, **record.clients, "staleness": staleness}
 
     @property
     def slot(self) -> float:
@@ -185,11 +188,35 @@ class EventClock:
                 zip(waiting, self._work(waiting, t)[1], parts.channel.needed(parts, state, waiting, t), strict=True)
             )
 
-        costs = self.durations(numbers, clients, samples, down, payload.up, self.chosen.concurrency, behind)
+        costs = self.costs(numbers, clients, samples, down, payload.up, behind)
         queue.start(shards, t, costs.slots.tolist(), [payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
         flight.models[t] = parts.channel.model(state), state.b
         state.totals["bytes_down"] += sum(down)
+
+    def costs(
+        self,
+        numbers: Sequence[int],
+        clients: Sequence[int],
+        samples: Sequence[int],
+        down: Sequence[int],
+        up: int,
+        behind: Callable[[], list[tuple[int, int, int]]],
+    ) -> JobCosts:
+        """Slots and energy of jobs with consecutive ``numbers``, and unless they are known, of those that wait ``behind`` them.
+
+        ``behind``: clients in line, and the samples that each would process and the bytes that it would receive.
+        """
+        jobs = list(zip(numbers, clients, samples, down, strict=True))
+        if not self._known.keys() >= set(jobs):
+            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
+            all_numbers, everybody, all_samples, received = zip(*wanted, strict=True)
+            where = np.array(received), up, self.chosen.concurrency
+            found = self._wireless.job_costs(all_numbers, everybody, all_samples, *where)
+            costs = zip(found.slots.tolist(), found.device_J.tolist(), strict=True)
+            self._known = dict(zip(wanted, costs, strict=True))
+        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
+        return JobCosts(np.array(slots), np.array(joules))
 
     def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:
         """What these clients hold while the model is of version ``t``, and how many samples they would process."""

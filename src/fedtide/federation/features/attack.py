@@ -1,15 +1,142 @@
-"""Clients that attack: other samples before training, other updates after it."""
+"""Clients that attack: who they are, and what becomes of their training samples and their updates."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.federation.assembly.attackers import Attackers
+from fedtide.core import plugins
+from fedtide.core.array_types import Ints
+from fedtide.core.randomness import generator
 from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
+from fedtide.methods.attacks.base import Attack
+from fedtide.settings.run import RunSettings
+from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
+from fedtide.world.drift.base import round_of
 from fedtide.world.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Attackers:
+    """The attackers of a run, part of its world.
+
+    Attributes:
+        ids: of the clients that attack. start: round of their first attack. samples: in the training set as it is.
+        repainted: ascending positions of the attackers' samples whose inputs they change; their copies follow the training set.
+        brightest: of each channel [channels, 1, 1], the largest value of a stored image, where attackers change inputs.
+    """
+
+    attack: Attack
+    ids: frozenset[int]
+    start: int
+    samples: int
+    repainted: Ints
+    brightest: Tensor
+
+    @staticmethod
+    def of(settings: RunSettings, timeline: Timeline, data: Dataset) -> Attackers:
+        """The attackers that settings name or draw on a timeline."""
+        attack, seed = plugins.create(Attack, settings.attack), settings.world_seed
+        chosen, seed = attack.settings, settings.seed if seed is None else seed
+        attack.require(data)
+        ids = chosen.ids(timeline.num_clients, seed)
+        return Attackers(
+            attack=attack,
+            ids=ids,
+            start=round_of(chosen.start, timeline, "attack.start", 0.0),
+            samples=data.size("train"),
+            repainted=_drawn(attack.poisoned, timeline, ids, data, seed) if attack.repaints else np.zeros(0, np.int64),
+            brightest=_brightest(data) if attack.repaints else torch.zeros(0),
+        )
+
+    def rows(self, ids: Sequence[int], t: int) -> list[int]:
+        """Rows of the participants that attack in round ``t``."""
+        return [row for row, client in enumerate(ids) if client in self.ids and t >= self.start]
+
+    def poisoned_data(self, data: Dataset) -> Dataset:
+        """The dataset with training samples once more, as attackers take them.
+
+        All of them with their inputs stored once, or copies of those whose inputs attackers change.
+        """
+        if self.attack.repaints:
+            found = data.with_capacity(len(self.repainted))
+            if len(self.repainted):
+                inputs, labels = data.read("train", torch.from_numpy(self.repainted))
+                taken = self.inputs(inputs, self.brightest), self.taken_for(labels, data.num_classes)
+                found.write(self.samples, *taken)
+            return found
+        if not self.attack.relabels:
+            return data
+        labels, rows = data.train_labels, data.train_rows
+        rows = torch.arange(len(labels)) if rows is None else rows
+        both = torch.cat([labels, self.taken_for(labels, data.num_classes)])
+        return replace(data, train_labels=both, train_rows=torch.cat([rows, rows]))
+
+    def taken_for(self, labels: Tensor, classes: int) -> Tensor:
+        """What attackers take labels [n] for."""
+        return contract.tensor(self.attack, "labels", self.attack.labels(labels, classes), labels, tuple(labels.shape))
+
+    def inputs(self, inputs: Tensor, brightest: Tensor) -> Tensor:
+        """What attackers take inputs [n, ...] for."""
+        taken = self.attack.inputs(inputs, brightest)
+        return contract.tensor(self.attack, "inputs", taken, inputs, tuple(inputs.shape))
+
+    def poisoned(self, shards: Sequence[Ints], rows: Sequence[int]) -> Sequence[Ints]:
+        """Positions that the participants train on, those of the attackers in ``rows`` as they take them."""
+        changed = len(self.repainted) if self.attack.repaints else self.attack.relabels
+        attacking = set(rows) if changed else set()
+        return [self._as_taken(shard) if row in attacking else shard for row, shard in enumerate(shards)]
+
+    def _as_taken(self, shard: Ints) -> Ints:
+        """Positions of a shard, those of samples that attackers change as they take them."""
+        n, copied = self.samples, self.repainted
+        if not self.attack.repaints:
+            return np.where(shard < n, shard + n, shard)
+        places = np.searchsorted(copied, shard)
+        return np.where(copied[np.minimum(places, len(copied) - 1)] == shard, n + places, shard)
+
+    def forged(self, W: Tensor, start: Tensor, rows: Sequence[int], here: range) -> Tensor:
+        """What the participants send for their models ``W`` [C, d], whose training began at ``start`` [C, d].
+
+        Only rows ``here`` are known to this process.
+        """
+        mine, attacking = [row for row in rows if row in here], set(rows)
+        honest = [row for row in range(len(W)) if row not in attacking] if self.attack.colludes else []
+        if not self.attack.forges or not mine or (self.attack.colludes and not honest):
+            return W
+        own, others = W[mine] - start[mine], W[honest] - start[honest]
+        sent = contract.tensor(self.attack, "forge", self.attack.forge(own, others), W, tuple(own.shape))
+        found = W.clone()
+        found[mine] = start[mine] + sent
+        return found
+
+
+def _drawn(share: float, timeline: Timeline, ids: frozenset[int], data: Dataset, seed: int) -> Ints:
+    """Positions of a share of every attacker's samples, of all that it ever holds; ascending.
+
+    They come first in one order of all samples, so that attackers with the same samples change the same ones.
+    """
+    order, attackers = generator(seed, "attack.samples").permutation(data.size("train")), sorted(ids)
+    pairs = np.unique(np.concatenate([np.stack([at.clients, at.shards], 1) for at in timeline.assignments]), axis=0)
+    ends = (np.searchsorted(pairs[:, 0], attackers, side) for side in ("left", "right"))
+    drawn = [np.zeros(0, dtype=np.int64)]
+    for first, last in zip(*ends, strict=True):
+        own = np.unique(np.concatenate([drawn[0], *(timeline.shards[shard] for shard in pairs[first:last, 1])]))
+        drawn.append(own[np.argsort(order[own])[: round(share * len(own))]])
+    return np.unique(np.concatenate(drawn))
+
+
+def _brightest(data: Dataset) -> Tensor:
+    """The largest value of an image in each channel [channels, 1, 1]: of bytes their scale, else that in the training set."""
+    if data.train_inputs.dtype == torch.uint8:
+        return torch.full((data.input_shape[0], 1, 1), int(data.scale), dtype=torch.uint8)
+    return data.train_inputs.amax((0, 2, 3)).view(-1, 1, 1)
 
 
 class Attacking(Feature):
@@ -31,12 +158,12 @@ class Attacking(Feature):
         return None
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
-        return Memory(each=1)  # what is sent instead
+        return Memory(each=1, samples=len(self.attackers.repainted))  # what is sent instead
 
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t
         r.notes[self.name] = attacking = self.attackers.rows(r.plan.ids, t)
-        r.shards = self.attackers.poisoned(r.shards, attacking)
+        r.plan = replace(r.plan, shards=self.attackers.poisoned(r.plan.shards, attacking))
 
     def after(self, r: RoundContext) -> None:
         here = range(len(r.plan.ids))[r.here]

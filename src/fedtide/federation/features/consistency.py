@@ -6,8 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.types import Feature, RoundContext
 from fedtide.training.engine.passes.evaluation import evaluate
 from fedtide.training.engine.passes.metrics import fit
@@ -21,18 +19,19 @@ class Consistency(Feature):
 
     def before(self, r: RoundContext) -> None:
         if r.parts.hardware.leads:
-            r.notes[self.name] = losses(r.parts.evaluator, (r.sent, r.state.b), r.plan)
+            r.notes[self.name] = _losses(r)
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
         return dict(r.notes.get(self.name, {}))
 
 
-def losses(evaluator: Evaluator, model: ModelValues, plan: RoundPlan) -> dict[str, Tensor]:
-    """Mean cross-entropy (or another task's loss) of the model, columns [C, 1].
+def _losses(r: RoundContext) -> dict[str, Tensor]:
+    """Mean cross-entropy (or another task's loss) of the model that is sent, columns [C, 1].
 
     ``local_loss``: over the participant's training samples; ``global_loss``: over those of all clients present, the same for
     all participants of a round. This takes a forward pass over all samples.
     """
+    evaluator, plan, model = r.parts.evaluator, r.plan, (r.sent, r.state.b)
     timeline, workers, batch = evaluator.timeline, evaluator.workers, evaluator.batch
     shards = timeline.shards_at(plan.t)
     owners = evaluator.on_device(np.repeat(timeline.at(plan.t).clients, [len(shard) for shard in shards]))

@@ -54,12 +54,10 @@ class Detection(Feature):
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
         return Memory(once=self._settings.response == "reset_model")
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
-        kept = [(saved or {}).get(name) for name in ("losses", "responses")]
-        losses, responses = (len(value) if isinstance(value, Tensor) and value.dim() else 0 for value in kept)
-        ids = torch.zeros(losses, dtype=torch.int64)
+    def state(self, parts: Parts) -> dict[str, Any]:
         first = {"w": parts.w0, "b": parts.b0} if self._settings.response == "reset_model" else {}
-        return {"streams": ids, "losses": ids.double(), "responses": ids.new_zeros(responses), **first}
+        none = torch.zeros(0, dtype=torch.int64)
+        return {"streams": none, "losses": none.double(), "responses": none, **first}
 
     def open(self, parts: Parts, state: RunState, t: int) -> None:
         """Add the sessions that alarms have begun to the timeline."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.traffic.payload import BYTES
+from fedtide.federation.traffic import BYTES
 from fedtide.federation.types import Channel, Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.uplink.base import Compression
@@ -80,7 +80,7 @@ class Downlink(Feature, Channel):
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
         return Memory(once=3)  # the copy, what it lacks and what is sent of it
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
+    def state(self, parts: Parts) -> dict[str, Any]:
         return self._fresh(parts, parts.w0)
 
     def _fresh(self, parts: Parts, w: Tensor) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class AggregationRule(Feature):
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
         return Memory(each=1)  # updates
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
+    def state(self, parts: Parts) -> dict[str, Any]:
         return self.rule.begin(parts.w0)
 
     def begin(self, parts: Parts, state: RunState, t: int, session: bool, replaced: bool) -> bool:

@@ -15,14 +15,6 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
 
-def capacity(timeline: Timeline, per_shard: int) -> int:
-    """Largest number of synthetic samples, if clients make at most ``per_shard`` for every shard they hold."""
-    if per_shard == 0:
-        return 0
-    pairs = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
-    return per_shard * len(np.unique(np.concatenate(pairs, axis=1), axis=1).T)
-
-
 class SyntheticSamples(Feature):
     """The last rows of a run's training set, after its own samples, are those of the state in use.
 
@@ -37,8 +29,13 @@ class SyntheticSamples(Feature):
         self._data: Dataset
         self._own: int
 
+    def capacity(self, timeline: Timeline) -> int:
+        """Largest number of synthetic samples, if clients make at most ``per_shard`` for every shard they hold."""
+        pairs = [np.stack([item.clients, item.shards]) for item in timeline.assignments]
+        return self.per_shard * len(np.unique(np.concatenate(pairs, axis=1), axis=1).T)
+
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
-        if self.per_shard and data.kind == "text":
+        if data.kind == "text":
             return (
                 f"algorithm {chosen.settings.algorithm.name} generates synthetic samples, which is not supported "
                 f"for text (data {data.name})"
@@ -46,10 +43,10 @@ class SyntheticSamples(Feature):
         return None
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
-        return Memory(samples=capacity(timeline, self.per_shard))
+        return Memory(samples=self.capacity(timeline))
 
     def bind(self, parts: Parts) -> None:
-        self._data, self._own = parts.data, parts.data.size("train") - capacity(parts.timeline, self.per_shard)
+        self._data, self._own = parts.data, parts.data.size("train") - self.capacity(parts.timeline)
 
     def before(self, r: RoundContext) -> None:
         if (inputs := r.state.extra.get("synthetic_inputs")) is not None:

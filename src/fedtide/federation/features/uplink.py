@@ -1,4 +1,4 @@
-"""The links that updates pass on their way to the server."""
+"""The links that updates pass on their way to the server, and what undoes the privacy of those that are private."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.federation.assembly.leaks import what_leaks
-from fedtide.federation.types import Chosen, Feature, Memory, Part, Parts, RoundContext, RunState
+from fedtide.federation.features.attack import Attacking
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import Vectors, shared_parameters, shared_size
 from fedtide.methods.uplink.base import Link, Sending, memory_name
@@ -47,7 +47,7 @@ class Uplink(Feature):
             )
         if any(link.memory for link in links) and settings.mode.name == "async":
             return "mode: async may use two results of a client at once; use links without client state"
-        return what_leaks(chosen)
+        return _what_leaks(chosen)
 
     def bind(self, parts: Parts) -> None:
         for link in self.links:
@@ -60,13 +60,8 @@ class Uplink(Feature):
 
     def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
         known = partial(cohorts, chosen.participation, timeline, chosen.settings.seed)
-        before = sum(link.vectors(known) for link in self.links)
-        noise = Part(
-            f"noise of earlier rounds, {before} vectors of {layout.size:,} numbers each",
-            2 * 8 * before * layout.size,  # float64, and anew in every round
-            "give uplink.noise fewer bands or decays, or choose a smaller model",
-        )
-        return Memory(each=1, others=(noise,) if before else ())  # what arrives besides what was trained
+        noise = sum(link.vectors(known) for link in self.links)  # of earlier rounds, float64, and anew in every round
+        return Memory(once=2 * noise, each=1)  # what arrives besides what was trained
 
     def bits(self, numbers: int) -> int | None:
         found = None
@@ -75,7 +70,7 @@ class Uplink(Feature):
             found = found if bits is None else bits
         return found
 
-    def state(self, parts: Parts, saved: dict[str, Any] | None = None) -> dict[str, Any]:
+    def state(self, parts: Parts) -> dict[str, Any]:
         size = shared_size(parts.algorithm, parts.layout)
         return {link.settings.name: link.extra(size) for link in self.links}
 
@@ -132,3 +127,63 @@ class Uplink(Feature):
             purpose=f"uplink.{name}" if plan.purpose == "batches" else f"uplink.{name}.{plan.purpose}",
             keys=plan.keys,
         )
+
+
+def _what_leaks(chosen: Chosen) -> str | None:
+    """What undoes client-level privacy, if a link has it: all by which more of a client counts than its clipped update."""
+    link = next((link for link in chosen.links if link.private), None)
+    if link is None:
+        return None
+    settings, algorithm, attack = chosen.settings, chosen.algorithm, chosen.feature(Attacking)
+    rule, weighting, name = settings.participation, settings.algorithm.weighting.name, settings.algorithm.name
+    alone = [model for model in ("all", "ensemble") if chosen.evaluates(model)]
+    leaks = [
+        (
+            settings.mode.name == "async",
+            "mode: async uses results one by one instead of sums over cohorts; use mode: sync",
+        ),
+        (
+            not {"noise", "noise_at_equal_steps"} & {*algorithm.admits},
+            f"algorithm {name} uses more of a client than its clipped update on the server; use one like fedavg, "
+            "fedprox, fedopt or fedacg",
+        ),
+        (
+            "noise_at_equal_steps" in algorithm.admits and settings.local.unit != "steps",
+            f"algorithm {name} divides updates by each client's local steps, so a client with few steps can exceed "
+            "the clipping bound; set local.steps instead of local.epochs",
+        ),
+        (
+            weighting != "uniform",
+            f"algorithm.weighting = {weighting} lets one client outweigh all others; set it to uniform",
+        ),
+        (
+            settings.aggregation.name != "mean",
+            f"aggregation {settings.aggregation.name} is not a sum, to which noise could be added; use aggregation: mean",
+        ),
+        (
+            not chosen.participation.private,
+            f"participation {rule.name} depends on client data with these settings, so the participant list itself "
+            "would leak information; use participation: bernoulli or fixed",
+        ),
+        (
+            not chosen.initializer.private,
+            f"initializer {settings.initializer.name} uses clients' data or labels outside the rounds; use previous, "
+            "average or restart",
+        ),
+        (
+            settings.detector.name != "none",
+            f"detector {settings.detector.name} reads the clients' training losses, to which no noise is added; use "
+            "detector: none",
+        ),
+        (
+            attack is not None and attack.attackers.attack.colludes,
+            f"attack {settings.attack.name} sends updates that depend on other clients' updates, which noise does "
+            "not protect; use one like sign_flip or scale",
+        ),
+        (
+            bool(alone),
+            f"evaluation of the model {''.join(alone[:1])} reveals the clients' own models; evaluate global or participants",
+        ),
+    ]
+    problem = next((problem for found, problem in leaks if found), None)
+    return problem and f"uplink {link.settings.name}: {problem}"

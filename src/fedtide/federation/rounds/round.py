@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +14,10 @@ from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.training import train_clients
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import shares_buffers
-from fedtide.methods.costs.wireless import Segment
 from fedtide.training.engine import contract
 
 
-def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
+def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     """Train one round on ``state``, which then is the state after it, but for the number of rounds.
 
     Sums over clients run in ascending id order, so nothing depends on which worker finished first.
@@ -36,69 +36,46 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundResult:
         feature.close(r)
     for feature in reversed(r.features):
         values |= feature.record(r)
-    return RoundResult.of(r, values)
+    columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
+    r.clients = {"client": r.plan.ids, **columns} if columns else {}
+    r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
+    r.participants = r.round.average() if parts.evaluates("participants") else state.w
+    return r
 
 
-@dataclass(frozen=True)
-class RoundResult:
-    """What a round produced.
+@dataclass
+class RoundRecord:
+    """What is recorded of a round.
 
     Attributes:
-        w, b: the new model. members: the local models. participants: their mean, or the new model where that is not evaluated.
-        train_loss: mean training loss. failed: whether the run has diverged.
-        drift: mean distance of the local models from the broadcast model.
-        segments: local work before each exchange of models, in order.
-        trained: participants that took local steps. bytes_down: received by each in an exchange, None if they were before.
-        clients, server: columns to record of the participants, empty if there are none, and numbers of the server.
+        row: of ``history.csv``. per_class: accuracies of the reported model by split; ``held``: samples of each class
+            that the participants held.
+        clients: columns of ``clients.csv``, one value per participant.
+        client_scores: columns of the table of client scores, one value per client that is evaluated.
+        session_scores: rows of ``session_scores.csv``, after the last round of a session.
+        session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
+        initial: initial model [d] of the session that begins with this round, else ``None``.
     """
 
-    w: Tensor
-    b: Tensor
-    participants: tuple[Tensor, Tensor]
-    members: tuple[Tensor, Tensor]
-    train_loss: float
-    failed: bool
-    drift: float
-    segments: list[Segment]
-    trained: int
-    bytes_down: list[int] | None
-    clients: dict[str, Sequence[float]]
-    server: dict[str, float | None]
-
-    @staticmethod
-    def of(r: RoundContext, values: dict[str, Tensor | float]) -> RoundResult:
-        """The result of a finished round and the ``values`` to record of it, NaN for none."""
-        w, b = r.state.w, r.state.b
-        columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
-        numbers = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
-        return RoundResult(
-            w=w,
-            b=b,
-            participants=(r.round.average(), b) if r.parts.evaluates("participants") else (w, b),
-            members=(r.cohort.W, r.cohort.buffers),
-            train_loss=r.train_loss,
-            failed=r.failed,
-            drift=r.drift,
-            segments=r.segments,
-            trained=r.trained,
-            bytes_down=r.bytes_down,
-            clients={"client": r.plan.ids, **columns} if columns else {},
-            server=numbers,
-        )
+    row: dict[str, float | int | None]
+    per_class: dict[str, Sequence[float | None]] = field(default_factory=dict)
+    clients: dict[str, Sequence[float]] = field(default_factory=dict)
+    client_scores: dict[str, Sequence[Any]] = field(default_factory=dict)
+    session_scores: list[dict[str, Any]] = field(default_factory=list)
+    session: dict[str, Any] | None = None
+    initial: Tensor | None = None
 
 
 def prepare(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     """The round before anything has reached the clients."""
     rehearsal = plan.purpose == "gradient"
     samples = parts.algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
+    shards = contract.positions(parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
     return RoundContext(
         parts,
         state,
-        plan,
+        replace(plan, shards=shards),
         features=tuple(feature for feature in parts.features if feature.rehearses or not rehearsal),
-        shards=contract.positions(
-            parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train")
-        ),
         w=state.w,
         sent=parts.channel.model(state),
     )

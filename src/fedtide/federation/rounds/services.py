@@ -92,7 +92,9 @@ class RoundServices:
     @property
     def _synthetic(self) -> SyntheticSamples:
         found = self._parts.feature(SyntheticSamples)
-        assert found is not None  # all runs have it
+        if found is None:  # the algorithm adds none, with its settings
+            found = SyntheticSamples(0)
+            found.bind(self._parts)
         return found
 
     def renew_statistics(self, points: Tensor) -> None:

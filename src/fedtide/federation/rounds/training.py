@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.federation.assembly.ranks import Share, share_of
-from fedtide.federation.rounds.plan import RoundPlan
+from fedtide.federation.assembly.hardware import Share, share_of
 from fedtide.federation.rounds.services import RoundServices
-from fedtide.federation.types import Parts, RoundContext, RunState
+from fedtide.federation.types import RoundContext
 from fedtide.methods.algorithms.base import (
+    Algorithm,
     Job,
     Means,
     Models,
@@ -33,17 +33,17 @@ from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.local import Cohort, EarlyStop, Gradient, GradientAt, NoStep
-from fedtide.training.engine.optimizers import Moments, optimizer
+from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.passes.evaluation import own_loss
-from fedtide.training.engine.plan import EPOCHS, BatchPlan, Classes, plan_batches, step_count
+from fedtide.training.engine.plan import EPOCHS, BatchPlan, plan_batches, step_count
 
 _NUMBERS = 1 << 20  # numbers in a temporary of a few rows
 
 
 def train_clients(r: RoundContext) -> None:
     """Local training with the exchanges inside the round."""
-    parts, state, plan = r.parts, r.state, replace(r.plan, shards=r.shards)
-    batches = phase_batches(plan, plan.local, parts.data.classes, state.w.device)
+    parts, state, plan = r.parts, r.state, r.plan
+    batches = _phase_batches(r, plan.local)
     ids = torch.tensor(plan.ids, dtype=torch.int64)
     places = ids.to(state.counts.device)
     state.counts.index_add_(0, places, torch.ones_like(places))
@@ -51,15 +51,13 @@ def train_clients(r: RoundContext) -> None:
     r.memory = {  # [C, d]
         name: rows[ids.to(rows.device)].to(state.w.device) for name, rows in state.memory.items() if name not in resting
     }
-    r.round, services = _algorithms_view(r, plan, batches)
+    r.round, services = _algorithms_view(r, batches)
     schedule = parts.communication.schedule(r.round)
     whole = bool(r.memory or schedule.averages) or plan.starts is not None or not parts.sums_only
     r.share = share_of(parts.hardware.group, len(ids), whole)
     r.round.means.sums = r.share.total
-    batches = sit_out(r.round, schedule, batches)
-    training = Training(parts, state, plan, services.counts, r.memory, schedule, r.share)
-    done = train(training, r.round, batches)
-    r.cohort, r.start, r.segments, r.gradients = done.cohort, done.start, done.segments, done.gradients
+    batches = _sit_out(r.round, schedule, batches)
+    _train(r, schedule, services.counts, batches)
     services.buffers = r.cohort.buffers
     r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
@@ -68,83 +66,60 @@ def train_clients(r: RoundContext) -> None:
     r.train_loss, r.losses = _losses(r)
 
 
-@dataclass(frozen=True)
-class Training:
-    """Everything that the phases of a round have in common.
-
-    ``counts``: samples per class [C, L] as the objective sees them. ``memory``: the participants' rows by name. ``schedule``:
-    exchanges inside the round.
-    """
-
-    parts: Parts
-    state: RunState
-    plan: RoundPlan
-    counts: Tensor
-    memory: dict[str, Tensor]
-    schedule: Schedule
-    share: Share
-
-    def gradients(self, cohort: Cohort) -> Ints:
-        """Gradients on its batch that each planned local step of a phase takes, int64 [S]."""
-        steps, algorithm = range(cohort.plan.sizes.shape[1]), self.parts.algorithm
-        taken = [1 if cohort.direction is None else algorithm.gradients_in(step) for step in steps]
-        return np.array(taken, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The phase that a round's local models are from, where it started ([C, d], None if nobody asks), and all segments.
-
-    ``gradients``: on batches that participants took in all phases, their mean; None where they are the local steps.
-    """
-
-    cohort: Cohort
-    start: Tensor | None
-    segments: list[Segment]
-    gradients: float | None = None
-
-
-def phase_batches(
-    plan: RoundPlan, local: LocalSettings, classes: Classes, device: torch.device, number: int = 0
-) -> BatchPlan:
+def _phase_batches(r: RoundContext, local: LocalSettings, number: int = 0) -> BatchPlan:
     """The batches of a phase; the draws of the first one have the keys of the round alone."""
+    plan = r.plan
     drawn = plan.ids if plan.starts is None else plan.starts.numbers
     keys = (*plan.keys, number) if number else plan.keys
-    where = plan.seed, plan.purpose, keys, device, classes
+    where = plan.seed, plan.purpose, keys, r.state.w.device, r.parts.data.classes
     return plan_batches(plan.shards, drawn, local, plan.mean_size, *where)
 
 
-def train(t: Training, r: Round, batches: BatchPlan) -> Trained:
-    """Run all phases; ``r.W`` and the steps of ``r`` become those of the main one, which is the last if none is marked."""
-    algorithm, done, main = t.parts.algorithm, list[Trained](), list[int]()
-    phases = contract.instance(algorithm, "phases", algorithm.phases(r), Generator)
+def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPlan) -> None:
+    """Run all phases; the models and steps of the round become those of the main one, or the last.
+
+    ``schedule``: exchanges inside the round. ``counts``: samples per class [C, L] as the objective sees them.
+    """
+    algorithm, view, main = r.parts.algorithm, r.round, list[int]()
+    cohorts, starts, segments = list[Cohort](), list[Tensor | None](), list[list[Segment]]()
+    phases = contract.instance(algorithm, "phases", algorithm.phases(view), Generator)
     phase = next(phases, None)
     while phase is not None:
-        cohort, start = _cohort(t, r, contract.instance(algorithm, "phases", phase, Phase), batches, len(done))
-        main += [len(done)] * phase.main
-        done.append(Trained(cohort, start, _advance(t, r, cohort, exchanges=not done)))
+        phase = contract.instance(algorithm, "phases", phase, Phase)
+        cohort, start = _cohort(r, phase, counts, batches, len(cohorts))
+        main += [len(cohorts)] * phase.main
+        segments.append(_advance(r, schedule, cohort, exchanges=not cohorts))
+        cohorts.append(cohort)
+        starts.append(start)
         try:
             phase = phases.send(cohort.W)
         except StopIteration:
             phase = None
-    if not done or len(main) > 1:
+    if not cohorts or len(main) > 1:
         raise broken_contract(algorithm, "phases", "one Phase or more, at most one of them with main=True")
-    kept = done[main[0] if main else -1]
-    if r.W is not done[0].cohort.W and r.W is not kept.cohort.W:  # whoever sets it means another phase than this one
+    kept = main[0] if main else -1
+    r.cohort, r.start = cohorts[kept], starts[kept]
+    if view.W is not cohorts[0].W and view.W is not r.cohort.W:  # whoever sets it means another phase than this one
         raise broken_contract(
             algorithm, "phases", "no r.W of its own, but main=True in the Phase that the round is about"
         )
-    r.W = kept.cohort.W
-    count_steps(r, kept.cohort.plan)
-    segments = _joined([trained.segments for trained in done])
-    return replace(kept, segments=segments, gradients=_gradients(t, [trained.cohort for trained in done]))
+    view.W = r.cohort.W
+    _count_steps(view, r.cohort.plan)
+    r.segments, r.gradients = _joined(segments), _mean_gradients(algorithm, cohorts)
 
 
-def _gradients(t: Training, phases: list[Cohort]) -> float | None:
+def _gradients(algorithm: Algorithm, cohort: Cohort) -> Ints:
+    """Gradients on its batch that each planned local step of a phase takes, int64 [S]."""
+    steps = range(cohort.plan.sizes.shape[1])
+    taken = [1 if cohort.direction is None else algorithm.gradients_in(step) for step in steps]
+    return np.array(taken, dtype=np.int64)
+
+
+def _mean_gradients(algorithm: Algorithm, phases: list[Cohort]) -> float | None:
     """Gradients on batches that a participant took, on average; None where it took one in every planned step of one phase."""
-    if len(phases) == 1 and phases[0].stop is None and (t.gradients(phases[0]) == 1).all():
+    if len(phases) == 1 and phases[0].stop is None and (_gradients(algorithm, phases[0]) == 1).all():
         return None
-    after = [np.append(0, t.gradients(cohort).cumsum()) for cohort in phases]  # 0, 1, ... steps
+    after = [np.append(0, _gradients(algorithm, cohort).cumsum()) for cohort in phases]  # 0, 1, ... steps
     taken = [int(sums[cohort.plan.steps].sum()) for sums, cohort in zip(after, phases, strict=True)]
     return sum(taken) / len(phases[0].plan.steps)
 
@@ -160,49 +135,54 @@ def _joined(phases: list[list[Segment]]) -> list[Segment]:
     return segments
 
 
-def count_steps(r: Round, plan: BatchPlan) -> None:
-    """Set what the round knows of local steps to those of a plan."""
-    r.steps = torch.tensor(plan.steps, dtype=torch.float64).unsqueeze(-1).to(r.w)
+def _count_steps(view: Round, plan: BatchPlan) -> None:
+    """Set what the algorithm knows of local steps to those of a plan."""
+    view.steps = torch.tensor(plan.steps, dtype=torch.float64).unsqueeze(-1).to(view.w)
 
 
-def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int) -> tuple[Cohort, Tensor | None]:
+def _cohort(
+    r: RoundContext, phase: Phase, counts: Tensor, batches: BatchPlan, number: int
+) -> tuple[Cohort, Tensor | None]:
     """The participants, ready for the phase of some number, and the models [C, d] that it starts from, if a feature asks."""
-    algorithm, state, clients = t.parts.algorithm, t.state, len(r.ids)
-    hook, shapes = "phases" if overrides(algorithm, "phases") else "start", ((len(r.w),), (clients, len(r.w)))
-    start = contract.tensor(algorithm, hook, phase.start, r.w, *shapes).expand(clients, -1)
+    parts, state, view, plan = r.parts, r.state, r.round, r.plan
+    algorithm, clients, size = parts.algorithm, len(plan.ids), len(view.w)
+    hook = "phases" if overrides(algorithm, "phases") else "start"
+    start = contract.tensor(algorithm, hook, phase.start, view.w, (size,), (clients, size)).expand(clients, -1)
     W, trains = start.clone(), phase.trains
-    buffers = state.b.expand(clients, -1) if t.plan.starts is None else t.plan.starts.b
+    buffers = state.b if plan.starts is None else plan.starts.b
     if phase.buffers is not None:
         form = len(state.b)
         buffers = contract.tensor(algorithm, "phases", phase.buffers, state.b, (form,), (clients, form))
     if trains is not None:
-        trains = contract.mask(algorithm, trains, len(r.w)).to(W.device)
-    local = t.plan.local if phase.amount is None else t.plan.local.with_work(phase.amount)
+        trains = contract.mask(algorithm, trains, size).to(W.device)
+    local = plan.local if phase.amount is None else plan.local.with_work(phase.amount)
     if number or phase.amount is not None:
-        batches = phase_batches(t.plan, local, t.parts.data.classes, W.device, number)
+        batches = _phase_batches(r, local, number)
+    used = optimizer(plan.local)
+    keeps = plan.local.keeps_momentum and not number
     cohort = Cohort(
         W=W,
         buffers=buffers.expand(clients, -1).clone(),
-        moments=optimizer(r.local).at_rest(W) if number else _moments(t.memory, W, r.local),
+        moments={name: r.memory[name] for name in used.widths(size)} if keeps else used.at_rest(W),
         b=state.b,
         plan=batches,
-        label_counts=t.counts,
-        lr=r.job.rate if phase.lr is None else phase.lr,
-        added=contract.local(algorithm, phase.local, clients, len(r.w)),
+        label_counts=counts,
+        lr=view.job.rate if phase.lr is None else phase.lr,
+        added=contract.local(algorithm, phase.local, clients, size),
         losses=torch.zeros(clients, dtype=state.w.dtype, device=state.w.device),
         trains=trains,
     )
-    kept = start if t.parts.updates else None
+    kept = start if parts.updates else None
     if number:
         return cohort, kept
-    r.W = W
-    cohort.stop = _early_stop(t, local, batches.steps)
+    view.W = W
+    cohort.stop = _early_stop(r, local, batches.steps)
     cohort.terms = [
-        *contract.terms(algorithm, algorithm.terms(r)),
-        *contract.terms(t.parts.initializer, t.parts.initializer.terms(state.initializer)),
+        *contract.terms(algorithm, algorithm.terms(view)),
+        *contract.terms(parts.initializer, parts.initializer.terms(state.initializer)),
     ]
     if overrides(algorithm, "direction"):
-        own = cache(lambda start, stop: r.rows(slice(start, stop)))  # views, which stay up to date
+        own = cache(lambda start, stop: view.rows(slice(start, stop)))  # views, which stay up to date
 
         def direction(grad: Gradient, W: Tensor, rows: slice) -> Tensor | GradientAt | NoStep:
             before = W._version
@@ -212,13 +192,14 @@ def _cohort(t: Training, r: Round, phase: Phase, batches: BatchPlan, number: int
             return contract.direction(algorithm, found, W)
 
         cohort.direction = direction
-        cohort.memories = [rows for _, rows in r.client]
+        cohort.memories = [rows for _, rows in view.client]
     return cohort, kept
 
 
-def _early_stop(t: Training, local: LocalSettings, steps: list[int]) -> EarlyStop | None:
+def _early_stop(r: RoundContext, local: LocalSettings, steps: list[int]) -> EarlyStop | None:
     """Where the algorithm lets participants stop that are to take ``steps``; None if nowhere, or work is not in epochs."""
-    rule, parts, shards = t.parts.algorithm.early_stop, t.parts, t.plan.shards
+    parts, shards = r.parts, r.plan.shards
+    rule = parts.algorithm.early_stop
     if rule is None or local.unit not in EPOCHS:
         return None
     first = [local.with_work(epochs) for epochs in range(1, local.amount + 1)]
@@ -227,72 +208,64 @@ def _early_stop(t: Training, local: LocalSettings, steps: list[int]) -> EarlySto
         return own_loss(parts.workers, w, b, shards[row], parts.settings.evaluation.batch_size)
 
     ends = [
-        [step_count(len(shard), t.plan.mean_size, part) for part in first] if count else []
+        [step_count(len(shard), r.plan.mean_size, part) for part in first] if count else []
         for shard, count in zip(shards, steps, strict=True)
     ]
     return EarlyStop(rule, ends, loss)
 
 
-def _moments(memory: dict[str, Tensor], W: Tensor, local: LocalSettings) -> Moments:
-    """What the local optimizer remembers at the start of training: the kept rows, or those of the first step."""
-    used = optimizer(local)
-    if local.keeps_momentum:
-        return {name: memory[name] for name in used.widths(W.shape[1])}
-    return used.at_rest(W)
-
-
-def sit_out(r: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
-    """Idle clients take no step, and are left out of the average of ``r`` unless ``idle_count`` is set."""
+def _sit_out(view: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
+    """Idle clients take no step, and are left out of the average unless ``idle_count`` is set."""
     if not schedule.idle:
         return batches
     batches = batches.without(schedule.idle)
-    count_steps(r, batches)
-    trains = torch.ones_like(r.steps)
+    _count_steps(view, batches)
+    trains = torch.ones_like(view.steps)
     trains[schedule.idle] = 0
-    if not schedule.idle_count and len(schedule.idle) < len(r.ids):
-        r.weights = r.weights * trains / (r.weights * trains).sum()
+    if not schedule.idle_count and len(schedule.idle) < len(view.ids):
+        view.weights = view.weights * trains / (view.weights * trains).sum()
     return batches
 
 
-def _processed(t: Training, cohort: Cohort) -> Ints:
+def _processed(algorithm: Algorithm, cohort: Cohort) -> Ints:
     """Samples that each row processes in its first 0, 1, ... steps, int64 [C, S + 1], in all gradients of a step."""
-    samples: Ints = (cohort.plan.sizes.numpy() * t.gradients(cohort)).cumsum(1)
+    samples: Ints = (cohort.plan.sizes.numpy() * _gradients(algorithm, cohort)).cumsum(1)
     return np.pad(samples, ((0, 0), (1, 0)))
 
 
-def _advance(t: Training, r: Round, cohort: Cohort, exchanges: bool) -> list[Segment]:
+def _advance(r: RoundContext, schedule: Schedule, cohort: Cohort, exchanges: bool) -> list[Segment]:
     """Local steps, with ``exchanges`` in segments that end where clients average, the last at the round's end; else in one."""
-    segments = []
-    trained = np.zeros(len(r.ids), dtype=np.int64)  # steps of each client that are part of a segment
-    samples = _processed(t, cohort)
+    segments, clients, weights = [], range(len(r.plan.ids)), r.round.weights
+    trained = np.zeros(len(clients), dtype=np.int64)  # steps of each client that are part of a segment
+    samples = _processed(r.parts.algorithm, cohort)
 
     def close(rows: list[int], step: int) -> None:
         segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
         trained[rows] = step
 
-    advance = t.share.begin(t.parts.executor, cohort)
-    for step, rows in t.schedule.averages if exchanges else ():
+    advance = r.share.begin(r.parts.executor, cohort)
+    for step, rows in schedule.averages if exchanges else ():
         advance(step)
         members = torch.tensor(rows, device=cohort.W.device)
-        weights = r.weights[members, 0] / r.weights[members, 0].sum()
-        cohort.W[members] = weighted_sum(weights, cohort.W[members])
-        cohort.buffers[members] = weighted_sum(weights, cohort.buffers[members])
+        p = weights[members, 0] / weights[members, 0].sum()
+        cohort.W[members] = weighted_sum(p, cohort.W[members])
+        cohort.buffers[members] = weighted_sum(p, cohort.buffers[members])
         close(rows, step)
     advance(cohort.plan.longest)
     if cohort.stop is not None:
         taken = torch.tensor(cohort.stop.steps, device=cohort.W.device)
-        t.share.combine(taken)
+        r.share.combine(taken)
         cohort.plan = cohort.plan.until(taken.tolist())
-        samples = _processed(t, cohort)
-    if active := [row for row in range(len(r.ids)) if row not in t.schedule.idle]:
+        samples = _processed(r.parts.algorithm, cohort)
+    if active := [row for row in clients if row not in schedule.idle]:
         close(active, cohort.plan.longest)
     return segments
 
 
-def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan) -> tuple[Round, RoundServices]:
+def _algorithms_view(r: RoundContext, batches: BatchPlan) -> tuple[Round, RoundServices]:
     """The round as the algorithm sees it, and its services."""
-    parts, state, sent = context.parts, context.state, context.sent
-    algorithm, ids = parts.algorithm, torch.tensor(plan.ids, dtype=torch.int64)
+    parts, state, plan = r.parts, r.state, r.plan
+    algorithm, ids, clients = parts.algorithm, torch.tensor(plan.ids, dtype=torch.int64), len(plan.ids)
 
     def column(values: Tensor) -> Tensor:
         return values.unsqueeze(-1).to(state.w)
@@ -301,25 +274,25 @@ def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan)
     counts = parts.data.label_counts(plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, counts)
-    rows = sent.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.w
-    behind = [0] * len(plan.ids) if plan.starts is None else plan.starts.staleness
+    rows, b, staleness = r.sent.expand(clients, -1), state.b.expand(clients, -1), [0] * clients
+    if plan.starts is not None:
+        rows, b, staleness = plan.starts.w, plan.starts.b, plan.starts.staleness
     rate = plan.rate
-    b = state.b.expand(len(plan.ids), -1) if plan.starts is None else plan.starts.b
-    r = Round(
+    view = Round(
         t=plan.t,
         session=Session(plan.session, plan.session_round),
         lr=plan.lr,
-        w=sent,
+        w=r.sent,
         W=rows,
         base=rows,
         trained=Models(rows, b),
         job=Job(
             rate=rate if isinstance(rate, float) else column(torch.tensor(rate, dtype=torch.float64)),
-            staleness=column(torch.tensor(behind)),
+            staleness=column(torch.tensor(staleness)),
             keeps=column(plan.keeps),
         ),
         server=Vectors(state.server),
-        client=Vectors({name: context.memory[name] for name in algorithm.client}),
+        client=Vectors({name: r.memory[name] for name in algorithm.client}),
         extra=state.extra,
         ids=plan.ids,
         shard_ids=plan.shard_ids,
@@ -335,13 +308,13 @@ def _algorithms_view(context: RoundContext, plan: RoundPlan, batches: BatchPlan)
         problem=algorithm.problem,
         means=Means(declared=server_vectors(algorithm)),
     )
-    return r, services
+    return view, services
 
 
 def _losses(r: RoundContext) -> tuple[float, Tensor]:
     """Mean training loss, and that of each participant, float64 [C], NaN without a step."""
     steps = torch.tensor(r.cohort.plan.steps, dtype=torch.float64)
-    n = torch.tensor([len(shard) for shard in r.shards], dtype=torch.float64)
+    n = torch.tensor([len(shard) for shard in r.plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
     losses = r.cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
     mean = float((losses * trained).sum() / trained.sum().clamp(min=1))

@@ -1,6 +1,6 @@
 """Saved states: two generations, each bound to its run and to the records that it continues.
 
-A state is a sealed file; the clients' memories are in a log beside it (:mod:`fedtide.federation.saving.rows`), of which the
+A state is a sealed file; the clients' memories are in a log beside it (:class:`RowLog`), of which the
 state names a beginning and its hash. Each generation has a log of its own, so that neither depends on a file of the other: a
 save appends what has changed since the state before the last one to the log of that state, which it replaces. A process
 appends to its own logs only, and begins a new one when the old one has become twice as long as what it holds.
@@ -13,24 +13,92 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.sealed import read_content, sealing
-from fedtide.federation.saving.rows import RowLog, StoredRows, live_rows, row_bytes
-from fedtide.records.files.marks import Marks
+from fedtide.records.files.marks import GrowingFiles, Mark, Marks
 from fedtide.records.files.states import generations, log_name, read_state_header, state_name, sweep
 
 __all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
 
-_SPARSE = ("seen", "counts")  # vectors with an entry for every client, most of them zero
 _GROWTH = 2  # length of a log that a new one replaces, as a multiple of the new one's
+
+
+Piece = tuple[Tensor, dict[str, Tensor]]  # ids of some clients, int64 [m], and their rows [m, size] of each memory
+_NUMBERS = 1 << 22  # numbers in memory at a time
+
+
+def _live_rows(memory: dict[str, Tensor], clients: Tensor) -> Iterator[Piece]:
+    """Rows of these clients, int64 [m], a few at a time; ``memory``: [N, size] by name."""
+    width = sum(rows.shape[1] for rows in memory.values())
+    for ids in torch.split(clients.cpu(), max(1, _NUMBERS // max(1, width))):
+        yield ids, {name: rows[ids.to(rows.device)].cpu() for name, rows in memory.items()}
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The beginning of a log, ``size`` bytes; rows that occur again later in it replace those before.
+
+    ``forms``: of each memory [N, size], tensors without content.
+    """
+
+    path: Path
+    size: int
+    forms: dict[str, Tensor]
+
+    def pieces(self) -> Iterator[Piece]:
+        """What was appended, in order."""
+        with self.path.open("rb") as file:
+            while file.tell() < self.size:
+                yield _read(file), {name: _read(file) for name in self.forms}
+
+    def write_into(self, memory: dict[str, Tensor]) -> Tensor:
+        """Copy all rows into memories [N, size] of these forms; ids of the clients that have any, int64."""
+        clients = [torch.zeros(0, dtype=torch.int64)]
+        for ids, values in self.pieces():
+            clients.append(ids)
+            for name, rows in values.items():
+                memory[name][ids.to(memory[name].device)] = rows.to(memory[name].device)
+        return torch.cat(clients)
+
+
+class RowLog:
+    """A new log that one process writes, never changed but at its end; ``round``: rounds done at its last mark."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name, self.round, self.size = name, 0, 0
+        self._files = GrowingFiles(folder)
+        self._files.begin(name)  # there may be one of a process that was killed before a state named it
+
+    def append(self, pieces: Iterable[Piece]) -> None:
+        for ids, values in pieces:
+            stream = io.BytesIO()
+            for tensor in (ids, *values.values()):
+                np.lib.format.write_array(stream, tensor.numpy(), allow_pickle=False)
+            self._files.append(self.name, stream.getvalue())
+            self.size += stream.tell()
+
+    def mark(self, round_: int) -> dict[str, Mark]:
+        """The mark of the log after a round, once it is on the disk; none of an empty one."""
+        self.round = round_
+        return self._files.marks()
+
+
+def _row_bytes(memory: dict[str, Tensor]) -> int:
+    """Bytes of a client's rows."""
+    return 8 + sum(rows.shape[1] * rows.element_size() for rows in memory.values())
+
+
+def _read(file: io.BufferedReader) -> Tensor:
+    return torch.from_numpy(np.lib.format.read_array(file, allow_pickle=False))
 
 
 @dataclass(frozen=True)
@@ -66,7 +134,6 @@ class Generations:
             header["rows"] = self._write_rows(memory, written, saved.round)
         forms = memory.forms if isinstance(memory, StoredRows) else memory
         values["memory"] = {name: rows.new_empty(0, rows.shape[1], device="cpu") for name, rows in forms.items()}
-        values |= {name: _sparse(values[name]) for name in _SPARSE if name in values}
         with sealing(folder / state_name(saved.round), header) as stream:
             torch.save(values, stream)  # streamed in pieces
         for old in generations(folder)[self._keep :]:
@@ -80,14 +147,14 @@ class Generations:
             log.append(memory.pieces())
         else:
             log = self._log_for(memory, written, round_)
-            log.append(live_rows(memory, (written > log.round).nonzero()[:, 0]))
+            log.append(_live_rows(memory, (written > log.round).nonzero()[:, 0]))
         self._logs = [*self._logs, log][-self._keep :]
         return log.mark(round_)
 
     def _log_for(self, memory: dict[str, Tensor], written: Tensor, round_: int) -> RowLog:
         """The log of the state that is replaced, if there is one and it does not become too long; else a new one."""
         if len(self._logs) == self._keep:
-            log, one = self._logs[0], row_bytes(memory)
+            log, one = self._logs[0], _row_bytes(memory)
             if log.size + one * int((written > log.round).sum()) <= _GROWTH * one * int((written > 0).sum()):
                 return log
         return RowLog(self._folder, log_name(round_))
@@ -133,20 +200,8 @@ def _values(path: Path, rows: Marks) -> dict[str, Any]:
     except (pickle.UnpicklingError, EOFError, KeyError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SettingsError(f"{path}: not a fedtide checkpoint; delete it ({reason})") from None
-    values |= {name: _dense(values[name]) for name in _SPARSE if name in values}
     for name, mark in rows.items():
         clients = len(values["counts"])
         forms = {key: form.new_empty(clients, form.shape[1], device="meta") for key, form in values["memory"].items()}
         values["memory"] = StoredRows(path.parent / name, mark["bytes"], forms)
     return values
-
-
-def _sparse(vector: Tensor) -> dict[str, Any]:
-    """The entries of a vector that are not zero, with their places."""
-    places = vector.nonzero()[:, 0]
-    return {"length": len(vector), "places": places, "values": vector[places]}
-
-
-def _dense(entries: dict[str, Any]) -> Tensor:
-    values: Tensor = entries["values"]
-    return values.new_zeros(entries["length"]).index_put_((entries["places"],), values)

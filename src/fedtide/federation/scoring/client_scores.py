@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,18 +12,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.array_types import Bools, Floats, Ints
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
-from fedtide.federation.scoring.client_samples import Tested, samples_of
+from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.scoring.client_samples import Tested, own_samples, owners, samples_of
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.scoring.personal import Personal
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.types import RunState
+from fedtide.federation.types import RoundContext
 from fedtide.records.files.client_scores import GAINS
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
+from fedtide.training.engine.passes.metrics import Fit, fit
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
-_SPREAD = ("mean", "std", "worst_decile", "below")
+_SPREAD = ("mean", "std", "worst_decile")
+_OF_ACCURACY = (*_SPREAD, "below")
+_RECORDED = ("r2", "mae")
 _WORST = 0.1
 
 
@@ -34,48 +34,50 @@ class ClientScores:
     A client's accuracy is that on its own samples of the split, those of the last round in which it was present. Where the
     data does not know whose they are, it is the expected accuracy on samples with the client's share of labels: the mean of
     the accuracies per class (under drift: per concept and class), weighted by its training samples. Clients without samples
-    have none. Mean, standard deviation, mean of the worst tenth and share below ``evaluation.client_threshold`` are over the
-    clients present.
+    have none. Spreads are over the clients present.
 
-    ``gain`` is the mean over the clients present of the accuracy of a client's own model minus that of the reported one on the
-    same samples, ``hurt`` the share of clients for whom it is negative; neither is recorded
-    where no global model is trained. A client is ``known`` once it has taken part.
+    A gain is the accuracy of a client's own model minus that of the reported one on the same samples; none is recorded where
+    no global model is trained. A client is ``known`` once it has taken part.
 
-    Args:
-        evaluator: of the run. personal: local steps, None without ``evaluation.finetune_steps``.
-        served: the clients' own models, None where all are served the reported one.
+    ``own``: whether clients are served models of their own.
     """
 
-    def __init__(self, evaluator: Evaluator, personal: Personal | None, served: ServedModels | None) -> None:
-        self._evaluator, self._personal, self._served = evaluator, personal, served
-        self._gains = served is None or "global" in served.algorithm.models
+    def __init__(self, served: ServedModels, own: bool) -> None:
+        self._evaluator, self._served, self._own = served.evaluator, served, own
+        self._finetunes = served.evaluator.settings.finetune_steps > 0
+        self._gains = not own or "global" in served.parts.algorithm.models
 
     @property
     def columns(self) -> list[str]:
         """Columns of the history; none if clients are not evaluated."""
         if not self._evaluator.settings.clients_every:
             return []
-        names = [f"client_accuracy_{name}" for name in (*_SPREAD, *GROUPS)]
-        if self._served is not None:
+        names = [f"client_accuracy_{name}" for name in (*_OF_ACCURACY, *GROUPS)]
+        if self._own:
             departed = ("departed",) if self._served.keeps_last else ()
             names += [
-                f"served_accuracy_{name}" for name in (*_SPREAD, *PRESENT, *departed, "known", "unknown", "samples")
+                f"served_accuracy_{name}"
+                for name in (*_OF_ACCURACY, *PRESENT, *departed, "known", "unknown", "samples")
             ]
             names.append("served_known")
-        if self._personal is not None:
-            names += [f"finetuned_accuracy_{name}" for name in (*_SPREAD, *PRESENT)]
+        if self._finetunes:
+            names += [f"finetuned_accuracy_{name}" for name in (*_OF_ACCURACY, *PRESENT)]
         if self._gains:
-            own = {"served": self._served, "finetuned": self._personal}
+            own = {"served": self._own, "finetuned": self._finetunes}
             names += [name for kind, given in own.items() if given for name in GAINS[kind]]
         return names
 
-    def score(self, record: RoundRecord, state: RunState, result: RoundResult, reported: Reported, t: int) -> None:
-        """Write scores of clients into the row of round ``t``, and a line per client into the table of client scores."""
-        evaluator, groups = self._evaluator, membership(self._evaluator.timeline, t)
+    def score(self, record: RoundRecord, r: RoundContext, model: ModelValues, scores: Scores) -> None:
+        """Write scores of clients into the row of the round, and a line per client into the table of client scores.
+
+        ``model``: the reported one, with its ``scores`` per class.
+        """
+        evaluator, state, t, size = self._evaluator, r.state, r.plan.t, len(r.plan.ids)
+        groups = membership(evaluator.timeline, t)
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
         tested = samples_of(evaluator, t, clients)
-        accuracy, loss = _of_reported(evaluator, reported, tested)
+        accuracy, loss = _of_reported(evaluator, model, scores, tested)
         table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
         table["samples"] = [len(own) if tested.chosen else None for own in tested.positions]
         table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
@@ -94,31 +96,23 @@ class ClientScores:
                 table[mean] = cells(own - accuracy)
             return own
 
-        if self._served is not None:
-            scores, known = self._served.scores(state, result, t, here), state.seen.cpu().numpy()[present]
+        if self._own:
+            served, known = self._served.scores(state, t, size, here), state.seen.cpu().numpy()[present]
             members = {**groups, "known": present[known], "unknown": present[~known]}
             if self._served.keeps_last:
                 left = tested.positions[len(present) :]
-                scores += self._served.last_scores(state, departed, left, len(result.members[0]))
+                served += self._served.last_scores(state, departed, left, size)
             else:
                 del members["departed"]
-            own = write("served", scores, members)[: len(present)]
+            own = write("served", served, members)[: len(present)]
             sizes = tested.sizes[: len(present)]
             record.row |= {"served_accuracy_samples": _mean(own, sizes), "served_known": float(known.mean())}
             table["known"] = [*known.tolist(), *([None] * len(departed))]
-        if self._personal is not None:
+        if self._finetunes:
             rate = float(record.row["lr"] or 0)
-            start = None if self._served is None else partial(self._served.rows, state, result, t)
             members = {name: groups[name] for name in PRESENT}
-            write("finetuned", self._personal.scores(result, t, rate, here, start), members)
+            write("finetuned", self._served.finetuned(state, t, size, rate, here), members)
         record.client_scores = {"round": [t + 1] * len(clients), **table}
-
-
-class Reported(NamedTuple):
-    """The model that is reported, and its scores per class."""
-
-    model: ModelValues
-    scores: Scores
 
 
 def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
@@ -152,10 +146,10 @@ def due(evaluator: Evaluator, t: int) -> bool:
     return every > 0 and ((t + 1) % every == 0 or t + 1 == evaluator.timeline.rounds)
 
 
-def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tuple[Floats, Floats]:
+def _of_reported(evaluator: Evaluator, model: ModelValues, scores: Scores, tested: Tested) -> tuple[Floats, Floats]:
     """Accuracy and loss of the reported model for each client, NaN without samples."""
     if not tested.chosen and tested.counts is not None:
-        return expected(_by_concept(evaluator, reported, tested.counts), tested.counts)
+        return expected(_by_concept(evaluator, model, scores, tested.counts), tested.counts)
     clients = len(tested.positions)
     positions = np.concatenate([*tested.positions, np.zeros(0, dtype=np.int64)])
     if not len(positions):
@@ -169,7 +163,7 @@ def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tu
         owners = owners * width + concept * evaluator.data.num_classes + classes
     groups = evaluator.on_device(owners)
     samples = evaluator.data.read(part, evaluator.on_device(positions))
-    scores = evaluate(evaluator.workers, *reported.model, *samples, evaluator.batch, groups=groups)
+    scores = evaluate(evaluator.workers, *model, *samples, evaluator.batch, groups=groups)
     missing = clients * width - len(scores.count)  # groups without samples at the end
     found = Scores(
         *(
@@ -183,16 +177,16 @@ def _of_reported(evaluator: Evaluator, reported: Reported, tested: Tested) -> tu
     return (found.correct[:, 0] / count).numpy(), (found.loss[:, 0] / count).numpy()
 
 
-def _by_concept(evaluator: Evaluator, reported: Reported, label_counts: Tensor) -> Scores:
+def _by_concept(evaluator: Evaluator, model: ModelValues, scores: Scores, label_counts: Tensor) -> Scores:
     """Scores of the reported model per class, and under drift per concept and class of those that clients see, else zero."""
     concepts, classes = len(evaluator.timeline.concepts.maps), evaluator.data.num_classes
     if not evaluator.timeline.concepts:
-        return reported.scores
+        return scores
     seen = label_counts.view(-1, concepts, classes).sum((0, 2)).nonzero()[:, 0].tolist()
-    found = evaluator.by_concept(reported.model, evaluator.settings.splits[0], seen)
+    found = evaluator.by_concept(model, evaluator.settings.splits[0], seen)
     none = torch.zeros(classes, dtype=torch.int64)
     each = [found.get(number, Scores(none, none, none.to(torch.float64))) for number in range(concepts)]
-    return Scores(*(torch.cat([getattr(scores, name) for scores in each]) for name in ("correct", "count", "loss")))
+    return Scores(*(torch.cat([getattr(one, name) for one in each]) for name in ("correct", "count", "loss")))
 
 
 def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
@@ -213,7 +207,7 @@ def _share(values: Tensor, count: Tensor) -> Floats:
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
     """Spread of accuracies (NaN if unknown) over the clients present, and each group's mean; ``None`` where none is known."""
     known = np.sort(accuracy[np.isfinite(accuracy) & ~np.isin(clients, groups.get("departed", []))])
-    found = dict.fromkeys(_SPREAD)
+    found = dict.fromkeys(_OF_ACCURACY)
     if len(known):
         worst, below = known[: math.ceil(_WORST * len(known))], known < threshold
         found = {
@@ -241,3 +235,73 @@ def cells(values: Floats) -> list[float | None]:
 
 def _prefixed(prefix: str, values: dict[str, float | None]) -> dict[str, float | None]:
     return {f"{prefix}_{name}": value for name, value in values.items()}
+
+
+class ClientFits:
+    """R², mean absolute error and loss of the reported model, and of the one that each is served, on clients' own samples.
+
+    These are those of the last round in which the client was present. R² compares with the mean of the client's own samples.
+    Where the data does not know whose the samples are, there are no scores. ``own``: as in :class:`ClientScores`.
+    """
+
+    def __init__(self, served: ServedModels, own: bool) -> None:
+        self._evaluator, self._served, self._own = served.evaluator, served, own
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the history; none if clients are not evaluated."""
+        if not self._evaluator.settings.clients_every or owners(self._evaluator) is None:
+            return []
+        names = [f"client_{score}_{name}" for score in _RECORDED for name in (*_SPREAD, *GROUPS)]
+        if self._own:
+            own = (*_SPREAD, *PRESENT, "known", "unknown")
+            names += [*(f"served_{score}_{name}" for score in _RECORDED for name in own), "served_known"]
+        return names
+
+    def score(self, record: RoundRecord, r: RoundContext, model: ModelValues) -> None:
+        """Write ``client_*`` and ``served_*`` into the row of the round, if it is due, and a line per client."""
+        evaluator, t = self._evaluator, r.plan.t
+        groups = membership(evaluator.timeline, t)
+        clients = np.concatenate([evaluator.timeline.at(t).clients, groups["departed"]])
+        if not due(evaluator, t) or (own := own_samples(evaluator, t, clients)) is None:
+            return
+        table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
+        table["samples"] = [len(positions) for positions in own]
+
+        def write(fits: list[Fit], members: dict[str, Ints], prefix: str, column: str) -> None:
+            rows = [each.row() for each in fits]
+            for score in (*_RECORDED, "loss"):
+                values = np.full(len(clients), np.nan)
+                values[: len(rows)] = np.array([row[score] for row in rows], dtype=np.float64)  # NaN for None
+                table[f"{column}{score}"] = cells(values)
+                if score in _RECORDED:
+                    found = _spread(values, clients, members, lower=score == "mae")
+                    record.row |= {f"{prefix}_{score}_{name}": value for name, value in found.items()}
+
+        write(self._each(model, own), groups, "client", "")
+        if self._own:
+            present = evaluator.timeline.at(t).clients
+            known = r.state.seen.cpu().numpy()[present]
+            members = {name: groups[name] for name in PRESENT} | {"known": present[known], "unknown": present[~known]}
+            fits = self._served.fits(r.state, t, len(r.plan.ids), own[: len(present)])
+            write(fits, members, "served", "served_")
+            record.row["served_known"] = float(known.mean())
+            table["known"] = [*known.tolist(), *([None] * len(groups["departed"]))]
+        record.client_scores = {"round": [t + 1] * len(clients), **table}
+
+    def _each(self, model: ModelValues, own: list[Ints]) -> list[Fit]:
+        """The fit of every client's samples, from one pass over all."""
+        evaluator = self._evaluator
+        positions = evaluator.on_device(np.concatenate(own))
+        samples = evaluator.data.read(part_of(evaluator.settings.splits[0]), positions)
+        together, lengths = fit(evaluator.workers, *model, *samples, evaluator.batch), [len(part) for part in own]
+        parts = zip(torch.split(together.outputs, lengths), torch.split(together.labels, lengths), strict=True)
+        return [Fit(together.task, *part) for part in parts]
+
+
+def _spread(values: Floats, clients: Ints, groups: dict[str, Ints], lower: bool) -> dict[str, float | None]:
+    """Mean, standard deviation and mean of the worst tenth over the clients present, and each group's mean."""
+    sign = -1.0 if lower else 1.0
+    found = summary(sign * values, clients, groups, 0.0)
+    del found["below"]
+    return {name: value if name == "std" or value is None else sign * value for name, value in found.items()}

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.federation.assembly.attackers import Attackers
+from fedtide.core.array_types import Bools, Floats
+from fedtide.federation.features.attack import Attackers, Attacking
 from fedtide.federation.features.kept_models import LATEST
-from fedtide.federation.rounds.record import RoundRecord
-from fedtide.federation.rounds.round import RoundResult
-from fedtide.federation.scoring.attack_success import attack_success
-from fedtide.federation.scoring.client_fits import ClientFits
-from fedtide.federation.scoring.client_scores import ClientScores, Reported, due
-from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
-from fedtide.federation.scoring.personal import Personal
+from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.scoring.session_scores import session_scores
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
-from fedtide.methods.weighting.base import Weighting
 from fedtide.settings.scores import RECORDED
 from fedtide.training.engine.flat import weighted_sum
-from fedtide.training.engine.passes.evaluation import Scores
+from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.training.engine.passes.metrics import Fit
+from fedtide.world.timeline import HeldOut
 
 MODELS = ("global", "participants", "all", "ensemble")
 
@@ -35,9 +33,8 @@ Value = Callable[["Moment"], float | None]
 class Moment:
     """A round after its training. Models and their scores are computed when they are first asked for."""
 
-    def __init__(
-        self, evaluator: Evaluator, weighting: Weighting, state: RunState, result: RoundResult, t: int
-    ) -> None:
+    def __init__(self, r: RoundContext) -> None:
+        evaluator, t, w, b = r.parts.evaluator, r.plan.t, r.state.w, r.state.b
         timeline = evaluator.timeline
         self.view = timeline.labels_at(t)
         self.until = timeline.labels_until(t)
@@ -47,8 +44,8 @@ class Moment:
         @cache
         def model(name: str) -> ModelValues:
             if name == "all":
-                return latest_mean(evaluator, weighting, state, t), result.b
-            found = {"global": (result.w, result.b), "participants": result.participants, "ensemble": result.members}
+                return latest_mean(r.parts, r.state, t), b
+            found = {"global": (w, b), "participants": (r.participants, b), "ensemble": (r.cohort.W, r.cohort.buffers)}
             return found[name]
 
         @cache
@@ -82,44 +79,39 @@ class Scoring:
 
     def __init__(self, parts: Parts) -> None:
         evaluation, evaluator = parts.settings.evaluation, parts.evaluator
-        self._evaluator, self._weighting, self._reported = evaluator, parts.weighting, evaluation.model
+        self._evaluator, self._reported = evaluator, evaluation.model
         self._masked = evaluator.has_views
-        served = ServedModels(parts.algorithm, parts.layout, evaluator)
-        own = served if overrides(parts.algorithm, "served") or served.keeps_last else None
-        self._fits = ClientFits(evaluator, own) if parts.data.task == "regression" else None
+        served = ServedModels(parts)
+        own = overrides(parts.algorithm, "served") or served.keeps_last
+        self._fits = ClientFits(served, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
-        part = None if evaluation.finetune_part == "all" else parts.layout.mask(evaluation.finetune_part)
-        self._clients = ClientScores(
-            evaluator,
-            Personal(parts.settings, evaluator, parts.executor, part, parts.algorithm.personal_lr)
-            if evaluation.finetune_steps
-            else None,
-            own,
-        )
+        self._clients = ClientScores(served, own)
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
-        if parts.attackers is not None and parts.attackers.attack.repaints:
-            self._values["attack_success"] = self._success(parts.attackers)
+        attack = parts.feature(Attacking)
+        if attack is not None and attack.attackers.attack.repaints:
+            of_attack = partial(attack_success, evaluator, attack.attackers)
+            self._values["attack_success"] = lambda moment: of_attack(moment.model(self._reported), moment)
 
     @property
     def columns(self) -> list[str]:
         """Every round has them, since the first one fixes the columns of the history."""
         return [*self._values, *(self._fits or self._clients).columns]
 
-    def score(self, record: RoundRecord, state: RunState, result: RoundResult, t: int) -> None:
-        """Write the scores that are due after round ``t`` into its record."""
-        evaluator = self._evaluator
+    def score(self, record: RoundRecord, r: RoundContext) -> None:
+        """Write the scores that are due after a round into its record."""
+        evaluator, t = self._evaluator, r.plan.t
         settings, timeline = evaluator.settings, evaluator.timeline
-        moment = Moment(evaluator, self._weighting, state, result, t)
+        moment = Moment(r)
         if self._keep_last is not None:
-            self._keep_last(state, result, t)
+            self._keep_last(r.state, t, len(r.plan.ids))
         if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
-            self._score_round(record, state, result, moment, t)
+            self._score_round(record, r, moment)
         if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
             record.session_scores = session_scores(evaluator, moment.model(self._reported), t)
 
-    def _score_round(self, record: RoundRecord, state: RunState, result: RoundResult, moment: Moment, t: int) -> None:
+    def _score_round(self, record: RoundRecord, r: RoundContext, moment: Moment) -> None:
         evaluator, settings, reported = self._evaluator, self._evaluator.settings, self._reported
         record.row |= {name: value(moment) for name, value in self._values.items()}
         for split in settings.splits:
@@ -128,18 +120,9 @@ class Scoring:
                 record.per_class[split] = scores.per_class()
         scores = moment.scores(reported, settings.splits[0], False, self._masked)
         if self._fits is not None:
-            self._fits.score(record, state, result, moment.model(reported), t)
-        if isinstance(scores, Scores) and due(evaluator, t):
-            self._clients.score(record, state, result, Reported(moment.model(reported), scores), t)
-
-    def _success(self, attackers: Attackers) -> Value:
-        """Success of an attack on the reported model."""
-
-        def success(moment: Moment) -> float | None:
-            model, samples = moment.model(self._reported), (moment.held_out, moment.mixture, moment.view)
-            return attack_success(self._evaluator, attackers, model, *samples)
-
-        return success
+            self._fits.score(record, r, moment.model(reported))
+        if isinstance(scores, Scores) and due(evaluator, r.plan.t):
+            self._clients.score(record, r, moment.model(reported), scores)
 
     def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
         """The columns of a split, and where their values come from."""
@@ -176,13 +159,75 @@ class Scoring:
         return columns
 
 
-def latest_mean(evaluator: Evaluator, weighting: Weighting, state: RunState, t: int) -> Tensor:
+def latest_mean(parts: Parts, state: RunState, t: int) -> Tensor:
     """Mean [d] of the latest models of all clients present, weighted as the algorithm weights participants."""
-    timeline = evaluator.timeline
+    timeline = parts.timeline
     present, shards = timeline.at(t).clients, timeline.shards_at(t)
     n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
-    weights = weighting.population_weights(n, evaluator.data.label_counts(shards))
+    weights = parts.weighting.population_weights(n, parts.data.label_counts(shards))
     rows = state.memory[LATEST]
     if len(present) < len(rows):
         rows = rows[torch.from_numpy(present).to(rows.device)]
     return weighted_sum(weights, rows).to(state.w.device)
+
+
+def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dict[str, Any]]:
+    """A row per session up to that which ends with round ``t``, with the scores of ``model`` on its samples.
+
+    Columns: ``session`` that has ended and session ``tested``, both from 1; ``<split>_<score>``, those that every run of the
+    task records, over the labels that the tested session evaluates, and ``evaluation.metrics``, unless sessions evaluate
+    different labels, which these metrics do not distinguish.
+    """
+    timeline, settings = evaluator.timeline, evaluator.settings
+    rows, known = list[dict[str, Any]](), dict[tuple[str, int, bytes | None], Any]()
+
+    def scored(split: str, held_out: HeldOut | None, mixture: Floats | None) -> Any:
+        """Scores and metrics of a set of samples, once for all sessions that are evaluated on it."""
+        key = split, id(held_out), None if mixture is None else mixture.tobytes()
+        if key not in known:
+            metrics = {} if evaluator.has_views else evaluator.metrics(model, split, held_out, mixture)
+            known[key] = evaluator.scores(model, split, None, held_out, mixture), metrics
+        return known[key]
+
+    session = int(timeline.session_of_round[t])
+    for tested in range(session + 1):
+        held_out, labels, mixture = timeline.tested_in(tested)
+        row: dict[str, Any] = {"session": session + 1, "tested": tested + 1}
+        for split in settings.splits:
+            scores, metrics = scored(split, held_out, mixture)
+            row |= {f"{split}_{name}": value for name, value in (scores.row(labels) | metrics).items()}
+        rows.append(row)
+    return rows
+
+
+def attack_success(evaluator: Evaluator, attackers: Attackers, model: ModelValues, moment: Moment) -> float | None:
+    """Share of changed samples of the first split, of labels that attackers take for others, which a model takes for these."""
+    split, mixture = evaluator.settings.splits[0], moment.mixture
+    parts = [(1.0, evaluator.samples(split, moment.held_out))]
+    if mixture is not None:
+        seen = {
+            concept: evaluator.on_device(evaluator.under(split, concept))
+            for concept in np.flatnonzero(mixture).tolist()
+        }
+        parts = [(float(mixture[c]), evaluator.data.read(part_of(split), places)) for c, places in seen.items()]
+    hits, count = 0.0, 0.0
+    for share, (inputs, labels) in parts:
+        found, tested = _taken(evaluator, attackers, model, inputs, labels, moment.view)
+        hits, count = hits + share * found, count + share * tested
+    return hits / count if count else None
+
+
+def _taken(
+    evaluator: Evaluator, attackers: Attackers, model: ModelValues, inputs: Tensor, labels: Tensor, view: Bools
+) -> tuple[int, int]:
+    """How many of some samples are taken for what attackers want, and how many there are."""
+    data, workers = evaluator.data, evaluator.workers
+    wanted = attackers.taken_for(labels, data.num_classes)
+    places = ((wanted != labels) & torch.from_numpy(view).to(labels.device)[labels]).nonzero()[:, 0]
+    brightest, hits = attackers.brightest.to(inputs.device), 0
+    if inputs.dtype != torch.uint8:
+        brightest = data.prepare(brightest.unsqueeze(0), inputs.dtype)[0]
+    for some in torch.split(places, evaluator.batch * workers.count):
+        changed = attackers.inputs(inputs[some], brightest)
+        hits += int(evaluate(workers, *model, changed, wanted[some], evaluator.batch).correct.sum())
+    return hits, len(places)

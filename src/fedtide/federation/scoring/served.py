@@ -1,4 +1,4 @@
-"""The models that clients are served: clusters and personal models, each on its client's own data."""
+"""The models that clients are served, and what a few local steps make of them, each on its client's own data."""
 
 from __future__ import annotations
 
@@ -11,79 +11,112 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.features.kept_models import LAST_SERVED
-from fedtide.federation.rounds.round import RoundResult
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
-from fedtide.federation.types import RunState
-from fedtide.methods.algorithms.base import Algorithm, Served, ServedTo, Vectors
+from fedtide.federation.types import Parts, RunState
+from fedtide.methods.algorithms.base import Served, ServedTo, Vectors
 from fedtide.training.engine import contract
-from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.local import Cohort, Local
+from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.metrics import Fit, fit, mean_losses
+from fedtide.training.engine.plan import plan_batches
 
 
 @dataclass(frozen=True)
 class ServedModels:
     """Evaluates :meth:`Algorithm.served`; training is the same with and without."""
 
-    algorithm: Algorithm
-    layout: Layout
-    evaluator: Evaluator
+    parts: Parts
+
+    @property
+    def evaluator(self) -> Evaluator:
+        return self.parts.evaluator
 
     @property
     def keeps_last(self) -> bool:
         """Whether the model that a client was served last is kept when it leaves."""
         return self.evaluator.settings.departed_clients == "last_model"
 
-    def scores(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Scores]:
-        """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; a cohort at a time."""
+    def scores(self, state: RunState, t: int, size: int, tested: list[Ints]) -> list[Scores]:
+        """Scores per class of the clients present in round ``t``, in order, on the samples ``tested``; ``size`` at a time."""
         clients = self.evaluator.timeline.at(t).clients
-        size = len(result.members[0])
         scores: list[Scores] = []
         for start in range(0, len(clients), size):
             some = slice(start, start + size)
-            models, of = self._served(state, result, t, clients[some])
+            models, of = self._served(state, t, clients[some])
             scores += self._each(models, of.tolist(), tested[some])
         return scores
 
-    def fits(self, state: RunState, result: RoundResult, t: int, tested: list[Ints]) -> list[Fit]:
+    def fits(self, state: RunState, t: int, size: int, tested: list[Ints]) -> list[Fit]:
         """The same for a task without classes."""
-        evaluator, size, found = self.evaluator, len(result.members[0]), list[Fit]()
+        evaluator, found = self.evaluator, list[Fit]()
         part = part_of(evaluator.settings.splits[0])
         for start in range(0, len(tested), size):
             some = slice(start, start + size)
-            rows = zip(*self.rows(state, result, t, some), tested[some], strict=True)
+            rows = zip(*self.rows(state, t, some), tested[some], strict=True)
             for w, b, positions in rows:
                 samples = evaluator.data.read(part, evaluator.on_device(positions))
                 found.append(fit(evaluator.workers, w, b, *samples, evaluator.batch))
         return found
 
-    def rows(self, state: RunState, result: RoundResult, t: int, some: slice | Ints) -> ModelValues:
+    def rows(self, state: RunState, t: int, some: slice | Ints) -> ModelValues:
         """The models of some of the clients present, by place: parameters [c, d] and floating buffers [c, q]."""
-        (models, buffers), of = self._served(state, result, t, self.evaluator.timeline.at(t).clients[some])
+        (models, buffers), of = self._served(state, t, self.evaluator.timeline.at(t).clients[some])
         places = torch.from_numpy(of).to(models.device)
         return models[places], buffers[places]
 
-    def keep_last(self, state: RunState, result: RoundResult, t: int) -> None:
+    def keep_last(self, state: RunState, t: int, size: int) -> None:
         """Keep the models of clients that are present in round ``t`` for the last time."""
         timeline = self.evaluator.timeline
         if t + 1 == timeline.rounds or timeline.at(t) is timeline.at(t + 1):
             return
         here = timeline.at(t).clients
         places = np.flatnonzero(~np.isin(here, timeline.at(t + 1).clients))
-        size, kept = len(result.members[0]), state.memory[LAST_SERVED]
+        kept = state.memory[LAST_SERVED]
         for some in np.split(places, range(size, len(places), size)):
-            kept[torch.from_numpy(here[some]).to(kept.device)] = torch.cat(self.rows(state, result, t, some), 1).to(
-                kept
-            )
+            kept[torch.from_numpy(here[some]).to(kept.device)] = torch.cat(self.rows(state, t, some), 1).to(kept)
         state.written[torch.from_numpy(here[places])] = t + 1
 
     def last_scores(self, state: RunState, departed: Ints, tested: list[Ints], size: int) -> list[Scores]:
-        """Scores of clients that have left, each with the model that it was served last; a cohort at a time."""
+        """Scores of clients that have left, each with the model that it was served last; ``size`` at a time."""
         kept, scores = state.memory[LAST_SERVED], list[Scores]()
         for some in np.split(np.arange(len(departed)), range(size, len(departed), size)):
             rows = kept[torch.from_numpy(departed[some]).to(kept.device)].to(state.w.device)
-            models = rows[:, : self.layout.size], rows[:, self.layout.size :]
+            models = rows[:, : self.parts.layout.size], rows[:, self.parts.layout.size :]
             scores += self.evaluator.each(models, range(len(some)), [tested[place] for place in some])
+        return scores
+
+    def finetuned(self, state: RunState, t: int, size: int, lr: float, tested: list[Ints]) -> list[Scores]:
+        """Scores after ``evaluation.finetune_steps`` plain local steps of each on a copy of the model that it is served.
+
+        Settings and objective are those of local training, the rate is ``lr`` unless the algorithm sets another one; there are
+        no terms, corrections or client state. Nothing is charged, and the draws have their own keys, so training is the same
+        with and without. A client without training samples keeps its model.
+        """
+        parts, evaluator, timeline, data = self.parts, self.evaluator, self.evaluator.timeline, self.evaluator.data
+        clients, shards, sizes = timeline.at(t).clients.tolist(), timeline.shards_at(t), timeline.sizes_at(t)
+        evaluation, rate = parts.settings.evaluation, parts.algorithm.personal_lr
+        local, part = parts.settings.local.with_work(evaluation.finetune_steps, "steps"), evaluation.finetune_part
+        scores: list[Scores] = []
+        for first in range(0, len(clients), size):
+            some = slice(first, first + size)
+            keys = parts.settings.seed, "personalise", (t,), state.w.device, data.classes
+            plan = plan_batches(shards[some], clients[some], local, float(sizes.mean()), *keys)
+            W, buffers = self.rows(state, t, some)
+            cohort = Cohort(
+                W=W,
+                buffers=buffers,
+                moments=optimizer(local).at_rest(W),
+                b=state.b,
+                plan=plan,
+                label_counts=data.label_counts(shards[some]).to(W),
+                lr=lr if rate is None else rate,
+                added=Local(),
+                losses=torch.zeros(len(W), dtype=W.dtype, device=W.device),
+                trains=None if part == "all" else parts.layout.mask(part),
+            )
+            parts.executor.begin(cohort)(plan.longest)
+            scores += evaluator.each((W, buffers), range(len(W)), tested[some])
         return scores
 
     def _each(self, models: ModelValues, of: list[int], tested: list[Ints]) -> list[Scores]:
@@ -95,32 +128,35 @@ class ServedModels:
         scores = dict(zip(places, found, strict=True))
         return [scores[first[pair]] for pair in pairs]
 
-    def _served(self, state: RunState, result: RoundResult, t: int, clients: Ints) -> tuple[ModelValues, Ints]:
+    def _served(self, state: RunState, t: int, clients: Ints) -> tuple[ModelValues, Ints]:
         """Models, and which of them some of the clients present in round ``t`` use, ascending ids."""
         evaluator, here = self.evaluator, self.evaluator.timeline.at(t)
         held = here.shards[np.searchsorted(here.clients, clients)]
 
         def losses(models: Tensor) -> Tensor:
             shards = [evaluator.timeline.shards[shard] for shard in held]
-            return mean_losses(evaluator.workers, models, result.b, shards, evaluator.batch)
+            return mean_losses(evaluator.workers, models, b, shards, evaluator.batch)
 
-        ids, w = torch.from_numpy(clients), result.w
+        ids, w, b = torch.from_numpy(clients), state.w, state.b
         rows = {
-            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device) for name in self.algorithm.client
+            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device)
+            for name in self.parts.algorithm.client
         }
         seen = state.seen[ids].unsqueeze(1).to(w)
         shares = torch.from_numpy(evaluator.timeline.shares_of(held)).to(w)
-        found = self.algorithm.served(
-            ServedTo(clients.tolist(), w, result.b, Vectors(rows), seen, dict(state.extra), self.layout, losses, shares)
+        found = self.parts.algorithm.served(
+            ServedTo(clients.tolist(), w, b, Vectors(rows), seen, dict(state.extra), self.parts.layout, losses, shares)
         )
         if found is None:
-            return (w.unsqueeze(0), result.b.unsqueeze(0)), ids.new_zeros(len(ids)).numpy()
+            return (w.unsqueeze(0), b.unsqueeze(0)), ids.new_zeros(len(ids)).numpy()
         if not isinstance(found, Served):
-            raise broken_contract(self.algorithm, "served", f"Served or None, got {type(found).__name__}")
-        models = contract.tensor(self.algorithm, "served", found.models, w, (len(found.models), len(w)))
-        (of,) = contract.positions(self.algorithm, "served", [found.of], 1, len(models))
+            raise broken_contract(self.parts.algorithm, "served", f"Served or None, got {type(found).__name__}")
+        models = contract.tensor(self.parts.algorithm, "served", found.models, w, (len(found.models), len(w)))
+        (of,) = contract.positions(self.parts.algorithm, "served", [found.of], 1, len(models))
         if len(of) != len(ids):
-            raise broken_contract(self.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}")
-        buffers = result.b.expand(len(models), -1) if found.buffers is None else found.buffers
-        contract.tensor(self.algorithm, "served", buffers, result.b, (len(models), len(result.b)))
+            raise broken_contract(
+                self.parts.algorithm, "served", f"a model for each of {len(ids)} clients, got {len(of)}"
+            )
+        buffers = b.expand(len(models), -1) if found.buffers is None else found.buffers
+        contract.tensor(self.parts.algorithm, "served", buffers, b, (len(models), len(b)))
         return (models, buffers), of

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from fedtide.federation.rounds.plan import plan_gradient_round
 from fedtide.federation.rounds.round import train_round
 from fedtide.federation.state import initial_state
-from fedtide.federation.traffic.ledger import charge
+from fedtide.federation.traffic import charge
 from fedtide.federation.types import Parts, RunState
 from fedtide.training.engine.flat import Layout
 
@@ -45,8 +45,9 @@ class GradientRounds:
         scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
-            result = train_round(parts, scratch, plan)
-            charge(self.state, plan, result.segments, parts.payload_in(scratch), parts.wireless, result.bytes_down)
+            r = train_round(parts, scratch, plan)
+            costs = parts.payload_in(scratch), parts.wireless, r.bytes_down
+            charge(self.state.totals, plan, r.segments, *costs)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w
 
@@ -56,14 +57,9 @@ class GradientRounds:
         scratch.w, scratch.b = w, b
         for feature in parts.features:
             if feature.rehearses:
-                scratch.features[feature.name] = _copied(self.state.features[feature.name])
+                scratch.features[feature.name] = copy.deepcopy(self.state.features[feature.name])
                 feature.begin(parts, scratch, self.t, session=False, replaced=True)
             else:
                 for name in feature.rows(parts, parts.layout):
                     del scratch.memory[name]
         return scratch
-
-
-def _copied(kept: dict[str, Any]) -> dict[str, Any]:
-    """The same nested mappings with copies of their tensors."""
-    return {name: _copied(value) if isinstance(value, dict) else value.clone() for name, value in kept.items()}

@@ -1,1 +1,0 @@
-"""What happens between sessions."""

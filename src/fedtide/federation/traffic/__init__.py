@@ -1,1 +1,0 @@
-"""Bytes, seconds and joules of a round."""
