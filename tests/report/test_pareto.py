@@ -2,51 +2,42 @@
 
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+import numpy as np
+import pandas as pd
+import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
-from fedtide.report.charts.pictures import Drawing, picture
 from fedtide.report.sections import pareto
-from fedtide.report.tables.front import pareto_front
 from fedtide.report.tables.table import tabulate
-
-points = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12)
-
-
-@given(points)
-def test_the_front_is_what_nobody_beats(pairs):
-    costs, values = zip(*pairs, strict=True)
-
-    def beaten(place):
-        return any(
-            cost <= costs[place] and value >= values[place] and (cost, value) != pairs[place] for cost, value in pairs
-        )
-
-    found = pareto_front(costs, values)
-    assert sorted(found) == [place for place in range(len(pairs)) if not beaten(place)]
-    assert [costs[place] for place in found] == sorted(costs[place] for place in found)
+from fedtide.settings.scores import Score
 
 
-def drawing(root, exchange, kappa=True):
-    for label, cost in (("fedavg", 0.004), ("scaffold", 0.3)):
-        path = write_run(root, label)
+def chart(root, exchange="intervals", score="accuracy", **costs):
+    """Of methods with one run each, from their costs; the later the method, the better its runs."""
+    for place, (label, cost) in enumerate(costs.items()):
+        path = write_run(root, label, sessions=1)
         settings = json.loads((path / "settings.json").read_text())
         (path / "settings.json").write_text(json.dumps({**settings, "communication": {"name": exchange}}))
-        if kappa:
-            head, *rows = (path / "history.csv").read_text().splitlines()
-            lines = [f"{head},kappa", *(f"{row},{cost}" for row in rows)]
-            (path / "history.csv").write_text("\n".join(lines) + "\n")
+        history = pd.read_csv(path / "history.csv").assign(test_accuracy=place / 10, test_loss=1 - place / 10)
+        (history if cost is None else history.assign(kappa=cost)).to_csv(path / "history.csv", index=False)
         finish_again(path)
-    read = records.load(sorted(root.iterdir()))
+    read = records.load(sorted(root.iterdir()), Score(score))
     return pareto.score_over_cost(read, tabulate(read, 10))
 
 
-def test_it_is_drawn_where_clients_average_inside_a_round(tmp_path):
-    drawn = drawing(tmp_path / "inside", "intervals")
-    assert drawn is not None
-    assert picture(Drawing("cost", "", "", drawn), ()).files["png"].startswith(b"\x89PNG")
-    assert list(drawn.legend) == ["Pareto front", "fedavg", "scaffold"]
-    assert drawing(tmp_path / "end", "per_round") is None
-    assert drawing(tmp_path / "unknown", "intervals", kappa=False) is None
+@pytest.mark.parametrize(("score", "values"), [("accuracy", [0.1, 0.1, 0.3]), ("loss", [0.9, 0.9, 0.7])])
+def test_the_front_is_what_nobody_beats(tmp_path, score, values):
+    """a costs more than b, which is better; c is better than both, and d costs as much as c and is better."""
+    found = chart(tmp_path, score=score, a=0.2, b=0.1, c=0.3, d=0.3)
+    assert found.legend == ["Pareto front", "a", "b", "c", "d"]
+    front = found.panels[0].series[0]
+    assert front.x == pytest.approx([0.1, 0.3, 0.3])
+    assert front.y == pytest.approx(values)
+
+
+def test_it_is_drawn_where_clients_average_inside_a_round_and_its_cost_is_known(tmp_path):
+    assert chart(tmp_path / "end", "per_round", a=0.1, b=0.2) is None
+    assert chart(tmp_path / "unknown", a=None, b=None) is None
+    dots = chart(tmp_path / "known", a=0.1, b=0.2).panels[0].series[1:]
+    assert np.concatenate([dot.x for dot in dots]) == pytest.approx([0.1, 0.2])

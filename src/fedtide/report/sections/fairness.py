@@ -14,8 +14,7 @@ from fedtide.report import formats
 from fedtide.report.formats import PERCENT, Scale
 from fedtide.report.parts import Source, sheets, tables
 from fedtide.report.tables.evaluations import PREFIX
-from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Column, MethodTable, Sheet, over_seeds
 
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "finetuned": "finetuned_accuracy_"}
