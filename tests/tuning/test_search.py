@@ -24,9 +24,10 @@ from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
 from fedtide.studies.tuning import trial as trials
 from fedtide.studies.tuning.study import TuneResult
-from fedtide.studies.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
+from fedtide.studies.tuning.trial import Pruner, evaluated_rounds, score
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.drift.base import Drift
+from fedtide.world.timeline import Timeline
 from small_runs import execute
 from support import deal, settings, timeline, vectors
 
@@ -289,32 +290,31 @@ def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
 
 @pytest.mark.parametrize(
     ("rounds", "evaluated", "expected"),
-    [
-        (4, [1, 2, 3, 4], 4.0),
-        (19, range(1, 20), 19.0),
-        (20, range(1, 21), 19.5),
-        (30, [7, 14, 21, 28, 30], 29.0),
-        (30, [10, 20, 30], 30.0),
-    ],
+    [(4, [1, 2, 3, 4], 4.0), (20, range(1, 21), 19.5), (30, [7, 14, 21, 28, 30], 29.0)],
 )
 def test_the_value_is_the_mean_over_the_last_tenth(rounds: int, evaluated: Any, expected: float) -> None:
     history = [
         {"round": str(round_), "m": f"{round_:.1f}" if round_ in evaluated else ""} for round_ in range(1, rounds + 1)
     ]
-    assert score(history, "m", last_tenth(timeline(deal((3,)), [{0: 0}] * rounds))) == expected
+    assert score(history, "m", evaluated_rounds(timeline(deal((3,)), [{0: 0}] * rounds), "end", 1)) == expected
 
 
-def test_rounds_after_the_changes_that_count() -> None:
-    """Sessions of 12 rounds, the first a pilot: from the fourth on, the first ten of each."""
+@pytest.fixture(scope="module")
+def sessions() -> Timeline:
+    """Sessions of 12 rounds, the first a pilot."""
     session_of_round = [session for session in range(5) for _ in range(12)]
     present = [{session % 2: session % 2} for session in session_of_round]
-    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
-    assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
+    return timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
+
+
+def test_rounds_after_the_changes_that_count(sessions: Timeline) -> None:
+    """From the fourth session on, the first ten rounds of each; a search over no change is refused, or over the end."""
+    changes = (*range(37, 47), *range(49, 59))
     single = timeline(deal((3,)), [{0: 0}] * 4)
     with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is no session change"):
         evaluated_rounds(single, "changes", 1)
     assert evaluated_rounds(single, "auto", 1) == evaluated_rounds(single, "end", 1) == (4,)
-    assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == after_changes(sessions)
+    assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == changes
     pilots = dataclasses.replace(sessions, notes={"pilot_sessions": 5})
     assert evaluated_rounds(pilots, "auto", 1) == evaluated_rounds(pilots, "end", 1)
 
@@ -329,8 +329,8 @@ def test_rounds_after_drifts_count_once_and_come_before_session_changes() -> Non
     drifting = with_drift(world, plugins.create(Drift, chosen), vectors(6), seed=0)
     expected = (*range(6, 23), 28, 29, 30)
     assert evaluated_rounds(drifting, "drifts", 1) == evaluated_rounds(drifting, "auto", 1) == expected
-    assert evaluated_rounds(drifting, "changes", 1) == after_changes(world)
-    assert evaluated_rounds(world, "auto", 1) == after_changes(world)
+    changes = evaluated_rounds(world, "changes", 1)
+    assert evaluated_rounds(drifting, "changes", 1) == evaluated_rounds(world, "auto", 1) == changes
     with pytest.raises(SettingsError, match=r"tune\.over = 'drifts': there is no concept drift"):
         evaluated_rounds(world, "drifts", 1)
 
@@ -345,12 +345,9 @@ def test_a_search_under_drift_is_scored_after_it(params: Make, tmp_path: Path, w
     assert result.value == max(float(row["value"]) for row in rows)
 
 
-def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:
-    """Sessions of 12 rounds: 36, 48 and 60 are past the first ten of one, 35 too, 40 is not; the last round always counts."""
-    session_of_round = [session for session in range(5) for _ in range(12)]
-    present = [{session % 2: session % 2} for session in session_of_round]
-    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
-    assert evaluated_rounds(sessions, "changes", 40) == after_changes(sessions)
+def test_rounds_that_are_never_evaluated_cannot_be_searched_over(sessions: Timeline) -> None:
+    """36, 48 and 60 are past the first ten of a session, 35 too, 40 is not; the last round always counts."""
+    assert evaluated_rounds(sessions, "changes", 40) == (*range(37, 47), *range(49, 59))
     for every in (12, 35):
         with pytest.raises(SettingsError, match=rf"^evaluation\.every = {every}: no round of tune\.over = 'auto'"):
             evaluated_rounds(sessions, "auto", every)

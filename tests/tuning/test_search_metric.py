@@ -18,7 +18,7 @@ from fedtide.settings.groups.tuning import TuneMetric
 from fedtide.settings.params import Params
 from fedtide.settings.scores import ScoreName
 from fedtide.studies.tuning.space import Space
-from fedtide.studies.tuning.trial import evaluated_rounds, last_tenth
+from fedtide.studies.tuning.trial import evaluated_rounds
 from fedtide.world.timeline import HeldOut
 from support import deal, timeline
 
@@ -110,8 +110,8 @@ def test_rounds_of_the_last_period_have_no_next_one() -> None:
         held_out_of_round=session_of_round,
         next_of_round=np.where(session_of_round < 2, session_of_round + 1, -1),
     )
-    assert last_tenth(world) == (28, 29, 30)
-    assert last_tenth(world, ahead=True) == evaluated_rounds(world, "end", 1, ahead=True) == (18, 19, 20)
+    assert evaluated_rounds(world, "end", 1) == (28, 29, 30)
+    assert evaluated_rounds(world, "end", 1, ahead=True) == (18, 19, 20)
     assert evaluated_rounds(world, "changes", 1, ahead=True) == tuple(range(11, 21))
     assert evaluated_rounds(world, "end", 7, ahead=True) == (18, 19, 20)  # the end of a period is always evaluated
     assert [world.ends_period(t) for t in (9, 18, 19, 29)] == [True, False, True, False]

@@ -36,7 +36,6 @@ from fedtide.studies.tuning.chosen import pruner, quietly
 from fedtide.studies.tuning.journal import SUFFIX, open_journal
 from fedtide.studies.tuning.samplers import Proposals
 from fedtide.studies.tuning.space import Space
-from fedtide.studies.tuning.stopping import promises_little, report_seeds
 from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
 from fedtide.studies.tuning.until import Until
 from fedtide.training.resources.workers import available_cores
@@ -83,8 +82,8 @@ def tune(
     a pruner sees one objective only.
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
-    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended, a grid is complete, or
-    ``tune.terminator`` ends it. With one worker the trials are always the same, even after an interruption, since each is
+    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended or a grid is complete. With one
+    worker the trials are always the same, even after an interruption, since each is
     sampled with its own key (but for ``cmaes`` and ``hyperband``, which use the numbers of Optuna's trials, and those differ
     where a killed one is repeated); with several workers they depend on timing.
 
@@ -214,7 +213,6 @@ class _Search:
                 f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials will run"
             )
         self._repeat_lost()
-        self._enough = self._promises_little()
         self.workers = min(options.workers or available_cores(), self._wanted - self._ended, places)
         self._count()
 
@@ -247,17 +245,12 @@ class _Search:
     def _directories(self, trial: str) -> list[RunDirectory]:
         return [RunDirectory(self._workspace.runs / name) for name in self._names(trial).values()]
 
-    def _promises_little(self) -> bool:
-        """Whether the terminator ends the search; not before a trial is complete."""
-        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
-        return bool(complete) and promises_little(self._study, self._options.terminator, self._options.seed)
-
     @property
     def _ended(self) -> int:
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
-        while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
+        while self.stopped is None and (number := self._begun) < self._wanted:
             trial = self._ask(number)
             name = str(trial.user_attrs["run"])
             try:
@@ -346,10 +339,8 @@ class _Search:
             text = results.values_line(self._objectives, values)
             if len(end.seeds) > 1:
                 trial.set_user_attr("seeds", dict(zip(map(str, self._options.run_seeds), end.seeds, strict=True)))
-                report_seeds(trial, end.seeds)
                 text += f" (standard deviation over {len(end.seeds)} seeds {statistics.stdev(end.seeds):.4f})"
             self._study.tell(trial, values)
-            self._enough = self._promises_little()
         self._log(f"{self._ended}/{self._wanted}  {results.settings_line(trial.params)}  {text}")
 
     def _fail(self, trial: Any, failure: Failure) -> None:
@@ -366,7 +357,7 @@ class _Search:
         """The outcome; results are written unless the search was stopped."""
         name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
-        if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
+        if self.stopped is not None and ended + len(failed) < self._wanted:
             text = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
@@ -383,9 +374,6 @@ class _Search:
             words, numbers = results.facts(self._study, self._objectives)
             record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
         text = results.summary(self._study, self._objectives, folder)
-        if self._enough and ended < self._wanted:
-            terminator = self._options.terminator.name
-            text += f"\nstopped by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
 
 
