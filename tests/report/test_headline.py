@@ -162,15 +162,3 @@ def test_a_score_that_is_never_determined_is_a_warning_and_no_number(tmp_path):
         assert "nan" not in path.read_text().lower()
     assert not re.search(r">\s*nan", summary.page.read_text(), re.IGNORECASE)
     json.loads((tmp_path / "out" / "metrics.json").read_text(), parse_constant=pytest.fail)
-
-
-def test_every_score_has_a_direction_and_a_name():
-    lower = {"loss", "calibration_error", "loss_next", "calibration_error_next"}
-    words = {"auroc": "AUROC", "macro_f1": "macro F1", "balanced_accuracy_next": "balanced accuracy on the next period"}
-    for name in ("accuracy", "auroc", "macro_f1", "balanced_accuracy_next", *lower):
-        score = Score(name)
-        assert score.lower == (name in lower)
-        assert score.words == words.get(name, score.words)
-        assert score.ahead == name.endswith("_next")
-    assert Score("auroc_next").metric == "auroc"
-    assert Score("accuracy_next").metric is None

@@ -13,8 +13,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.settings.scores import Score
 from fedtide.studies.reproduce.curves import span
 from fedtide.studies.reproduce.history import History, Session
-from fedtide.studies.reproduce.leads import heading
 from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
+from fedtide.studies.reproduce.results import leads_heading
 
 CURVE, REFERENCE = [10.0, 40.0, math.nan, 80.0, 70.0], [20.0, 50.0, 60.0, 90.0, 85.0]
 
@@ -71,9 +71,9 @@ def test_the_history_is_read_in_the_units_of_the_score(tmp_path: Path) -> None:
 
 def test_a_lead_is_named_after_the_score() -> None:
     mean = "averaged over the rows with a value for every method"
-    assert heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
-    assert heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
-    assert heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"
+    assert leads_heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
+    assert leads_heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
+    assert leads_heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 import statistics
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import killed, search
+from searches import assert_same_files, killed, search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
@@ -28,11 +27,6 @@ def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """An uninterrupted search of one worker."""
     home = tmp_path_factory.mktemp("found")
     return home, search(params(SEVERAL), home)
-
-
-def table(home: Path) -> list[dict[str, str]]:
-    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def final(home: Path, run: str) -> float:
@@ -75,11 +69,6 @@ def test_the_first_seed_alone_is_the_search_of_one_seed(params: Make, tmp_path: 
     assert (
         search(params({**alone, "seeds": [7, 8]}), tmp_path / "c").study != search(params(alone), tmp_path / "a").study
     )
-
-
-def assert_same_files(home: Path, other: Path) -> None:
-    for name in ("trials.csv", "best.yaml"):
-        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
 
 
 def times(home: Path) -> dict[str, int]:
@@ -132,23 +121,17 @@ def test_a_seed_that_diverges_ends_the_trial(params: Make, tmp_path: Path) -> No
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def test_compared_seeds_are_named(params: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "named"), [({"seeds": [3, 4]}, "tune.seeds: 4"), ({"seed": 4}, "tune.seed = 4")])
+def test_compared_seeds_are_named(params: Make, tmp_path: Path, given: dict[str, Any], named: str) -> None:
     lines: list[str] = []
-    search(params({"trials": 1, "seeds": [3, 4]}, compare={"seeds": [4]}), tmp_path, lines.append)
-    assert lines[0].startswith("tune.seeds: 4 is also in compare.seeds")
-
-
-def test_a_seed_cannot_be_listed_twice(params: Make) -> None:
-    with pytest.raises(SettingsError, match="tune: seeds lists 3 twice"):
-        params({"seeds": [3, 4, 3]})
+    search(params({"trials": 1, **given}, compare={"seeds": [4]}), tmp_path, lines.append)
+    assert lines[0].startswith(f"{named} is also in compare.seeds")
 
 
 def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -> None:
     space = {"communication.budget.beta": {"low": 0.2, "high": 0.8}}
     search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, communication="intervals"), tmp_path)
-    with (tmp_path / "tuning" / "front.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
+    for row in table(tmp_path, "front"):
         costs: list[Any] = [
             statistics.fmean(
                 float(item["kappa"]) for item in RunDirectory(tmp_path / "runs" / f"{row['run']}-{seed}").history()

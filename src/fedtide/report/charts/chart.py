@@ -98,7 +98,6 @@ class Panel:
         title: above it. series: drawn in order. cells: drawn instead.
         sessions: (session, first round, last round) of those to mark on the x axis.
         drifts: x values at which clients' concepts change.
-        y: its own y axis, where panels do not share one.
     """
 
     title: str = ""
@@ -106,7 +105,6 @@ class Panel:
     cells: Cells | None = None
     sessions: tuple[tuple[int, int, int], ...] = ()
     drifts: tuple[float, ...] = ()
-    y: Axis | None = None
 
 
 @dataclass(frozen=True)

@@ -39,15 +39,14 @@ def div(chart: Chart, name: str) -> str:
 
 def figure(chart: Chart) -> go.Figure:
     """The figure, as wide as its element."""
-    own = any(panel.y for panel in chart.panels)
     height = chart.height * _PIXELS
     titles = [_short(panel.title, _LETTERS // chart.columns) for panel in chart.panels]
     drawn = make_subplots(
         rows=chart.rows,
         cols=chart.columns,
-        shared_xaxes=False if own else "all",
-        shared_yaxes=False if own else "all",
-        horizontal_spacing=0.09 if own else 0.03,
+        shared_xaxes="all",
+        shared_yaxes="all",
+        horizontal_spacing=0.03,
         vertical_spacing=min(2.2 * _LINE / height, 0.9 / chart.rows),
         subplot_titles=titles,
         x_title=html.escape(chart.x.title, quote=False),
@@ -60,7 +59,7 @@ def figure(chart: Chart) -> go.Figure:
         if panel.cells is not None:
             drawn.add_trace(_heatmap(chart, panel.cells), row, column)
         for series in panel.series:
-            for trace in _traces(series, chart.x, panel.y or chart.y):
+            for trace in _traces(series, chart):
                 if series.listed and series.name in listed and trace.hoverinfo != "skip":
                     trace.showlegend = True
                     listed.remove(series.name)
@@ -72,12 +71,9 @@ def figure(chart: Chart) -> go.Figure:
             drawn.add_annotation(x=middle, text=label, row=row, col=column, **place)
         for place in panel.drifts:
             drawn.add_vline(place, row, column, layer="below", line={"color": INK, "width": 1, "dash": "dash"})
-        y = panel.y or chart.y
-        drawn.update_yaxes(_axis(y), row=row, col=column)
-        if panel.y is not None:
-            drawn.update_yaxes(title_text=html.escape(y.title, quote=False), row=row, col=column)
-        if chart.y.names:
-            drawn.update_yaxes(range=[len(chart.y.names) - 0.5, -0.5], row=row, col=column)
+    drawn.update_yaxes(_axis(chart.y))
+    if chart.y.names:
+        drawn.update_yaxes(range=[len(chart.y.names) - 0.5, -0.5])
     drawn.update_xaxes(_axis(chart.x) | {"showgrid": chart.x.log})
     lines = not chart.y.names and all(series.width for panel in chart.panels for series in panel.series)
     together = lines and 0 < max(len(panel.series) for panel in chart.panels) <= _MOST_TOGETHER
@@ -87,19 +83,20 @@ def figure(chart: Chart) -> go.Figure:
     return drawn.update_layout(
         template="plotly_white",
         height=round(height + above + 3 * _LINE),
-        margin={"t": above, "b": 3 * _LINE, "l": 70 if chart.y.title or own else 10, "r": 14},
+        margin={"t": above, "b": 3 * _LINE, "l": 70 if chart.y.title else 10, "r": 14},
         legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": top, "yref": "container", "yanchor": "top"},
         hovermode="x unified" if together else "closest",
     )
 
 
-def _traces(series: Series, x: Axis, y: Axis) -> Iterator[go.Scatter]:
+def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
     """The band of a series, and its line or points."""
     name = html.escape(series.name, quote=False)
     look = {"name": name, "legendgroup": series.name, "showlegend": False}
     ranged = series.low is not None and series.high is not None and not np.array_equal(series.low, series.high, True)
-    sign = ".1%" if (x if y.names else y).share else ".4~g"
-    text, line = f"%{{{'x' if y.names else 'y'}:{sign}}}", {}
+    value, axis = ("x", chart.x) if chart.y.names else ("y", chart.y)
+    sign, line = ".1%" if axis.share else ".4~g", {}
+    text = f"%{{{value}:{sign}}}"
     if ranged and series.low is not None and series.high is not None:
         if not series.bars:
             yield go.Scatter(**look, **_band(series, series.low, series.high))

@@ -25,8 +25,7 @@ def drawn(chart: Chart) -> Figure:
     names, legend_columns = legend_layout(chart.legend)
     titles = [wrapped(panel.title, _TITLE // chart.columns) for panel in chart.panels]
     figure = Figure(figsize=(WIDTH, chart.height + _room(chart, titles, names, legend_columns)), layout="constrained")
-    own = any(panel.y for panel in chart.panels)
-    grid = figure.subplots(chart.rows, chart.columns, sharex=not own, sharey=not own, squeeze=False)
+    grid = figure.subplots(chart.rows, chart.columns, sharex=True, sharey=True, squeeze=False)
     for spare in list(grid.flat)[len(chart.panels) :]:
         spare.set_visible(False)
     for number, (panel, axes) in enumerate(zip(chart.panels, grid.flat, strict=False)):
@@ -38,10 +37,8 @@ def drawn(chart: Chart) -> Figure:
         _marks(axes, panel, chart.columns, named)
         axes.set_title(titles[number], pad=14 if named else None)
         axes.tick_params(labelbottom=number + chart.columns >= len(chart.panels))
-        if panel.y is not None:
-            axes.set_ylabel(panel.y.title)
-        if panel.y is not None or number == 0 or chart.y.log:
-            finish(axes, chart.x, panel.y or chart.y, panel.cells is not None)
+        if number == 0 or chart.y.log:
+            finish(axes, chart.x, chart.y, panel.cells is not None)
     if (cells := chart.panels[0].cells) is not None:
         bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02, label=cells.title)
         if cells.share:
