@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
-from fedtide.core.storage.files import remove_dead_parts
+from fedtide.core.storage.files import folder as writable
+from fedtide.core.storage.files import remove_dead_parts, write_bytes
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, with_traceback
@@ -33,7 +33,6 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.studies.tuning import results
 from fedtide.studies.tuning.chosen import pruner, quietly
-from fedtide.studies.tuning.journal import SUFFIX, open_journal
 from fedtide.studies.tuning.samplers import Proposals
 from fedtide.studies.tuning.space import Space
 from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
@@ -132,7 +131,10 @@ def tune(
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
     study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
     jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
-    with _held(folder, name):
+    refusal = f"{folder / name}: another process is working on this study"
+    with held(
+        writable(folder) / f"{name}.lock", refusal
+    ):  # workers end with this process, so the lock covers them, too
         with jobs as run_jobs:
             search = _Search(study, where, watch, places, hosts.away)
             if hosts.away or search.workers > 1:
@@ -140,19 +142,6 @@ def tune(
             else:
                 run_here(run_trial, search)
         return search.result()
-
-
-@contextmanager
-def _held(folder: Path, name: str) -> Iterator[None]:
-    """Lock the study. Workers end with the process that started them, so the lock covers them too."""
-    with ExitStack() as holding:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            refusal = f"{folder / name}: another process is working on this study"
-            holding.enter_context(held(folder / f"{name}.lock", refusal))
-        except OSError as error:
-            raise SettingsError(f"{folder}: cannot write the study's records ({error.strerror})") from None
-        yield
 
 
 @dataclass(frozen=True)
@@ -195,7 +184,7 @@ class _Search:
         with quietly():
             self._study = optuna.create_study(
                 study_name=study.path.name,
-                storage=open_journal(study.path.with_suffix(SUFFIX)),
+                storage=_open_journal(study.path.with_suffix(".journal")),
                 directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
                 pruner=study.pruner(),
                 load_if_exists=True,
@@ -375,6 +364,30 @@ class _Search:
             record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
         text = results.summary(self._study, self._objectives, folder)
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
+
+
+def _open_journal(path: Path) -> Any:
+    """Optuna's journal, without the stale lock and the torn last line that a killed process may leave.
+
+    Raises:
+        SettingsError: a line is damaged, or lines do not fit together.
+    """
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    for lock in path.parent.glob(f"{path.name}.lock*"):  # renamed before it is removed
+        lock.unlink(missing_ok=True)
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        write_bytes(path, whole)
+    try:
+        return JournalStorage(JournalFileBackend(str(path)))
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SettingsError(
+            f"{path}: the study journal is damaged ({type(error).__name__}); delete this file to repeat the study; "
+            "finished runs are reused"
+        ) from None
 
 
 def _title(trial: Any) -> str:

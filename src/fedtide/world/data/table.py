@@ -273,12 +273,3 @@ def _present(client: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...
     """Clients numbered anew, and the names of those that have samples."""
     present, numbers_ = np.unique(client, return_inverse=True)
     return numbers_.astype(np.int64), tuple(names[number] for number in present)
-
-
-def rows_and_clients(chosen: Table.Settings) -> tuple[pd.DataFrame, Ints, tuple[str, ...]] | None:
-    """Rows of a table as they are in its file, number of the client of each, and the clients' names; None without either."""
-    path = Path(chosen.file)
-    if not path.is_file() or chosen.client is None:
-        return None
-    rows = Rows(path, *read_table(path, chosen))
-    return rows.frame, *clients(rows.column(chosen.client))
