@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
@@ -74,35 +73,3 @@ def test_a_lead_is_named_after_the_score() -> None:
     assert leads_heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
     assert leads_heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
     assert leads_heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"
-
-
-@pytest.mark.slow
-def test_an_experiment_about_auroc(fedtide, folder, tiny) -> None:  # type: ignore[no-untyped-def]
-    measure = ("--set", "experiment.measure={name: best_round, last: 1, metric: auroc}")
-    options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "--seeds", "1", "-q")
-    refused = fedtide("reproduce", "tiny", *measure, *options)
-    assert (refused.status, len(refused.err)) == (2, 1)
-    assert (
-        "experiment.measure.metric = auroc: the runs do not record it; add auroc to evaluation.metrics"
-        in refused.err[0]
-    )
-    only = (
-        "--only",
-        "alpha=0.3",
-        "--only",
-        "method=previous",
-        "--only",
-        "algorithm=fedavg",
-        "--set",
-        "evaluation.metrics=[auroc]",
-    )
-    assert fedtide("reproduce", "tiny", *measure, *options, *only).status == 0
-    with (folder / "results/tiny/plain.csv").open(encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["seeds"] == "1"]
-    assert [(row["quantity"], row["variant"]) for row in rows[:3]] == [
-        ("auroc", "best round"),
-        ("auroc", "last 1 rounds"),
-        ("auroc", "last round"),
-    ]
-    assert 50 < float(rows[0]["obtained"]) <= 100
-    assert "![Test AUROC over rounds" in (folder / "results/tiny/plain.md").read_text()
