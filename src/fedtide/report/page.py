@@ -47,8 +47,9 @@ def render(
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    different = [(row, []) for row in findings.differences(records)]
-    common = [(row, []) for row in findings.common(records)]
+    nothing: list[str] = []
+    different = [(row, nothing) for row in findings.differences(records)]
+    common = [(row, nothing) for row in findings.common(records)]
     return environment.from_string(source).render(
         title=title,
         results=results,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -69,8 +70,8 @@ def figure(chart: Chart) -> go.Figure:
         for middle, label in session_labels(panel.sessions, chart.columns) if row == 1 else []:
             place = {"y": 1, "yref": "y domain", "yanchor": "top", "showarrow": False, "font_size": 10}
             drawn.add_annotation(x=middle, text=label, row=row, col=column, **place)
-        for place in panel.drifts:
-            drawn.add_vline(place, row, column, layer="below", line={"color": INK, "width": 1, "dash": "dash"})
+        for drift in panel.drifts:
+            drawn.add_vline(drift, row, column, layer="below", line={"color": INK, "width": 1, "dash": "dash"})
     drawn.update_yaxes(_axis(chart.y))
     if chart.y.names:
         drawn.update_yaxes(range=[len(chart.y.names) - 0.5, -0.5])
@@ -95,7 +96,7 @@ def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
     look = {"name": name, "legendgroup": series.name, "showlegend": False}
     ranged = series.low is not None and series.high is not None and not np.array_equal(series.low, series.high, True)
     value, axis = ("x", chart.x) if chart.y.names else ("y", chart.y)
-    sign, line = ".1%" if axis.share else ".4~g", {}
+    sign, line = ".1%" if axis.share else ".4~g", dict[str, Any]()
     text = f"%{{{value}:{sign}}}"
     if ranged and series.low is not None and series.high is not None:
         if not series.bars:

@@ -90,8 +90,8 @@ def _marks(axes: Axes, panel: Panel, columns: int, named: bool) -> None:
     for middle, name in session_labels(panel.sessions, columns) if named else []:
         place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
         axes.annotate(name, (middle, 1), (0, 3), ha="center", fontsize=8, color="#555555", **place)
-    for place in panel.drifts:
-        axes.axvline(place, color=INK, linestyle=DASHES[1], linewidth=0.8, zorder=0.6)
+    for drift in panel.drifts:
+        axes.axvline(drift, color=INK, linestyle=DASHES[1], linewidth=0.8, zorder=0.6)
 
 
 def _cells(axes: Axes, cells: Cells) -> Any:

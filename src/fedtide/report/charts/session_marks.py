@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +49,7 @@ def alarm_marks(name: str, rounds: pd.DataFrame, column: str, color: str) -> lis
         if len(known):
             x += at.tolist()
             y += np.interp(at, known["round"], known[column]).tolist()
-    look = {"marker": "^", "size": 6, "width": 0, "listed": False, "note": "alarm"}
+    look: dict[str, Any] = {"marker": "^", "size": 6, "width": 0, "listed": False, "note": "alarm"}
     return [Series(name, floats(x), floats(y), color, **look)] if x else []
 
 

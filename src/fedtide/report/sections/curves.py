@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,7 @@ def _curves(records: Records, x: str, size: float, title: str, line: Line) -> Ch
     panels = list(series)
     if len({place.name for place in places.values()}) == 1 < len(panels):
         # A panel per algorithm: the line of the first one is behind the others, to compare them with.
-        look = {"name": panels[0], "color": GRAY, "low": None, "high": None, "marker": "", "width": 1.0}
+        look: dict[str, Any] = {"name": panels[0], "color": GRAY, "low": None, "high": None, "marker": "", "width": 1.0}
         behind = [replace(own, **look) for own in series[panels[0]]]
         series |= {panel: [*behind, *series[panel]] for panel in panels[1:]}
     shown = {panel: [method for method, place in places.items() if place.panel == panel] for panel in panels}

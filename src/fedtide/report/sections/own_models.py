@@ -63,8 +63,8 @@ def since_arrival(records: Records, clients: pd.DataFrame) -> Chart | None:
             found[title] = known.groupby(["key", *METHOD, "x"], sort=False)["y"].mean().reset_index()
     if not found:
         return None
-    values = np.concatenate([part["y"].to_numpy() for part in found.values()])
-    low, high = percent_limits(float(values.min()), float(values.max()))
+    means = np.concatenate([part["y"].to_numpy() for part in found.values()])
+    low, high = percent_limits(float(means.min()), float(means.max()))
     x = Axis("Rounds since arrival", low=0.0, whole=True)
     return lines_of_methods(records, found, x, Axis("Mean accuracy", True, low=low, high=high))
 
