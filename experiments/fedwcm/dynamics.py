@@ -9,68 +9,50 @@ mean of the complete runs; shading: range over the seeds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 import fedtide
 from fedtide.core.storage.files import write_bytes
-from fedtide.records.frames import METHOD, Records, by_method
-from fedtide.report.charts.chart import Axis, Chart, Panel, ranged
+from fedtide.records.frames import Records, by_method
 from fedtide.report.charts.methods import method_names
-from fedtide.report.charts.pictures import Drawing
-from fedtide.report.charts.style import line_look
+from fedtide.report.charts.style import WIDTH, line_style, logarithmic, paper, png
 
-MOST_LINES = 8
-"""Lines that one panel can show."""
+COLUMNS = {"momentum_norm": "Norm of the momentum", "alpha": "Weight of the gradient"}
 
 
-def momentum(records: Records) -> Chart | None:
-    """Norm of the server's momentum and alpha, for algorithms that have them."""
-    norm = (records.history, "momentum_norm", "Norm of the momentum")
-    return _chart([norm, (records.history, "alpha", "Weight of the gradient")])
-
-
-def _chart(panels: list[tuple[pd.DataFrame, str, str]]) -> Chart | None:
-    """Panels side by side, each a column over the rounds; a row of them per algorithm if lines are many; None without data."""
-    drawn = [(frame[frame["state"] == "complete"].dropna(subset=[name]), name, title) for frame, name, title in panels]
-    if any(frame.empty for frame, _, _ in drawn):
+def momentum(records: Records) -> Figure | None:
+    """Norm of the server's momentum and alpha over the rounds, a line per method with the range over its runs; None without."""
+    rows = records.history[records.history["state"] == "complete"].dropna(subset=list(COLUMNS))
+    if rows.empty:
         return None
-    rounds, labels = Axis("Communication round"), drawn[0][0]["label"].unique().tolist()
-    if max(len(frame[METHOD].drop_duplicates()) for frame, _, _ in drawn) <= MOST_LINES:
-        return Chart(rounds, Axis(""), tuple(_panel(*panel) for panel in drawn), len(drawn), 3.2)
-    starts = list(dict.fromkeys(start for frame, _, _ in drawn for start in frame["initializer"]))
-    parts = tuple(_panel(*panel, label, starts) for label in labels for panel in drawn)
-    columns = len(drawn) if len(drawn) > 1 else 3
-    return Chart(rounds, Axis(""), parts, columns, 0.6 + 1.8 * -(-len(parts) // columns))
-
-
-def _panel(frame: pd.DataFrame, name: str, title: str, label: str = "", starts: Sequence[str] = ()) -> Panel:
-    """The lines of all methods, or those of one algorithm, a line per initializer, on an axis for all algorithms."""
-    skewed = frame[name].max() > 20 * frame[name].median() > 0
-    y = Axis(title, log=bool(skewed))
-    if label:
-        low, high = float(frame[name].min()), float(frame[name].max())
-        room = 0.04 * (high - low)
-        y = replace(y, low=low - room, high=high + room) if high > low and not skewed else y
-        frame = frame[frame["label"] == label]
-    groups = by_method(frame)
-    names, series = method_names(list(groups)), []
-    for number, (method, rows) in enumerate(groups.items()):
-        look = line_look(starts.index(method[1]) if label else number)
-        of = rows.groupby("round")[name].agg(["mean", "min", "max"])
-        series.append(ranged(method[1] if label else names[method], of, look.color, dash=look.dash))
-    return Panel(label, tuple(series), y=y)
+    methods = by_method(rows)
+    names = method_names(list(methods))
+    figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+    for axes, (column, title) in zip(figure.subplots(1, len(COLUMNS)), COLUMNS.items(), strict=True):
+        for number, (method, own) in enumerate(methods.items()):
+            of: pd.DataFrame = own.groupby("round")[column].agg(["mean", "min", "max"])
+            look = line_style(number)
+            axes.plot(of["mean"], label=names[method], **look)
+            axes.fill_between(of.index, of["min"], of["max"], color=look["color"], alpha=0.18, linewidth=0)
+        if rows[column].max() > 20 * rows[column].median() > 0:
+            axes.set_yscale("log")
+            logarithmic(axes.yaxis)
+        axes.set_xlabel("Communication round")
+        axes.set_ylabel(title)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(4, len(methods)))
+    return figure
 
 
 def main(runs: Path, out: Path) -> list[Path]:
     """Write the figure, if the runs of a folder have data for it; its file."""
-    if (chart := momentum(fedtide.load(runs))) is None:
-        return []
-    out.mkdir(parents=True, exist_ok=True)
-    write_bytes(out / "momentum.png", Drawing("momentum", "", "", chart).files(["png"])["png"])
+    with paper():
+        if (figure := momentum(fedtide.load(runs))) is None:
+            return []
+        out.mkdir(parents=True, exist_ok=True)
+        write_bytes(out / "momentum.png", png(figure))
     return [out / "momentum.png"]
 
 

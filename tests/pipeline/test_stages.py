@@ -21,7 +21,7 @@ def every(kind):
     [
         ("timeline", ["fedtide.world.building.build", "fedtide.report.picture"], {"world"}),
         ("report", ["fedtide.report.build"], {"report"}),
-        ("tune", ["fedtide.studies.tuning.study", "fedtide.report.tables.front"], {"studies"}),
+        ("tune", ["fedtide.studies.tuning.study"], {"studies"}),
     ],
 )
 def test_a_stage_depends_on_every_source_that_changes_what_it_makes(stage, modules, packages):

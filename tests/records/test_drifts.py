@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.records.measures import drifts
-from fedtide.records.measures.drifts import Event, after_first, aligned, events, means, starts, summary
+from fedtide.records.measures.drifts import Event, after_first, events, means, starts, summary
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
@@ -93,14 +93,6 @@ def test_the_summary_of_a_history() -> None:
         "drift_recovered": 0, "drift_rounds": None, "drift_after": 0.5,
     }  # fmt: skip
     assert summary([{"test_accuracy": "0.8"}], "test_accuracy") == summary([], "test_accuracy") == {}
-
-
-def test_rounds_are_aligned_at_the_events() -> None:
-    accuracy = np.arange(12) / 100
-    table = aligned(accuracy, at(12, 3, 8), 6)
-    assert table.shape == (2, drifts.BEFORE + 6)
-    np.testing.assert_array_equal(table[0], [NAN, NAN, 0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, NAN])
-    np.testing.assert_array_equal(table[1], [*accuracy[3:12], NAN, NAN])
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1)), min_size=2, max_size=40))

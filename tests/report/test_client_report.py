@@ -14,7 +14,7 @@ from fedtide.core.randomness import generator
 from fedtide.records import frames as records
 from fedtide.records.files.client_scores import GAINS, encoded, file_name
 from fedtide.report.build import build
-from fedtide.report.charts.pictures import Drawing, picture
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents
 from fedtide.report.sections import clients, fairness
 from fedtide.report.sections import own_models as own
@@ -127,7 +127,7 @@ def test_the_figures_are_reproducible(dirs, out):
     charts = {"client_accuracy": clients.distribution(read, clients.quantiles(evaluations(dirs, read)))}
     charts["newcomers"] = clients.newcomers(read)
     for name, chart in charts.items():
-        assert picture(Drawing(name, "", "", chart), ()).files["png"] == (out / f"{name}.png").read_bytes()
+        assert Drawing(name, "", "", chart).files(["png"])["png"] == (out / f"{name}.png").read_bytes()
 
 
 def test_quantiles_are_of_the_clients_present(dirs):
@@ -195,14 +195,12 @@ def test_gains_are_sorted_and_of_the_last_evaluation(dirs):
     assert [y[x.index(place)] for place in (0, 25, 50, 100)] == pytest.approx([-0.1, -0.05, 0.0, 0.1])
 
 
-def test_newcomers_are_followed_from_their_arrival_and_returners_apart(dirs):
-    """Clients 1 and 2 arrive at the second and third evaluation, client 0 is away for two; one newcomer of two is half."""
+def test_newcomers_are_followed_from_their_arrival_to_their_first_absence(dirs):
+    """Clients 1 and 2 arrive at the second and third evaluation, client 2 leaves; one newcomer of two is half."""
     table = own_models([[0], [0, 1], [1, 2], [1], [0, 1, 2]])
     read = records.load(dirs[:1])
     assert lines(own.since_arrival(read, table)) == ([0, 2, 4, 6], pytest.approx([0.25, 0.2, 0.2, 0.2]))
-    assert lines(own.by_absence(read, table)) == ([2, 4], pytest.approx([0.3, 0.1]))
     assert own.since_arrival(read, own_models([[0, 1], [0]])) is None
-    assert own.by_absence(read, own_models([[0, 1], [0]])) is None
 
 
 def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):

@@ -192,7 +192,7 @@ def test_the_figure_has_a_matrix_per_method(tmp_path):
     assert [text for row in drawn(chart).axes[1].texts for text in [row.get_text()]] == [
         *("80", "90", "60", "70", "50", "90", "40", "70", "80", "60")
     ]
-    assert figure(chart)["data"][0]["zmin"] == 0.35
+    assert figure(chart).data[0].zmin == pytest.approx(0.35)
     assert session_scores(load([write_run(tmp_path / "other", sessions=4, rounds=3)])) is None
 
 

@@ -14,7 +14,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
-from fedtide.report.sections.search import search_front
 from fedtide.report.tables.table import tabulate
 from fedtide.settings.scores import Score
 
@@ -163,29 +162,3 @@ def test_a_score_that_is_never_determined_is_a_warning_and_no_number(tmp_path):
         assert "nan" not in path.read_text().lower()
     assert not re.search(r">\s*nan", summary.page.read_text(), re.IGNORECASE)
     json.loads((tmp_path / "out" / "metrics.json").read_text(), parse_constant=pytest.fail)
-
-
-def test_a_search_is_named_after_its_metric(tmp_path):
-    (tmp_path / "front.png").write_bytes(b"not really a picture")
-    head = "run,outcome,validation_calibration_error,kappa,front,local.lr\n"
-    (tmp_path / "front.csv").write_text(f"{head}a-0001,complete,0.034,0.5,true,0.1\n")
-    sheet, _ = search_front(tmp_path)
-    assert sheet.title == "Search for validation calibration error at low communication cost"
-    assert sheet.headings == ["Kappa", "Validation calibration error, %"]
-    assert sheet.rows[0][1] == ["0.5", "3.4"]
-    (tmp_path / "front.csv").write_text(
-        head.replace("calibration_error", "auroc") + "a-0001,complete,0.9,0.5,true,0.1\n"
-    )
-    assert search_front(tmp_path)[1].title == "Validation AUROC over communication cost"
-
-
-def test_every_score_has_a_direction_and_a_name():
-    lower = {"loss", "calibration_error", "loss_next", "calibration_error_next"}
-    words = {"auroc": "AUROC", "macro_f1": "macro F1", "balanced_accuracy_next": "balanced accuracy on the next period"}
-    for name in ("accuracy", "auroc", "macro_f1", "balanced_accuracy_next", *lower):
-        score = Score(name)
-        assert score.lower == (name in lower)
-        assert score.words == words.get(name, score.words)
-        assert score.ahead == name.endswith("_next")
-    assert Score("auroc_next").metric == "auroc"
-    assert Score("accuracy_next").metric is None

@@ -60,28 +60,12 @@ def test_figures_of_momentum_where_it_was_recorded(tmp_path):
     history.to_csv(own / "history.csv", index=False)
     finish_again(own)
     read = load([plain, own])
-    for chart, axes in ((dynamics.momentum(read), 2),):
-        assert chart is not None
-        assert len(chart.panels) == axes
+    figure = dynamics.momentum(read)
+    assert [axes.get_ylabel() for axes in figure.axes] == list(dynamics.COLUMNS.values())
+    assert all(len(axes.lines) == 1 for axes in figure.axes)
     written = dynamics.main(tmp_path, tmp_path / "out")
     assert [path.name for path in written] == ["momentum.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
-
-
-def test_momentum_of_many_methods_has_a_panel_per_algorithm(tmp_path):
-    paths, starts = [], ("previous", "average", "dynamic")
-    for label in ("fedcm", "fedwcm", "slowmo"):
-        for start in starts:
-            path = write_run(tmp_path, label, start, sessions=1, rounds=4)
-            pd.read_csv(path / "history.csv").assign(alpha=0.1, momentum_norm=1.0).to_csv(
-                path / "history.csv", index=False
-            )
-            finish_again(path)
-            paths.append(path)
-    chart = dynamics.momentum(load(paths))
-    assert [panel.title for panel in chart.panels] == ["fedcm", "fedcm", "fedwcm", "fedwcm", "slowmo", "slowmo"]
-    assert all([line.name for line in panel.series] == list(starts) for panel in chart.panels)
-    assert len(dynamics.momentum(load(paths[:8])).panels) == 2
 
 
 def test_many_algorithms_are_compared_with_the_first(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from matplotlib import image
 
 from fedtide.report.charts import style
-from fedtide.report.charts.pictures import Drawing, picture
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.sections.world import raster
 from fedtide.runs.cohorts import presence_and_cohorts
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
@@ -39,7 +39,7 @@ def test_the_picture_is_reproducible_and_left_out_for_full_participation() -> No
     chosen = settings(participation={"name": "fixed", "count": 2})
     tables = presence_and_cohorts(chosen, WORLD, vectors().train_labels.numpy())
     figures = [raster(*tables) for _ in range(2)]
-    first, second = (picture(Drawing("cohorts", "", "", figure), ()).files["png"] for figure in figures if figure)
+    first, second = (Drawing("cohorts", "", "", figure).files(["png"])["png"] for figure in figures if figure)
     assert first == second
     assert image.imread(io.BytesIO(first)).shape[1] == 9 * style.DPI
     everybody = presence_and_cohorts(settings(participation="all"), WORLD, vectors().train_labels.numpy())

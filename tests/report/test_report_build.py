@@ -153,7 +153,7 @@ def test_differences_are_listed_with_their_runs(tmp_path):
         dirs += [write_run(tmp_path / "runs", label, start) for label in ("fedavg", "fedprox")]
     dirs.append(write_run(tmp_path / "runs", "scaffold", "previous", classes=5, rounds=6, lr=0.2))
     summary = report(dirs, tmp_path / "out")
-    rows = re.findall(r"<code>([^<]*)</code></th><td><code>([^<]*)</code></td><td>([^<]*)<", summary.page.read_text())
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)<', summary.page.read_text())
     assert ("algorithm.mu", "0.01", "fedprox") in rows
     assert ("local.lr", "0.1", "fedavg, fedprox") in rows
     assert ("local.lr", "0.2", "scaffold") in rows

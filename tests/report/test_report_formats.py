@@ -4,43 +4,42 @@ import pytest
 
 from fedtide.report import formats
 
+NAN, INF, NEVER = math.nan, math.inf, "not reached"
+
 
 @pytest.mark.parametrize(
-    ("count", "text"),
+    ("write", "values", "text"),
     [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (80_808_000, "80.8 MB"),
-        (161_616_000, "162 MB"),
-        (999_700_000, "1000 MB"),
-        (1.5e9, "1.5 GB"),
-        (2e15, "2 PB"),
-        (3e19, "30000 PB"),
-        (math.inf, "not reached"),
+        (formats.human_bytes, (0,), "0 B"),
+        (formats.human_bytes, (999,), "999 B"),
+        (formats.human_bytes, (1000,), "1 kB"),
+        (formats.human_bytes, (80_808_000,), "80.8 MB"),
+        (formats.human_bytes, (161_616_000,), "162 MB"),
+        (formats.human_bytes, (999_700_000,), "1000 MB"),
+        (formats.human_bytes, (3e19,), "30000 PB"),
+        (formats.human_bytes, (INF,), NEVER),
+        (formats.human_bytes, (NAN,), formats.NOTHING),
+        (formats.percent, (0.8343, 0.0119), "83.4 ± 1.2"),
+        (formats.percent, (0.8343,), "83.4"),
+        (formats.percent, (NAN,), formats.NOTHING),
+        (formats.rounds, (41.3333, 2.0817), "41.3 ± 2.1"),
+        (formats.rounds, (41.0,), "41"),
+        (formats.rounds, (INF,), NEVER),
+        (formats.rounds, (NAN,), formats.NOTHING),
+        (formats.points, (0.012,), "+1.2"),
+        (formats.points, (-0.012,), "\N{MINUS SIGN}1.2"),
+        (formats.points, (NAN,), formats.NOTHING),
+        (formats.p_value, (0.0009,), "< 0.001"),
+        (formats.p_value, (0.0123,), "0.012"),
+        (formats.p_value, (NAN,), "n/a"),
+        (formats.seconds, (0.0271,), "27.1 ms"),
+        (formats.seconds, (17037.7,), "17,038 s"),
+        (formats.joules, (17037.7,), "17 kJ"),
+        (formats.joules, (1.2e-5,), "12 µJ"),
+        (formats.seconds, (0.0,), "0 s"),
+        (formats.seconds, (INF,), NEVER),
+        (formats.joules, (NAN,), formats.NOTHING),
     ],
 )
-def test_bytes(count, text):
-    assert formats.human_bytes(count) == text
-
-
-def test_spread_is_left_out_where_there_is_none():
-    assert formats.percent(0.8343, 0.0119) == "83.4 ± 1.2"
-    assert formats.percent(0.8343) == "83.4"
-    assert formats.rounds(41.3333, 2.0817) == "41.3 ± 2.1"
-    assert formats.rounds(41.0) == "41"
-    assert formats.rounds(math.inf) == "not reached"
-
-
-def test_signs_of_differences():
-    assert formats.points(0.012) == "+1.2"
-    assert formats.points(-0.012) == "\N{MINUS SIGN}1.2"
-
-
-def test_p_values():
-    assert [formats.p_value(p) for p in (0.0009, 0.0123, 1.0, math.nan)] == ["< 0.001", "0.012", "1.000", "n/a"]
-
-
-def test_no_value_has_one_sign():
-    nothing = {formats.percent(math.nan), formats.points(math.nan), formats.human_bytes(math.nan)}
-    assert nothing | {formats.rounds(math.nan)} == {formats.NOTHING}
+def test_numbers_for_people(write, values, text):
+    assert write(*values) == text

@@ -28,13 +28,6 @@ def test_mean_of_last_counts_rounds_not_evaluations():
     assert metrics.mean_of_last(accuracy, 100) == pytest.approx(0.375)
 
 
-def test_mean_of_last_of_a_line():
-    """Mean of the last n of 1/T, 2/T, ..., 1 is 1 - (n - 1) / 2T."""
-    accuracy = np.arange(1, 101) / 100
-    for n in (1, 10, 100):
-        assert metrics.mean_of_last(accuracy, n) == pytest.approx(1 - (n - 1) / 200)
-
-
 def test_drops_at_session_changes():
     accuracy, session = [0.3, 0.8, 0.1, 0.7, 0.5, 0.9], [1, 1, 2, 2, 3, 3]
     np.testing.assert_allclose(metrics.drops(accuracy, session), [0.7, 0.2])

@@ -15,7 +15,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics
 from fedtide.report.build import build
-from fedtide.report.charts.pictures import Drawing, picture
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.formats import NOTHING
 from fedtide.report.parts import Contents
 from fedtide.report.sections import curves, seconds
@@ -86,8 +86,13 @@ def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: 
     read = records.load([lockstep, *seeds])
     chart = curves.score_over_seconds(read)
     assert chart is not None
-    drawn = picture(Drawing("accuracy_over_seconds", "", "", chart), ())
-    assert drawn.files["png"] == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
+    drawn = Drawing("accuracy_over_seconds", "", "", chart).files(["png"])["png"]
+    assert drawn == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
+    behind = seconds.staleness(read)
+    assert behind is not None
+    (line,) = behind.panels[0].series
+    assert line.x.tolist() == [0, 1, 2, 3, 4]
+    assert line.y == pytest.approx([1 / 3, 0, 1 / 3, 0, 1 / 3])
 
 
 def test_a_measure_of_published_tables_reads_equal_seconds() -> None:

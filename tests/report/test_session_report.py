@@ -1,6 +1,5 @@
 """The page of a comparison of initializers: tables of session changes, weights, losses, costs."""
 
-import math
 import re
 
 import pandas as pd
@@ -8,7 +7,6 @@ import pytest
 from synthetic_runs import write_run
 from synthetic_sessions import ENERGY, LATENCY, START, write_sessions
 
-from fedtide.report import formats
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
 from fedtide.report.tables.transitions import Rules
@@ -62,18 +60,3 @@ def test_without_the_reference_there_is_no_recovery(tmp_path):
     text = report([write_run(tmp_path / "runs", initializer="average")], tmp_path / "out").page.read_text()
     assert "Recovery" not in text
     assert "Session 2. Mean" in text
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds", "joules"),
-    [
-        (0.0271, "27.1 ms", "27.1 mJ"),
-        (17037.7, "17,038 s", "17 kJ"),
-        (1.2e-5, "12 µs", "12 µJ"),
-        (0.0, "0 s", "0 J"),
-        (math.inf, "not reached", "not reached"),
-        (math.nan, formats.NOTHING, formats.NOTHING),
-    ],
-)
-def test_units(value, seconds, joules):
-    assert (formats.seconds(value), formats.joules(value)) == (seconds, joules)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.settings.scores import Score
 from fedtide.studies.reproduce.curves import span
 from fedtide.studies.reproduce.history import History, Session
-from fedtide.studies.reproduce.leads import heading
 from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
+from fedtide.studies.reproduce.results import leads_heading
 
 CURVE, REFERENCE = [10.0, 40.0, math.nan, 80.0, 70.0], [20.0, 50.0, 60.0, 90.0, 85.0]
 
@@ -71,38 +70,6 @@ def test_the_history_is_read_in_the_units_of_the_score(tmp_path: Path) -> None:
 
 def test_a_lead_is_named_after_the_score() -> None:
     mean = "averaged over the rows with a value for every method"
-    assert heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
-    assert heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
-    assert heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"
-
-
-@pytest.mark.slow
-def test_an_experiment_about_auroc(fedtide, folder, tiny) -> None:  # type: ignore[no-untyped-def]
-    measure = ("--set", "experiment.measure={name: best_round, last: 1, metric: auroc}")
-    options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "--seeds", "1", "-q")
-    refused = fedtide("reproduce", "tiny", *measure, *options)
-    assert (refused.status, len(refused.err)) == (2, 1)
-    assert (
-        "experiment.measure.metric = auroc: the runs do not record it; add auroc to evaluation.metrics"
-        in refused.err[0]
-    )
-    only = (
-        "--only",
-        "alpha=0.3",
-        "--only",
-        "method=previous",
-        "--only",
-        "algorithm=fedavg",
-        "--set",
-        "evaluation.metrics=[auroc]",
-    )
-    assert fedtide("reproduce", "tiny", *measure, *options, *only).status == 0
-    with (folder / "results/tiny/plain.csv").open(encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["seeds"] == "1"]
-    assert [(row["quantity"], row["variant"]) for row in rows[:3]] == [
-        ("auroc", "best round"),
-        ("auroc", "last 1 rounds"),
-        ("auroc", "last round"),
-    ]
-    assert 50 < float(rows[0]["obtained"]) <= 100
-    assert "![Test AUROC over rounds" in (folder / "results/tiny/plain.md").read_text()
+    assert leads_heading(Score("accuracy")) == f"Lead in accuracy over the best other method (ACC_diff), {mean}:"
+    assert leads_heading(Score("auroc")) == f"Lead in AUROC over the best other method, {mean}:"
+    assert leads_heading(Score("loss")) == f"Lead in loss over the best other method, {mean}:"

@@ -1,5 +1,6 @@
 """What is measured in a session: windows of rounds, time to accuracy, costs, gains."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
 from fedtide.studies.reproduce.history import History, Session
-from fedtide.studies.reproduce.measures import BestRound, Learning, Quantity, Recovery, TransitionAccuracy
+from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)
 
@@ -38,9 +39,11 @@ def test_rounds_without_evaluation_are_skipped():
 
 
 def test_the_best_round_beside_what_a_run_ends_with():
-    measure = BestRound(last=2)
-    assert measure.measure(session([10, 90, math.nan, 40, 20]), session([0])) == [90, 30, 20]
-    assert [str(quantity.variant) for quantity in measure.quantities] == ["best round", "last 2 rounds", "last round"]
+    measure = BestRound(last=2, kappa=True)
+    assert measure.measure(session([10, 90, math.nan, 40, 20]), session([0])) == [90, 30, 20, 0.25]
+    assert [quantity.title.rpartition(", ")[2] for quantity in measure.quantities] == [
+        *("best round", "last 2 rounds", "last round", "kappa")
+    ]
     assert measure.center(np.array([1.0, 2.0, 6.0])) == 3
 
 
@@ -93,12 +96,6 @@ def test_a_method_that_never_gets_there():
     assert found["rounds", ""] == found["latency", ""] == found["energy", ""] == found["speedup", ""] == math.inf
 
 
-def test_the_best_round_beside_its_cost():
-    curve, measure = [50.0, math.nan, 90.0, *[60.0] * 9, 70.0], BestRound(kappa=True)
-    assert measure.measure(session(curve), session([0])) == pytest.approx([90.0, 61.0, 70.0, 0.25])
-    assert measure.quantities[-1] == Quantity("kappa")
-
-
 def test_seeds_are_averaged_or_their_median_is_taken():
     values = np.array([1.0, 2.0, 6.0])
     assert TransitionAccuracy().center(values) == 3
@@ -118,6 +115,29 @@ def test_a_history_is_cut_into_sessions(tmp_path):
     assert second.latency.tolist() == [3, 1]
     with pytest.raises(SettingsError, match="no session 4: the runs have 3 sessions"):
         history.session(4)
+
+
+def test_the_best_rounds_wherever_they_are():
+    curve = dataclasses.replace(session([50, 90, math.nan, 70, 80]), information_loss=0.25)
+    assert BestRounds(rounds=2).measure(curve, curve) == [85]
+    measure = BestRounds(rounds=9, information_loss=True)
+    assert measure.measure(curve, curve) == pytest.approx([72.5, 0.25])
+    assert [quantity.name for quantity in measure.quantities] == ["accuracy", "information_loss"]
+
+
+def test_the_last_measured_loss_of_a_session(tmp_path):
+    (tmp_path / "history.csv").write_text(
+        "round,session,test_accuracy\n" + "".join(f"{t},{1 + t // 4},0.5\n" for t in range(1, 7))
+    )
+    assert math.isnan(History(tmp_path).session(1).information_loss)
+    measured = {2: "0.5", 5: ""}
+    (tmp_path / "history.csv").write_text(
+        "round,session,test_accuracy,information_loss\n"
+        + "".join(f"{t},{1 + t // 4},0.5,{measured.get(t, '')}\n" for t in range(1, 7))
+    )
+    history = History(tmp_path)
+    assert history.session(1).information_loss == 0.5
+    assert math.isnan(history.session(2).information_loss)
 
 
 def test_costs_that_were_not_recorded_are_nan(tmp_path):

@@ -104,6 +104,10 @@ def test_a_wrong_filter_is_refused(tiny, item, message):
         ({"overrides": ["experiment.published=published/none.csv"]}, "no file .*none.csv"),
         ({"overrides": ["experiment.substitutes={previous: {fedavg: fedagv}}"]}, "unknown label 'fedagv'"),
         ({"overrides": ["experiment.measure={name: transition, windows: [1]}"]}, "measure"),
+        (
+            {"overrides": ["experiment.measure={name: best_round, metric: auroc}"]},
+            "the runs do not record it; add auroc to",
+        ),
         ({"overrides": ["experiment.measure={name: learning, target: 9, reference: fedagv}"]}, "did you mean 'fedavg'"),
         (
             {"overrides": ["experiment.grid={alpha: {key: partition.alpha}}"]},

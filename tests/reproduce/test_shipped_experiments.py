@@ -1,5 +1,6 @@
 """The experiments of the project: they load under all their profiles, with the numbers that were published."""
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +37,17 @@ RUNS = {
 
 FEDSSG = [name for name, path in FILES.items() if path.parent.name == "fedssg"]
 EIGHT = ("fedavg", "fedprox", "scaffold", "feddyn", "feddc", "fedvra", "feddisco", "fedssg")
+
+CELLS = {
+    "cfl_figure1_fmnist": 4,
+    "cfl_table2_cifar10": 7,
+    "cfl_table3_fmnist": 15,
+    "cfl_table4_cifar10": 14,
+    "cfl_table5_cifar10": 12,
+    "cfl_table5_fmnist": 12,
+    "cfl_table6_cifar10": 5,
+    "cfl_table6_fmnist": 5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -269,8 +281,6 @@ def test_settings_of_the_eight_methods_on_mnist(recipe):
     assert skewed["fedvra"] is skewed["feddyn"]
     assert (skewed["feddisco"].algorithm.name, skewed["feddisco"].algorithm.weighting.name) == ("feddyn", "feddisco")
     assert skewed["feddyn"].algorithm.alpha == skewed["feddisco"].algorithm.alpha == 0.01
-    assert skewed["feddc"].algorithm.alpha == 0.1
-    assert [runs[world, "fedssg"].algorithm.alpha for world in ("IID", "DiD1", "DiD2")] == [0.03, 0.05, 0.04]
     paper = recipe("table4_mnist_15", "paper")
     prox, vra, ssg = (
         paper.runs(paper.select([f"algorithm={name}"])[0], 0)[0] for name in ("fedprox", "fedvra", "fedssg")
@@ -284,3 +294,40 @@ def test_participants_are_those_of_the_released_code(recipe):
     run = recipe("table4_mnist_15").runs(recipe("table4_mnist_15").cells[0], 0)[0]
     drawn = plugins.load("participation", run.participation.name)(run.participation).draw(np.arange(100), 2, run.seed)
     assert drawn.tolist() == [1, 12, 19, 21, 23, 24, 27, 51, 55, 57, 67, 77, 81, 89, 91]
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_number_of_cells_and_runs_of_continual_learning(name, recipe):
+    assert (len(recipe(name).cells), count_runs(recipe(name))) == (CELLS[name], 3 * CELLS[name])
+
+
+def test_numbers_that_the_text_on_continual_learning_discusses(recipe):
+    def number(name, *cell):
+        found = {key[0].values[:-2]: value for key, value in recipe(name).published.items()}
+        return found[cell]
+
+    core, plain = (number("cfl_table4_cifar10", "0.1", method) for method in ("cfl_core_set", "fedavg"))
+    assert round(core.mean - plain.mean, 2) == 10.97
+    assert number("cfl_table4_cifar10", "0.2", "cfl_prox") == (79.04, 0.01)
+    assert number("cfl_table3_fmnist", "0.1", "cfl_full") == (77.37, 0.63)
+    assert math.isnan(number("cfl_table3_fmnist", "0.2", "fedavg").mean)
+    assert number("cfl_table5_cifar10", "0.5", "cfl_core_set").mean == 84.59
+    assert number("cfl_table6_cifar10", "cfl_regularization").mean == 79.07
+    assert number("cfl_table2_cifar10", "cfl_generative") == (74.18, 0.08)
+
+
+def test_settings_of_the_runs_of_continual_learning(recipe):
+    found = recipe("cfl_table4_cifar10")
+    runs = {cell.algorithm: found.runs(cell, 1)[0] for cell in found.cells if cell.world == ("0.1",)}
+    assert {run.model.name for run in runs.values()} == {"lenet"}
+    assert {run.local.unit for run in runs.values()} == {"steps"}  # a core set makes epochs longer
+    assert (runs["cfl_full"].algorithm.layers, runs["cfl_regularization"].algorithm.layers) == ("full", "top")
+    assert (runs["cfl_prox"].algorithm.mu, runs["fedprox"].algorithm.mu) == (0.1, 0.1)
+    assert (runs["cfl_herding"].algorithm.choice, runs["cfl_core_set"].algorithm.choice) == ("herding", "uniform")
+    paper = recipe("cfl_table4_cifar10", "paper")
+    assert paper.runs(paper.cells[0], 1)[0].model.name == "resnet18"
+    windows = recipe("cfl_table5_cifar10")
+    assert {windows.runs(cell, 1)[0].scenario.overlap for cell in windows.cells} == {0.0, 0.25, 0.5}
+    assert windows.runs(windows.cells[0], 1)[0].scenario.drift == "pointer"
+    fresh = recipe("cfl_table6_cifar10")
+    assert fresh.runs(fresh.cells[0], 1)[0].scenario.drift == "fresh"

@@ -11,8 +11,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.studies.tide.board import board
-from fedtide.studies.tide.entries import read_rows
+from fedtide.studies.tide.board import board, read_rows
 from fedtide.studies.tide.page import lines
 from fedtide.studies.tide.scores import Row, score
 from fedtide.studies.tide.suite import Limits, World

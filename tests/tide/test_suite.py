@@ -10,8 +10,7 @@ import pytest
 from fedtide.core import plugins
 from fedtide.core.discovery.shipped import TIDE
 from fedtide.settings.groups.tuning import SearchChoices
-from fedtide.studies.tide.board import board
-from fedtide.studies.tide.entries import PUBLISHED, read_rows
+from fedtide.studies.tide.board import PUBLISHED, board, read_rows
 from fedtide.studies.tide.method import Method
 from fedtide.studies.tide.suite import suite
 from fedtide.world.building.build import timeline_for

@@ -167,45 +167,36 @@ def test_a_run_with_other_settings_is_named(
 
 
 @pytest.mark.parametrize(
-    ("method", "line"),
+    ("arguments", "method", "line"),
     [
         (
+            ["run", "bad.yaml"],
             "algorithm: {name: fedavg, with: {scenario: {num_devices: 4}}}",
             "sets scenario.num_devices, which belongs to the world",
         ),
-        ("algorithm: {name: fedavg, with: {local: {epochs: 9}}}", "sets local.epochs, which belongs to the world"),
         (
-            "algorithm: {name: fedavg, with: {evaluation: {every: 2}}}",
-            "sets evaluation.every, which belongs to the world",
+            ["run", "bad.yaml"],
+            "algorithm: {name: fedavg, with: {local: {epochs: 9}}}",
+            "sets local.epochs, which belongs",
         ),
-        ("algorithm: {name: fedavgg}", "did you mean"),
-        ("algorithms: {}", "bad.yaml: algorithm: Field required"),
+        (["run", "bad.yaml"], "algorithm: {name: fedavgg}", "did you mean"),
+        (["run", "bad.yaml"], "algorithms: {}", "bad.yaml: algorithm: Field required"),
+        (["run", "fedprx"], "", "did you mean 'fedprox'?"),
+        (["run", "none.yaml"], "", "no method file none.yaml"),
+        (["run", "fedavg", "--world", "endig"], "", "did you mean 'ending'?"),
+        (["verify", "nowhere"], "", "nowhere: no method folder (with a method.yaml) found; see `fedtide tide run`"),
+        (["board"], "", "no methods are published with this suite (scores.csv); use --alone"),
     ],
 )
-def test_a_method_that_is_none_is_refused(fedtide: Fedtide, suite: Path, folder: Path, method: str, line: str) -> None:
+def test_bad_input_is_one_line(
+    fedtide: Fedtide, suite: Path, folder: Path, arguments: list[str], method: str, line: str
+) -> None:
     (folder / "bad.yaml").write_text(method)
-    found = fedtide("tide", "run", "bad.yaml", "--suite", str(suite))
-    assert found.status == 2
-    assert len(found.err) == 1
-    assert line in found.err[0]
-    assert not (folder / "tide").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["run", "fedprx"], "did you mean 'fedprox'?"),
-        (["run", "none.yaml"], "no method file none.yaml"),
-        (["run", "fedavg", "--world", "endig"], "did you mean 'ending'?"),
-        (["verify", "nowhere"], "nowhere: no method folder (with a method.yaml) found; see `fedtide tide run`"),
-        (["board"], "no methods are published with this suite (scores.csv); use --alone"),
-    ],
-)
-def test_bad_input_is_one_line(fedtide: Fedtide, suite: Path, arguments: list[str], line: str) -> None:
     found = fedtide("tide", *arguments, "--suite", str(suite))
     assert found.status == 2
     assert len(found.err) == 1
     assert line in found.err[0]
+    assert not (folder / "tide").exists()
 
 
 def test_a_world_that_was_changed_is_refused(fedtide: Fedtide, suite: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 from collections.abc import Callable
@@ -19,6 +20,17 @@ from fedtide.studies.tuning.trial import Pruner
 def search(params: Params, home: Path, log: Callable[[str], None] = lambda _: None) -> TuneResult:
     """Run directories in ``home/runs``, results in ``home/tuning``."""
     return tune(params, Workspace(home / "runs"), home / "tuning", Watch(log))
+
+
+def table(home: Path, name: str = "trials") -> list[dict[str, str]]:
+    """The table of a search's trials."""
+    with (home / "tuning" / f"{name}.csv").open(encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def assert_same_files(home: Path, other: Path) -> None:
+    for name in ("trials.csv", "best.yaml"):
+        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
 
 
 def _search_to_death(params: Params, home: Path, count: int) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import killed, search
+from searches import killed, search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
@@ -50,17 +49,12 @@ def found(front: Make, home: Path) -> TuneResult:
     return search(front(), home)
 
 
-def table(home: Path) -> list[dict[str, str]]:
-    with (home / "tuning" / "front.csv").open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
-
-
 def files(home: Path) -> set[str]:
     return {path.name for path in (home / "tuning").iterdir() if path.suffix in (".csv", ".png", ".yaml", ".part")}
 
 
 def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -> None:
-    rows = table(home)
+    rows = table(home, "front")
     assert found.trials == len(rows) == 12
     assert list(rows[0]) == ["run", "outcome", "validation_accuracy", "kappa", "front", *KEYS]
     for row in rows:
@@ -77,7 +71,7 @@ def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -
 
 
 def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -> None:
-    points = {row["run"]: (float(row["validation_accuracy"]), float(row["kappa"])) for row in table(home)}
+    points = {row["run"]: (float(row["validation_accuracy"]), float(row["kappa"])) for row in table(home, "front")}
 
     def beaten(run: str) -> bool:
         value, cost = points[run]
@@ -85,7 +79,7 @@ def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -
             other >= value and price <= cost and (other, price) != points[run] for other, price in points.values()
         )
 
-    on_it = {row["run"] for row in table(home) if row["front"] == "true"}
+    on_it = {row["run"] for row in table(home, "front") if row["front"] == "true"}
     assert on_it == {run for run in points if not beaten(run)}
     assert 1 < len(on_it) < len(points)
     shown = [line for line in found.text.splitlines() if line.startswith("  validation_accuracy")]
@@ -95,7 +89,7 @@ def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -
 
 
 def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_path: Path) -> None:
-    best = max(table(home), key=lambda row: (float(row["validation_accuracy"]), -float(row["kappa"])))
+    best = max(table(home, "front"), key=lambda row: (float(row["validation_accuracy"]), -float(row["kappa"])))
     assert best["front"] == "true"
     assert found.value == float(best["validation_accuracy"])
     assert {key: str(value) for key, value in found.best.items()} == {key: best[key] for key in KEYS}
@@ -110,7 +104,7 @@ def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_pat
 
 
 def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
-    assert {row["outcome"] for row in table(home)} == {"complete"}
+    assert {row["outcome"] for row in table(home, "front")} == {"complete"}
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
 
 
@@ -124,17 +118,11 @@ def test_a_killed_search_ends_as_if_it_had_not_been(found: TuneResult, front: Ma
         assert (tmp_path / "tuning" / name).read_bytes() == (home / "tuning" / name).read_bytes()
 
 
-@pytest.mark.slow
-def test_two_workers_share_the_trials(front: Make, tmp_path: Path) -> None:
-    result = search(front({"workers": 2, "trials": 4}), tmp_path)
-    assert result.trials == len({row["run"] for row in table(tmp_path)}) == 4
-
-
 def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
     result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
-    points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path)]
+    points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path, "front")]
     assert result.value == min(points)[0]
-    assert [row["front"] for row in table(tmp_path)] == [
+    assert [row["front"] for row in table(tmp_path, "front")] == [
         str(not any(loss <= mine[0] and cost <= mine[1] and (loss, cost) != mine for loss, cost in points)).lower()
         for mine in points
     ]
@@ -143,7 +131,7 @@ def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_pa
 def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"choices": [0.1, 1e30]}}
     result = search(front({"trials": 6, "space": wild}), tmp_path)
-    rows = table(tmp_path)
+    rows = table(tmp_path, "front")
     assert {row["outcome"] for row in rows} == {"complete", "diverged"}
     for row in rows:
         diverged = row["outcome"] == "diverged"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import os
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searches import killed, search
+from searches import assert_same_files, killed, search, table
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -24,19 +23,15 @@ from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.params import Params
 from fedtide.studies.tuning import trial as trials
 from fedtide.studies.tuning.study import TuneResult
-from fedtide.studies.tuning.trial import Pruner, after_changes, evaluated_rounds, last_tenth, score
+from fedtide.studies.tuning.trial import Pruner, evaluated_rounds, score
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.drift.base import Drift
+from fedtide.world.timeline import Timeline
 from small_runs import execute
 from support import deal, settings, timeline, vectors
 
 Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
-
-
-def table(home: Path) -> list[dict[str, str]]:
-    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def recorded(home: Path, run: str) -> list[float]:
@@ -132,11 +127,6 @@ def test_figures_are_drawn(found: tuple[Path, TuneResult]) -> None:
         assert (home / "tuning" / name).read_bytes().startswith(b"\x89PNG")
 
 
-def assert_same_files(home: Path, other: Path) -> None:
-    for name in ("trials.csv", "best.yaml"):
-        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
-
-
 @pytest.mark.usefixtures("without_figures")
 def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -226,12 +216,6 @@ def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: P
     assert len({first, *(search(file, tmp_path).study for file in changed)}) == 5
 
 
-@pytest.mark.usefixtures("without_figures")
-def test_a_loss_is_made_small(params: Make, tmp_path: Path) -> None:
-    result = search(params({"trials": 3, "metric": "validation_loss", "prune": False}), tmp_path)
-    assert result.value == min(float(row["value"]) for row in table(tmp_path))
-
-
 def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"low": 1e20, "high": 1e30}}
     with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
@@ -246,19 +230,6 @@ def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
     assert result.value == float(table(tmp_path)[0]["value"])
     assert lines[-1] == "no importance.png: it requires complete trials with different values"
     assert (tmp_path / "tuning" / "history.png").exists()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_a_search_that_compares_on_its_own_seed_is_warned(params: Make, tmp_path: Path) -> None:
-    lines: list[str] = []
-    search(params({"trials": 1}, compare={"seeds": [1000]}), tmp_path, lines.append)
-    assert lines[0].startswith("tune.seed = 1000 is also in compare.seeds")
-
-
-def test_nothing_is_written_without_a_validation_split(params: Make, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="validation = 0: a study requires a validation share > 0"):
-        search(params(validation=0.0), tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -289,32 +260,29 @@ def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
 
 @pytest.mark.parametrize(
     ("rounds", "evaluated", "expected"),
-    [
-        (4, [1, 2, 3, 4], 4.0),
-        (19, range(1, 20), 19.0),
-        (20, range(1, 21), 19.5),
-        (30, [7, 14, 21, 28, 30], 29.0),
-        (30, [10, 20, 30], 30.0),
-    ],
+    [(4, [1, 2, 3, 4], 4.0), (20, range(1, 21), 19.5), (30, [7, 14, 21, 28, 30], 29.0)],
 )
 def test_the_value_is_the_mean_over_the_last_tenth(rounds: int, evaluated: Any, expected: float) -> None:
     history = [
         {"round": str(round_), "m": f"{round_:.1f}" if round_ in evaluated else ""} for round_ in range(1, rounds + 1)
     ]
-    assert score(history, "m", last_tenth(timeline(deal((3,)), [{0: 0}] * rounds))) == expected
+    assert score(history, "m", evaluated_rounds(timeline(deal((3,)), [{0: 0}] * rounds), "end", 1)) == expected
 
 
-def test_rounds_after_the_changes_that_count() -> None:
-    """Sessions of 12 rounds, the first a pilot: from the fourth on, the first ten of each."""
+@pytest.fixture(scope="module")
+def sessions() -> Timeline:
+    """Sessions of 12 rounds, the first a pilot."""
     session_of_round = [session for session in range(5) for _ in range(12)]
     present = [{session % 2: session % 2} for session in session_of_round]
-    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
-    assert after_changes(sessions) == (*range(37, 47), *range(49, 59))
+    return timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
+
+
+def test_rounds_after_the_changes_that_count(sessions: Timeline) -> None:
+    """From the fourth session on, the first ten rounds of each; without any change, the end."""
+    changes = (*range(37, 47), *range(49, 59))
     single = timeline(deal((3,)), [{0: 0}] * 4)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'changes': there is no session change"):
-        evaluated_rounds(single, "changes", 1)
     assert evaluated_rounds(single, "auto", 1) == evaluated_rounds(single, "end", 1) == (4,)
-    assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == after_changes(sessions)
+    assert evaluated_rounds(sessions, "auto", 1) == evaluated_rounds(sessions, "changes", 1) == changes
     pilots = dataclasses.replace(sessions, notes={"pilot_sessions": 5})
     assert evaluated_rounds(pilots, "auto", 1) == evaluated_rounds(pilots, "end", 1)
 
@@ -329,10 +297,8 @@ def test_rounds_after_drifts_count_once_and_come_before_session_changes() -> Non
     drifting = with_drift(world, plugins.create(Drift, chosen), vectors(6), seed=0)
     expected = (*range(6, 23), 28, 29, 30)
     assert evaluated_rounds(drifting, "drifts", 1) == evaluated_rounds(drifting, "auto", 1) == expected
-    assert evaluated_rounds(drifting, "changes", 1) == after_changes(world)
-    assert evaluated_rounds(world, "auto", 1) == after_changes(world)
-    with pytest.raises(SettingsError, match=r"tune\.over = 'drifts': there is no concept drift"):
-        evaluated_rounds(world, "drifts", 1)
+    changes = evaluated_rounds(world, "changes", 1)
+    assert evaluated_rounds(drifting, "changes", 1) == evaluated_rounds(world, "auto", 1) == changes
 
 
 def test_a_search_under_drift_is_scored_after_it(params: Make, tmp_path: Path, without_figures: None) -> None:
@@ -345,12 +311,9 @@ def test_a_search_under_drift_is_scored_after_it(params: Make, tmp_path: Path, w
     assert result.value == max(float(row["value"]) for row in rows)
 
 
-def test_rounds_that_are_never_evaluated_cannot_be_searched_over() -> None:
-    """Sessions of 12 rounds: 36, 48 and 60 are past the first ten of one, 35 too, 40 is not; the last round always counts."""
-    session_of_round = [session for session in range(5) for _ in range(12)]
-    present = [{session % 2: session % 2} for session in session_of_round]
-    sessions = timeline(deal((3, 3)), present, session_of_round=session_of_round, notes={"pilot_sessions": 1})
-    assert evaluated_rounds(sessions, "changes", 40) == after_changes(sessions)
+def test_rounds_that_are_never_evaluated_cannot_be_searched_over(sessions: Timeline) -> None:
+    """36, 48 and 60 are past the first ten of a session, 35 too, 40 is not; the last round always counts."""
+    assert evaluated_rounds(sessions, "changes", 40) == (*range(37, 47), *range(49, 59))
     for every in (12, 35):
         with pytest.raises(SettingsError, match=rf"^evaluation\.every = {every}: no round of tune\.over = 'auto'"):
             evaluated_rounds(sessions, "auto", every)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 import statistics
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import killed, search
+from searches import assert_same_files, killed, search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
@@ -28,11 +27,6 @@ def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """An uninterrupted search of one worker."""
     home = tmp_path_factory.mktemp("found")
     return home, search(params(SEVERAL), home)
-
-
-def table(home: Path) -> list[dict[str, str]]:
-    with (home / "tuning" / "trials.csv").open(encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def final(home: Path, run: str) -> float:
@@ -77,11 +71,6 @@ def test_the_first_seed_alone_is_the_search_of_one_seed(params: Make, tmp_path: 
     )
 
 
-def assert_same_files(home: Path, other: Path) -> None:
-    for name in ("trials.csv", "best.yaml"):
-        assert (home / "tuning" / name).read_bytes() == (other / "tuning" / name).read_bytes()
-
-
 def times(home: Path) -> dict[str, int]:
     """When the runs that are complete were last written."""
     return {path.parent.name: path.stat().st_mtime_ns for path in home.glob("runs/*/model.pt")}
@@ -97,8 +86,8 @@ def test_a_killed_trial_goes_on_with_the_seeds_that_are_missing(
     lines = journal.read_bytes().splitlines(keepends=True)
     begun = next(place for place, line in enumerate(lines) if last.encode() in line)
     ended = next(place for place in range(begun, len(lines)) if b'"outcome"' in lines[place])
-    assert b'"values"' in lines[ended + 3]
-    for count in range(ended, ended + 4):
+    assert b'"values"' in lines[ended + 2]
+    for count in range(ended, ended + 3):
         home = tmp_path / str(count)
         shutil.copytree(whole / "runs", home / "runs")
         shutil.rmtree(home / "runs" / f"{last}-{SEEDS[-1]}")
@@ -132,23 +121,17 @@ def test_a_seed_that_diverges_ends_the_trial(params: Make, tmp_path: Path) -> No
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def test_compared_seeds_are_named(params: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("given", "named"), [({"seeds": [3, 4]}, "tune.seeds: 4"), ({"seed": 4}, "tune.seed = 4")])
+def test_compared_seeds_are_named(params: Make, tmp_path: Path, given: dict[str, Any], named: str) -> None:
     lines: list[str] = []
-    search(params({"trials": 1, "seeds": [3, 4]}, compare={"seeds": [4]}), tmp_path, lines.append)
-    assert lines[0].startswith("tune.seeds: 4 is also in compare.seeds")
-
-
-def test_a_seed_cannot_be_listed_twice(params: Make) -> None:
-    with pytest.raises(SettingsError, match="tune: seeds lists 3 twice"):
-        params({"seeds": [3, 4, 3]})
+    search(params({"trials": 1, **given}, compare={"seeds": [4]}), tmp_path, lines.append)
+    assert lines[0].startswith(f"{named} is also in compare.seeds")
 
 
 def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -> None:
     space = {"communication.budget.beta": {"low": 0.2, "high": 0.8}}
     search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, communication="intervals"), tmp_path)
-    with (tmp_path / "tuning" / "front.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    for row in rows:
+    for row in table(tmp_path, "front"):
         costs: list[Any] = [
             statistics.fmean(
                 float(item["kappa"]) for item in RunDirectory(tmp_path / "runs" / f"{row['run']}-{seed}").history()

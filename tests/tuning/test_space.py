@@ -16,7 +16,6 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from fedtide.cli.stages import inputs
-from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.studies.tuning.space import Choice, Dimension, Space
 
@@ -63,53 +62,6 @@ def test_a_setting_that_may_be_absent_can_be_searched(params: Make) -> None:
     assert space.settings({"local.clip": 1.5}).local.clip == 1.5
 
 
-@pytest.mark.parametrize(
-    ("key", "low", "high", "message"),
-    [
-        ("local.lrr", 0.1, 1, r"tune.space: unknown setting 'local.lrr'; did you mean 'lr'\?"),
-        ("algorithm.nu", 0.1, 1, r"tune.space: unknown setting 'algorithm.nu'; did you mean 'mu'\?"),
-        ("local.lr.x", 0.1, 1, "tune.space: unknown setting 'local.lr.x'"),
-        ("local", 0.1, 1, "tune.space: local is not a number"),
-        ("local.nesterov", 0, 1, "tune.space: local.nesterov is not a number"),
-        ("model.name", 0, 1, "tune.space: model.name is not a number"),
-        ("local.epochs", 0.5, 2, "tune.space: local.epochs is an integer, but its range is 0.5 to 2"),
-        ("local.lr", -1, 1, "local.lr = -1.0: should be greater than 0"),
-        ("local.momentum", 0, 2, "local.momentum = 2.0: should be less than 1"),
-        ("seed", 0, 5, "tune.space: seed cannot be searched, since it only changes the random seed"),
-    ],
-)
-def test_what_cannot_be_searched_is_refused(params: Make, key: str, low: float, high: float, message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as refusal:
-        searched(params, key, low, high)
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "choices", "message"),
-    [
-        ("communication.interval", ["a", "b"], r"unknown setting 'communication.interval'; did you mean 'intervals'\?"),
-        ("communication.intervals", ["a", "h-a"], r"communication.intervals: 'h-a' should be like a, a-g or a\*"),
-        ("communication.intervals", [1, 4], "communication.intervals = 1: should be a valid string"),
-        ("communication.budget.beta", [0.5, 2], "beta = 2: should be less than or equal to 1"),
-        ("communication.budget.name", ["fix", "fixed"], "communication.budget"),
-        ("communication.budget", ["fix", "dynamic"], "communication.budget is neither a string nor a number"),
-        ("evaluation.splits", ["test", "validation"], "evaluation.splits is neither a string nor a number"),
-        ("local.nesterov", [0, 1], "local.nesterov = 0: should be a valid boolean"),
-        ("local.schedule", ["cosine", "linear"], "local.schedule = 'linear': should be 'constant'"),
-        ("local.lr", [0.1, None], "local.lr = None: should be a valid number"),
-        ("seed", [1, 2], "tune.space: seed cannot be searched, since it only changes the random seed"),
-        ("local.lr", [0.1], r"tune.space.local.lr.choices: should be a list of two values or more, got \[0.1\]"),
-        ("local.lr", "0.1", "tune.space.local.lr.choices: should be a list of two values or more, got '0.1'"),
-        ("local.lr", [0.1, 0.2, 0.1], "tune.space.local.lr.choices: lists 0.1 twice"),
-        ("local.lr", [0.1, [0.2]], r"tune.space.local.lr.choices: should be words, numbers, .* got \[0.2\]"),
-    ],
-)
-def test_choices_that_cannot_be_searched_are_refused(params: Make, key: str, choices: Any, message: str) -> None:
-    with pytest.raises(SettingsError, match=message) as refusal:
-        Space(params({"space": {key: {"choices": choices}}}, communication="intervals"))
-    assert "\n" not in str(refusal.value)
-
-
 def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
     """Under its word, which settings take for the number."""
     for choices in ([10.0, math.inf], [10.0, "inf"]):
@@ -117,13 +69,6 @@ def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
         assert [dimension.limits for dimension in space.dimensions] == [(10.0, "inf")]
         chosen = space.settings({"initializer.similarity_scale": "inf"})
         assert chosen.initializer.similarity_scale == math.inf  # type: ignore[attr-defined]
-
-
-def test_neither_range_nor_choices_is_refused(params: Make) -> None:
-    with pytest.raises(SettingsError, match=r"tune.space.local.lr: should be like {low: 0.1, high: 1.0} or {choices:"):
-        params({"space": {"local.lr": 0.1}})
-    with pytest.raises(SettingsError, match=r"unknown key 'tune.space.local.lr.low'"):
-        params({"space": {"local.lr": {"choices": [0.1, 0.2], "low": 0.1}}})
 
 
 @pytest.mark.parametrize(
@@ -168,12 +113,6 @@ def test_a_searched_exchange_keeps_what_the_file_and_the_label_set(params: Make)
     assert written.run(algorithm="fedavg").communication == file.run(algorithm="fedavg").communication
 
 
-def test_a_setting_that_the_initializer_overrides_cannot_be_searched(params: Make) -> None:
-    initializers = {"previous": {"with": {"local": {"lr": 0.5}}}}
-    with pytest.raises(SettingsError, match=r"local.lr cannot be searched: it is fixed elsewhere at 0.5"):
-        Space(params(initializers=initializers))
-
-
 def test_trials_have_the_seed_of_the_search_and_never_see_the_test_set(params: Make) -> None:
     trial = Space(params({"seed": 77}, seed=3, evaluation={"every": 2})).settings({})
     assert (trial.seed, trial.evaluation.splits, trial.evaluation.every) == (77, ("validation",), 2)
@@ -201,10 +140,6 @@ def test_settings_of_links_are_searched_by_the_name_of_the_link(params: Make) ->
     assert (
         Params(space.raw({"uplink.clip.bound": 3.0})).run().uplink == space.settings({"uplink.clip.bound": 3.0}).uplink
     )
-    with pytest.raises(SettingsError, match=r"unknown setting 'uplink\.clp\.bound'; did you mean 'clip'"):
-        searched(params, "uplink.clp.bound", 0.1, 1, uplink=["clip"])
-    with pytest.raises(SettingsError, match=r"tune\.space: uplink\.clip is not a number"):
-        searched(params, "uplink.clip", 0.1, 1, uplink=["clip"])
 
 
 def test_a_group_given_by_its_name_keeps_its_name(params: Make) -> None:

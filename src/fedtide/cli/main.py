@@ -127,9 +127,6 @@ def report(
     worlds: Worlds = Path("worlds"),
     mlruns: Mlruns = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
-    tuning: Annotated[
-        Path | None, typer.Option(help="Folder of a study with tune.cost, whose Pareto front is included.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write tables, figures and an HTML page about the runs of `compare`, from their run directories."""
@@ -147,10 +144,8 @@ def report(
     folders = ["--worlds", worlds] if worlds != Path("worlds") else []
     written = ["--out", out] if out != Path("report") else []
     steps = [["compare", *settings, *folders], ["report", *settings, *folders, *written]]
-    if tuning:
-        steps = [["tune", *settings, "--out", tuning], steps[0], [*steps[1], "--tuning", tuning]]
     command = " && ".join(shlex.join(["fedtide", *map(str, step)]) for step in steps)
-    summary = build(chosen, runs, worlds, out, command, tuning)
+    summary = build(chosen, runs, worlds, out, command)
     record_report(workspace(chosen, runs, worlds, mlruns_folder(mlruns)), out, described(summary), log)
     if as_json:
         facts = {"page": str(summary.page), "complete": summary.complete, "total": summary.total}

@@ -17,7 +17,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import write_bytes
 from fedtide.records.measures import statistics
 from fedtide.report import findings, parts
-from fedtide.report.charts.pictures import picture
 from fedtide.report.page import render, rows
 from fedtide.report.parts import Contents, Source
 from fedtide.report.tables.method_table import Comparison, MethodTable, against_leaders
@@ -73,18 +72,18 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     ]
     warnings = [*findings.warnings(read), *parts.warnings.of(source)]
     results = [sentence for found in (table, *further.values()) for sentence in findings.results(found)]
-    drawings = parts.figures.of(source)
-    pictures = [picture(drawing, contents.formats) for drawing in drawings]
+    formats = dict.fromkeys(["png", *contents.formats])
+    pictures = [(drawing, drawing.files(list(formats))) for drawing in parts.figures.of(source)]
     shown = [comparison for comparison in comparisons if comparison.shown]
     html = render(
         *(contents.title, read, results, warnings, table, parts.sheets.of(source), shown),
         *(pictures, contents.command),
     )
     files = {
-        f"{each.name}.{form}": content
-        for drawing, each in zip(drawings, pictures, strict=True)
+        f"{drawing.name}.{form}": content
+        for drawing, own in pictures
         if drawing.written
-        for form, content in each.files.items()
+        for form, content in own.items()
     }
     frames = {"table": table.methods.reset_index(), "comparison": _comparison_frame(comparisons)}
     frames |= {name: found.methods.reset_index() for name, found in further.items()} | dict(parts.frames.of(source))
@@ -142,10 +141,9 @@ def _printable(title: str, table: Table) -> RichTable:
     ]
     for heading in ("Seeds", *(table.columns[place].title for place in chosen)):
         printable.add_column(heading, justify="right")
-    for row in rows(table):
-        shown = [row["cells"][place] for place in chosen]
-        cells = [f"[bold]{cell['text']}[/bold]" if cell["best"] else cell["text"] for cell in shown]
-        printable.add_row(escape(row["label"]), escape(row["initializer"]), row["seeds"], *cells)
+    for names, seeds, cells in rows(table):
+        texts = [f"[bold]{text}[/bold]" if best else text for text, best in (cells[place] for place in chosen)]
+        printable.add_row(*map(escape, names), seeds, *texts)
     return printable
 
 

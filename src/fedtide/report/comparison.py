@@ -13,7 +13,7 @@ from fedtide.report.build import ReportSummary, build
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents, Pace
 from fedtide.report.picture import class_names, draw, drawn
-from fedtide.report.sections.world import raster, seen_concepts
+from fedtide.report.sections.world import raster
 from fedtide.report.tables.transitions import Rules
 from fedtide.runs.cohorts import movements, presence_and_cohorts
 from fedtide.runs.compare import refuse_unrecorded
@@ -35,10 +35,8 @@ def run_directories(params: Params, runs: Path) -> list[Path]:
 _ROWS = 5000  # most clients for which the picture of who participates is drawn, a row per client
 
 
-def report(
-    params: Params, runs: Path, worlds: Path | None, out: Path, command: str, tuning: Path | None = None
-) -> ReportSummary:
-    """Build the report of the grid from its run directories, with the Pareto front of a search if its folder is given."""
+def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
+    """Build the report of the grid from its run directories."""
     directories, contents, timeline, labels = _reported(params, runs, worlds)
     first = params.grid()[0]
     origin = world_identity(first, load_data(first))
@@ -46,7 +44,7 @@ def report(
     if not pictures or not pictures[0].is_file():
         pictures = [folder(out) / "world.png"]
         draw(timeline, labels, pictures[0], class_names(first))
-    contents = replace(contents, command=command, timeline_pictures=pictures, tuning=tuning)
+    contents = replace(contents, command=command, timeline_pictures=pictures)
     return build(directories, folder(out), contents)
 
 
@@ -78,10 +76,8 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
         rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
         speed=Pace(chosen.target, chosen.baseline),
         cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
-        concepts=seen_concepts(timeline),
         score=Score(chosen.metric),
         moves=movements(timeline),
-        table=first.data if getattr(first.data, "client", None) and first.data.name == "table" else None,
         formats=chosen.formats,
     )
     return directories, contents, timeline, labels

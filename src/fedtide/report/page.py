@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import math
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
+from plotly.offline import get_plotlyjs
 
-from fedtide.records.frames import Records
+from fedtide.records.frames import Method, Records
 from fedtide.records.measures import statistics
 from fedtide.report import findings, formats
 from fedtide.report.charts import interactive
-from fedtide.report.charts.pictures import Picture
+from fedtide.report.charts.chart import Chart
+from fedtide.report.charts.pictures import Drawing
 from fedtide.report.formats import Scale
-from fedtide.report.tables.method_table import Comparison, MethodTable
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table
 from fedtide.settings.scores import ACCURACY, capitalized
 
@@ -29,61 +32,67 @@ def render(
     table: Table,
     sheets: list[Sheet],
     comparisons: list[Comparison],
-    pictures: list[Picture],
+    pictures: Sequence[tuple[Drawing, Mapping[str, bytes]]],
     command: str,
 ) -> str:
     """The page. The same arguments give the same bytes: no dates, durations or paths.
 
     Args:
-        results, warnings: one sentence each. sheets, comparisons: one table each. pictures: the key figure first.
+        results, warnings: one sentence each. sheets, comparisons: one table each.
+        pictures: with their files by format, the key figure first.
         command: the command line that made the report.
     """
-    drawn = {picture.name: interactive.figure(picture.chart) for picture in pictures if picture.chart}
-    charts = {"figures": drawn, "templates": interactive.TEMPLATES, "config": interactive.CONFIG}
+    figures = [_shown(drawing, files) for drawing, files in pictures]
     source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    nothing: list[str] = []
+    different = [(row, nothing) for row in findings.differences(records)]
+    common = [(row, nothing) for row in findings.common(records)]
     return environment.from_string(source).render(
         title=title,
         results=results,
         warnings=warnings,
         facts=findings.facts(records),
-        figures=pictures,
-        charts=charts,
-        plotly=_plotly() if charts["figures"] else "",
-        headings=[column.title for column in table.columns],
-        rows=rows(table),
-        grouped=len({start for _, start in records.methods}) > 1,
-        table_caption=_table_caption(table),
-        sheets=sheets,
+        figures=figures,
+        plotly=Markup(get_plotlyjs()) if any(figure["div"] for figure in figures) else "",  # the page needs no network
+        sheets=[_main_sheet(table), *sheets],
         comparisons=[_comparison(comparison) for comparison in comparisons],
         caveat=_caveat(comparisons),
-        differences=findings.differences(records),
-        common=findings.common(records),
+        differences=Sheet("Settings in which the methods differ", "", [], different, ("Setting", "Value", "Methods")),
+        common=Sheet("Settings of all runs", "", [], common, ("Setting", "Value")),
         command=command,
     )
 
 
-def _plotly() -> Markup:
-    """Plotly's library as it comes with its package, so that the page needs no network."""
-    from plotly.offline import get_plotlyjs
+def _shown(drawing: Drawing, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """A chart is drawn by the page; of other figures it has the PNG."""
+    found = {"name": drawing.name, "title": drawing.title, "caption": drawing.caption, "div": ""}
+    if isinstance(drawing.content, Chart):
+        return found | {"div": Markup(interactive.div(drawing.content, drawing.name))}
+    return found | {"base64": base64.b64encode(files["png"]).decode("ascii")}
 
-    return Markup(get_plotlyjs())
 
-
-def rows(table: MethodTable) -> list[dict[str, Any]]:
-    """The final table as text: one row per method; ``best`` marks the best cells of a column."""
+def rows(table: MethodTable) -> list[tuple[Method, str, list[tuple[str, bool]]]]:
+    """The final table: names of each method, its seeds, and the text of each cell and whether it is the best of its column."""
     best = {column.key: table.best(column) for column in table.columns}
     lines = []
     for names, row in table.rows():
         planned = row["seeds"] + row["diverged"] + row["unfinished"]
         texts = (column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns)
-        cells = [{"text": text, "best": names in best[key]} for text, key in zip(texts, best, strict=True)]
-        seeds = str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}"
-        lines.append({"label": names[0], "initializer": names[1], "seeds": seeds, "cells": cells})
+        cells = [(text, names in best[key]) for text, key in zip(texts, best, strict=True)]
+        lines.append((names, str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}", cells))
     return lines
+
+
+def _main_sheet(table: Table) -> Sheet:
+    lines = [
+        (names, [seeds, *(Markup(f"<b>{escape(text)}</b>") if best else text for text, best in cells)])
+        for names, seeds, cells in rows(table)
+    ]
+    headings = ["Seeds", *(column.title for column in table.columns)]
+    return Sheet("Mean ± sample standard deviation over the seeds", _table_caption(table), headings, lines)
 
 
 _EARLIER = (
@@ -143,35 +152,41 @@ def _caveat(comparisons: list[Comparison]) -> str:
     return statistics.caveat(max(pairs)) + fewer
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
-    frame = comparison.frame
+def _comparison(comparison: Comparison) -> Sheet:
+    frame, scale = comparison.frame, comparison.column.scale
     signed_rank = bool(frame["wilcoxon"].notna().any())
     tests = ["p", "p_holm", *(["wilcoxon", "wilcoxon_holm"] if signed_rank else [])]
-    return {
-        "title": capitalized(comparison.column.headline),
-        "gap": comparison.column.scale.gap,
-        "reference": findings.method(comparison.reference),
-        "signed_rank": signed_rank,
-        "over": f"over {comparison.over}" + (f" of {comparison.period}" if comparison.period else ""),
-        "counted": "Rows" if comparison.over == "rows" else "Pairs",
-        "caption": _OVER[comparison.over]
+    over = f"over {comparison.over}" + (f" of {comparison.period}" if comparison.period else "")
+    rows = [
+        (
+            (findings.method(names),),
+            [
+                str(int(row["pairs"])),
+                scale.difference(row["difference"]),
+                _interval(scale, row["low"], row["high"]),
+                *(formats.p_value(row[test]) for test in tests),
+                statistics.verdict(row, comparison.over[:-1]),
+            ],
+        )
+        for names, row in zip(frame.index.to_list(), frame.to_dict("records"), strict=True)
+    ]
+    return Sheet(
+        f"{capitalized(comparison.column.headline)}: each method minus {findings.method(comparison.reference)}, {over}",
+        _OVER[comparison.over]
         + "The interval is not corrected; Holm corrects p for all comparisons of the table. The reference was chosen "
         f"for its {'lowest' if comparison.column.good == 'low' else 'highest'} mean, which biases the comparison slightly in "
         "its favor.",
-        "rows": [
-            {
-                "name": findings.method(names),
-                "cells": [
-                    str(int(row["pairs"])),
-                    comparison.column.scale.difference(row["difference"]),
-                    _interval(comparison.column.scale, row["low"], row["high"]),
-                    *(formats.p_value(row[test]) for test in tests),
-                ],
-                "verdict": statistics.verdict(row, comparison.over[:-1]),
-            }
-            for names, row in zip(frame.index.to_list(), frame.to_dict("records"), strict=True)
+        [
+            "Rows" if comparison.over == "rows" else "Pairs",
+            f"Difference{scale.gap}",
+            "95 % interval",
+            *("p, t-test", "p, Holm"),
+            *(("p, signed rank", "p, Holm") if signed_rank else ()),
+            "Verdict",
         ],
-    }
+        rows,
+        ("Method",),
+    )
 
 
 _OVER = {

@@ -3,7 +3,7 @@
 Every file in ``sections`` adds functions that return figures, tables of text, ... of a :class:`Source`, and none where its runs
 have not recorded what they show::
 
-    figures.add(110, lambda source: drawings("privacy", "Privacy spent by rounds present", _CAPTION, chart(source.records)))
+    sheets.add(70, lambda source: sheets_of(source.records))
 
 Nothing else names these files.
 """
@@ -23,11 +23,9 @@ from matplotlib.figure import Figure
 
 from fedtide.records import frames as records
 from fedtide.records.frames import Records
-from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.tables.evaluations import evaluations
-from fedtide.report.tables.method_table import Comparison, MethodTable
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table, tabulate
 from fedtide.report.tables.transitions import Rules, transitions
 from fedtide.settings.scores import ACCURACY, Score
@@ -55,11 +53,9 @@ class Contents:
         timeline_pictures: pictures of the clients' data over time: figures, or PNG files to embed.
         rules: how session changes are measured.
         speed: how the speed of runs in one session is measured.
-        tuning: folder of a search with two objectives; the page shows its Pareto front.
-        cohorts: who takes part when. concepts: who sees which concept when.
+        cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: how the population moves, columns with a row per session, see :func:`fedtide.report.sections.ribbon.ribbon`.
-        table: settings of the data, if it is a table with clients, whose columns the page can name.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
     """
 
@@ -69,12 +65,9 @@ class Contents:
     timeline_pictures: Sequence[Path | Figure] = ()
     rules: Rules = field(default_factory=Rules)
     speed: Pace = field(default_factory=Pace)
-    tuning: Path | None = None
     cohorts: Figure | None = None
-    concepts: Chart | None = None
     score: Score = ACCURACY
     moves: Mapping[str, Sequence[Any]] | None = None
-    table: Any = None
     formats: Sequence[str] = ("png",)
 
 

@@ -97,7 +97,7 @@ def board(
     """Verify methods, and write the board with the published ones as a page, a picture and tables."""
     require("report", "fedtide tide board")
     from fedtide.studies.tide.board import board as board_of
-    from fedtide.studies.tide.entries import entries
+    from fedtide.studies.tide.board import entries
     from fedtide.studies.tide.page import HEADS, lines, write
     from fedtide.studies.tide.suite import chosen_worlds
 

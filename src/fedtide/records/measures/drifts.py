@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedtide.core.array_types import Floats
 from fedtide.records.measures.metrics import mean
 
 COLUMN = "concepts_changed"
@@ -74,19 +73,6 @@ def after_first(accuracy: ArrayLike, changed: ArrayLike) -> float:
     """Mean accuracy from the first event on; NaN without one."""
     begun = starts(changed)
     return mean(np.asarray(accuracy, dtype=np.float64)[begun[0] :]) if begun else math.nan
-
-
-def aligned(accuracy: ArrayLike, changed: ArrayLike, rounds: int) -> Floats:
-    """Accuracy from :data:`BEFORE` rounds before each event to ``rounds`` from it on, [events, BEFORE + rounds].
-
-    NaN where it was not evaluated, before the run, and from the next event on.
-    """
-    values = np.asarray(accuracy, dtype=np.float64)
-    found = np.full((len(starts(changed)), BEFORE + rounds), np.nan)
-    for row, event in zip(found, events(values, changed), strict=True):
-        first, last = max(0, event.start - BEFORE), min(event.end, event.start + rounds)
-        row[first - event.start + BEFORE : last - event.start + BEFORE] = values[first:last]
-    return found
 
 
 def means(found: Sequence[Event]) -> dict[str, float]:

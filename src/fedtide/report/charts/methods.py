@@ -43,23 +43,15 @@ def places_of(methods: list[Method]) -> dict[Method, Place]:
 
 
 def lines_of_methods(
-    records: Records,
-    found: dict[str, pd.DataFrame],
-    x: Axis,
-    y: Axis,
-    points: bool = False,
-    first: Series | None = None,
+    records: Records, found: dict[str, pd.DataFrame], x: Axis, y: Axis, first: tuple[Series, ...] = ()
 ) -> Chart:
     """A panel for each table with columns ``x`` and ``y`` of runs: a line per method with the range over its runs."""
+    names = method_names(records.methods)
 
     def lines(rows: pd.DataFrame) -> Iterator[Series]:
-        names: dict[Method, str] = method_names(records.methods)
-        if first is not None:
-            yield first
         for method, own in by_method(rows).items():
             look, of = line_look(records.methods.index(method)), own.groupby("x")["y"].agg(["mean", "min", "max"])
-            marker = "o" if points or len(of) <= MOST_MARKERS else ""
-            yield ranged(names[method], of, look.color, dash=look.dash, marker=marker, bars=points)
+            yield ranged(names[method], of, look.color, dash=look.dash, marker="o" if len(of) <= MOST_MARKERS else "")
 
-    panels = tuple(Panel(title if len(found) > 1 else "", tuple(lines(rows))) for title, rows in found.items())
+    panels = tuple(Panel(title if len(found) > 1 else "", (*first, *lines(rows))) for title, rows in found.items())
     return Chart(x, y, panels, 1, 3.2 if len(panels) == 1 else 0.6 + 2.4 * len(panels))

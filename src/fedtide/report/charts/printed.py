@@ -7,27 +7,25 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedtide.report.charts.chart import Axis, Cells, Chart, Series
-from fedtide.report.charts.session_marks import mark_drifts, mark_sessions
-from fedtide.report.charts.style import DASHES, WIDTH, legend_layout, logarithmic, percent, wrapped
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series
+from fedtide.report.charts.session_marks import session_labels
+from fedtide.report.charts.style import DASHES, GRAY, INK, WIDTH, legend_layout, logarithmic, percent, wrapped
 
 _TITLE = 84  # letters of a title over the width of a figure
 _ROW_NAME = 44  # letters in a line of the name of a row
-_LINE, _LEGEND_LINE = 0.15, 0.19
-"""Heights of a line of text in inches."""
+_LINE, _LEGEND_LINE = 0.15, 0.19  # heights of a line of text in inches
+_MOST_TICKS = 12  # sessions whose ends can be ticks
 
 
 def drawn(chart: Chart) -> Figure:
     """The figure; to be called, and the figure saved, inside :func:`fedtide.report.charts.style.paper`."""
-    labeled = any(series.labels for panel in chart.panels for series in panel.series)
-    names, legend_columns = legend_layout([] if labeled else list(chart.legend))
-    figure = Figure(figsize=(WIDTH, chart.height + _room(chart, names, legend_columns)), layout="constrained")
-    own = any(panel.y for panel in chart.panels)
-    grid = figure.subplots(chart.rows, chart.columns, sharex=not own, sharey=not own, squeeze=False)
+    names, legend_columns = legend_layout(chart.legend)
+    titles = [wrapped(panel.title, _TITLE // chart.columns) for panel in chart.panels]
+    figure = Figure(figsize=(WIDTH, chart.height + _room(chart, titles, names, legend_columns)), layout="constrained")
+    grid = figure.subplots(chart.rows, chart.columns, sharex=True, sharey=True, squeeze=False)
     for spare in list(grid.flat)[len(chart.panels) :]:
         spare.set_visible(False)
     for number, (panel, axes) in enumerate(zip(chart.panels, grid.flat, strict=False)):
@@ -36,22 +34,15 @@ def drawn(chart: Chart) -> Figure:
         for series in panel.series:
             _draw(axes, series)
         named = bool(panel.sessions) and number < chart.columns
-        mark_sessions(axes, panel.sessions, named, chart.groups)
-        mark_drifts(axes, panel.drifts)
-        axes.set_title(wrapped(panel.title, _TITLE // chart.columns), pad=14 if named else None)
+        _marks(axes, panel, chart.columns, named)
+        axes.set_title(titles[number], pad=14 if named else None)
         axes.tick_params(labelbottom=number + chart.columns >= len(chart.panels))
-        if panel.y is not None:
-            axes.set_ylabel(panel.y.title)
-        if panel.y is not None or number == 0 or chart.y.log:
-            finish(axes, chart.x, panel.y or chart.y, panel.cells is not None)
+        if number == 0 or chart.y.log:
+            finish(axes, chart.x, chart.y, panel.cells is not None)
     if (cells := chart.panels[0].cells) is not None:
-        bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02)
+        bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02, label=cells.title)
         if cells.share:
             percent(bar.ax.yaxis)
-        if cells.names:
-            bar.set_ticks(range(len(cells.names)), labels=cells.names)
-            bar.ax.tick_params(which="both", length=0)
-        bar.set_label(cells.title)
         bar.outline.set_visible(False)
     figure.supxlabel(chart.x.title, fontsize=9)
     figure.supylabel(chart.y.title, fontsize=9)
@@ -62,64 +53,60 @@ def drawn(chart: Chart) -> Figure:
     return figure
 
 
-def _room(chart: Chart, legend: list[str], legend_columns: int) -> float:
+def _room(chart: Chart, titles: list[str], legend: list[str], legend_columns: int) -> float:
     """Inches for names that need several lines, and for a legend of more than two."""
-    rows = [wrapped(name, _ROW_NAME).count("\n") for name in chart.y.names]
-    titles = [wrapped(panel.title, _TITLE // chart.columns).count("\n") for panel in chart.panels]
-    lines = chart.rows * sum(rows)
-    lines += sum(max(titles[at : at + chart.columns]) for at in range(0, len(titles), chart.columns))
-    depths = [name.count("\n") + 1 for name in legend]
-    return _LINE * lines + _LEGEND_LINE * max(0, -(-len(legend) // legend_columns) * max(depths, default=0) - 2)
+    lines = chart.rows * sum(wrapped(name, _ROW_NAME).count("\n") for name in chart.y.names)
+    lines += chart.rows * max(title.count("\n") for title in titles)
+    depth = max((name.count("\n") + 1 for name in legend), default=0)
+    return _LINE * lines + _LEGEND_LINE * max(0, -(-len(legend) // legend_columns) * depth - 2)
 
 
 def _draw(axes: Axes, series: Series) -> None:
-    color, steps = series.color, series.steps
+    color, x, y = series.color, series.x, series.y
     if series.low is not None and series.high is not None:
         if series.bars:
-            axes.vlines(series.x, series.low, series.high, color=color, linewidth=1.2, alpha=0.6)
+            axes.vlines(x, series.low, series.high, color=color, linewidth=1.2, alpha=0.6)
         else:
-            axes.fill_between(
-                series.x,
-                series.low,
-                series.high,
-                step="post" if steps else None,
-                color=color,
-                alpha=series.shade,
-                lw=0,
-                label=series.name if series.y is None else None,
-            )
-    if series.y is None:
+            label = series.name if y is None else None
+            axes.fill_between(x, series.low, series.high, color=color, alpha=series.shade, lw=0, label=label)
+    if y is None:
         return
-    look: dict[str, Any] = {"linestyle": DASHES[series.dash], "linewidth": series.width, "label": series.name}
+    look: dict[str, Any] = {"linestyle": DASHES[series.dash], "linewidth": series.width}
     if not series.width:
-        look |= {"linestyle": "none", "mew": 1.8 if series.marker in "|x" else 0}
-    axes.plot(
-        series.x,
-        series.y,
-        drawstyle="steps-post" if steps else "default",
-        color=color,
-        alpha=series.opacity,
-        marker=series.marker,
-        markersize=series.size,
-        **look,
-    )
-    for x, y, text in zip(series.x, series.y, series.labels, strict=False):
-        axes.annotate(text, (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
+        look = {"linestyle": "none", "mew": 1.8 if series.marker in "|x" else 0}
+    look |= {"color": color, "alpha": series.opacity, "marker": series.marker, "markersize": series.size}
+    axes.plot(x, y, label=series.name, **look)
+
+
+def _marks(axes: Axes, panel: Panel, columns: int, named: bool) -> None:
+    """A line where a session begins, its name above; every other session is shaded; drifts are dashed lines."""
+    if 0 < len(panel.sessions) <= _MOST_TICKS and columns == 1:
+        axes.set_xticks([0, *(last for _, _, last in panel.sessions)])
+    for session, first, last in panel.sessions:
+        if first > 1:
+            axes.axvline(first - 0.5, color=GRAY, linewidth=0.6, zorder=0.5)
+        if session % 2 == 0:
+            axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
+    for middle, name in session_labels(panel.sessions, columns) if named else []:
+        place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(name, (middle, 1), (0, 3), ha="center", fontsize=8, color="#555555", **place)
+    for drift in panel.drifts:
+        axes.axvline(drift, color=INK, linestyle=DASHES[1], linewidth=0.8, zorder=0.6)
 
 
 def _cells(axes: Axes, cells: Cells) -> Any:
-    """The table; its image, for the scale of colors."""
+    """The heat map; its image, for the color bar."""
     rows, columns = cells.values.shape
     edges, width = ("white", 1.0) if cells.written else ("face", 0.0)
     axes.grid(visible=False, axis="both")
     axes.set_facecolor(cells.missing)
     image = axes.pcolormesh(
-        np.arange(columns) + cells.first,
+        np.arange(columns),
         np.arange(rows),
         np.ma.masked_invalid(cells.values),
-        cmap=cells.colors if isinstance(cells.colors, str) else ListedColormap(cells.colors),
-        vmin=cells.ends[0],
-        vmax=cells.ends[1],
+        cmap=cells.colors,
+        vmin=cells.low,
+        vmax=cells.high,
         edgecolors=edges,
         linewidth=width,
     )

@@ -1,31 +1,37 @@
-"""Sessions on the axis of rounds: where each begins, its number, and whose turn it is; and where concepts change."""
+"""What is marked on the axis of rounds: sessions, drifts of concepts, and alarms of detectors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from string import ascii_uppercase
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
-from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.frames import METHOD, Method
 from fedtide.records.measures import drifts
-from fedtide.report.charts.style import DASHES, GRAY, INK
+from fedtide.records.measures.detections import COLUMN
+from fedtide.report.charts.chart import Series, floats
 
 _MOST_SESSIONS = 40
-_MOST_LABELS = 20  # of sessions or ticks over the width of the page
-_MOST_TICKS = 12
+_MOST_LABELS = 20  # of sessions over the width of the page
 
 
-def session_spans(history: pd.DataFrame, methods: list[Method]) -> list[tuple[int, int, int]]:
+def session_spans(history: pd.DataFrame, methods: list[Method]) -> tuple[tuple[int, int, int], ...]:
     """(session, first round, last round); empty for one session, too many to mark, or runs that disagree."""
     mine = history[history.set_index(METHOD).index.isin(methods)]
     spans = mine.groupby("session")["round"].agg(["min", "max"])
     begins = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
     if not 1 < len(spans) <= _MOST_SESSIONS or (begins > 1).any():
-        return []
-    return [(int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy()]
+        return ()
+    return tuple((int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy())
+
+
+def session_labels(spans: Sequence[tuple[int, int, int]], columns: int) -> list[tuple[float, str]]:
+    """Middle and name of the sessions; every second or third where panels in several columns are too narrow for all."""
+    step = math.ceil(len(spans) * columns / _MOST_LABELS) or 1
+    return [((first + last) / 2, f"S{session}") for session, first, last in spans[::step]]
 
 
 def drift_marks(history: pd.DataFrame) -> tuple[float, ...]:
@@ -35,60 +41,19 @@ def drift_marks(history: pd.DataFrame) -> tuple[float, ...]:
     return tuple(start + 0.5 for start in starts) if len(starts) <= _MOST_SESSIONS else ()
 
 
-def groups_in_turn(records: Records) -> int:
-    """Number of groups of devices that alternate between sessions; 0 if they do not."""
-    turns = {
-        {"alternate": 2, "cycle": settings.get("scenario.groups") or 0}.get(str(settings.get("scenario.pattern")), 0)
-        for settings in records.settings.values()
-    }
-    return turns.pop() if len(turns) == 1 else 0
+def alarm_marks(name: str, rounds: pd.DataFrame, column: str, color: str) -> list[Series]:
+    """A triangle at each alarm of the complete runs of a method; between two evaluated rounds, on the line that joins them."""
+    x, y = list[float](), list[float]()
+    for _, run in rounds[rounds["state"] == "complete"].groupby("key", sort=False):
+        at, known = run.loc[run[COLUMN] > 0, "round"], run.dropna(subset=[column])
+        if len(known):
+            x += at.tolist()
+            y += np.interp(at, known["round"], known[column]).tolist()
+    look: dict[str, Any] = {"marker": "^", "size": 6, "width": 0, "listed": False, "note": "alarm"}
+    return [Series(name, floats(x), floats(y), color, **look)] if x else []
 
 
-def session_labels(spans: Sequence[tuple[int, int, int]], columns: int, groups: int) -> list[tuple[float, str]]:
-    """Middle and name of the sessions: number, and the letter of the group of devices.
-
-    Where panels are too narrow for all, as with several ``columns``, every second or third is left.
-    """
-    step = math.ceil(len(spans) * columns / _MOST_LABELS)
-    turns = [f" · {letter}" for letter in ascii_uppercase[:groups]] if 1 < groups <= 26 else [""]
-    return [
-        ((first + last) / 2, f"S{session}{turns[(session - 1) % len(turns)]}")
-        for session, first, last in spans
-        if (session - 1) % step == 0
-    ]
-
-
-def session_ticks(spans: Sequence[tuple[int, int, int]], columns: int) -> list[int]:
-    """Ends of sessions as ticks; empty if there are too many."""
-    step = math.ceil(len(spans) * columns / _MOST_LABELS)
-    return [0, *(last for _, _, last in spans)][::step] if 0 < len(spans) <= _MOST_TICKS else []
-
-
-def mark_sessions(axes: Axes, spans: Sequence[tuple[int, int, int]], named: bool, groups: int) -> None:
-    """A thin line where a session begins; its name above the panel, if there is room. Every other session is shaded."""
-    grid = axes.get_subplotspec()
-    columns = grid.get_gridspec().ncols if grid else 1
-    if ticks := session_ticks(spans, columns):
-        axes.set_xticks(ticks)
-    for session, first, last in spans:
-        if first > 1:
-            axes.axvline(first - 0.5, color=GRAY, linewidth=0.6, zorder=0.5)
-        if session % 2 == 0:
-            axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
-    for middle, name in session_labels(spans, columns, groups) if named else []:
-        axes.annotate(
-            name,
-            (middle, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color="#555555",
-        )
-
-
-def mark_drifts(axes: Axes, places: Sequence[float]) -> None:
-    """A thin dashed line where concepts of clients change."""
-    for place in places:
-        axes.axvline(place, color=INK, linestyle=DASHES[1], linewidth=0.8, zorder=0.6)
+def marks_caption(history: pd.DataFrame) -> str:
+    """What is said of the marks of drifts and alarms, where there are any."""
+    drifted = " Dashed, vertical: a drift begins." if drift_marks(history) else ""
+    return drifted + (" Triangle: an alarm of the method's detector." if (history[COLUMN] > 0).any() else "")

@@ -16,7 +16,7 @@ from fedtide.report.charts.methods import method_names, places_of
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import INK, line_look
 from fedtide.report.parts import figures, frames, sheets
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Sheet
 from fedtide.report.tables.table import Table
 from fedtide.report.tables.transitions import Rules, per_session
 

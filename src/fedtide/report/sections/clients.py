@@ -11,7 +11,7 @@ from fedtide.records.frames import METHOD, Method, Records
 from fedtide.report.charts.chart import MOST_MARKERS, Axis, Chart, Panel, Series, floats, joined
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.charts.session_marks import groups_in_turn, session_spans
+from fedtide.report.charts.session_marks import session_spans
 from fedtide.report.charts.style import GRAY, PALETTE, percent_limits
 from fedtide.report.parts import figures
 from fedtide.report.tables.evaluations import PREFIX
@@ -115,10 +115,9 @@ def _panels(
     return Chart(
         Axis("Communication round", low=0.0, high=1.005 * records.history["round"].max()),
         Axis(title, True, low=low, high=high),
-        tuple(Panel(names[method], tuple(series(method)), sessions=tuple(spans[method])) for method in methods),
+        tuple(Panel(names[method], tuple(series(method)), sessions=spans[method]) for method in methods),
         columns,
         0.9 + -(-len(methods) // columns) * (2.2 if columns < 3 else 1.9),
-        groups_in_turn(records),
     )
 
 

@@ -9,7 +9,7 @@ from fedtide.records.measures import drifts, metrics
 from fedtide.records.measures.detections import COLUMN, HORIZON, detections
 from fedtide.report import formats
 from fedtide.report.parts import frames, sheets
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Sheet
 
 
 def per_run(records: Records) -> pd.DataFrame:

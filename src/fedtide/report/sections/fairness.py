@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -10,23 +11,15 @@ import pandas as pd
 from fedtide.records.files.client_scores import GAINS
 from fedtide.records.frames import Records
 from fedtide.records.measures import metrics
-from fedtide.report import formats
 from fedtide.report.formats import PERCENT, Scale
 from fedtide.report.parts import Source, sheets, tables
 from fedtide.report.tables.evaluations import PREFIX
-from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
-from fedtide.report.tables.sheets import Sheet
+from fedtide.report.tables.method_table import Column, MethodTable, Sheet, over_seeds
 
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "finetuned": "finetuned_accuracy_"}
 _FIT_GROUPS = {"client": _FIT, "error": "client_mae_", "served": "served_r2_", "served_error": "served_mae_"}
-_FIGURES = Scale(share=False)
 _SPREAD = ("mean", "std", "worst_decile", "below")
-
-
-def _of(source: Source) -> list[MethodTable]:
-    found = fairness(source.records, source.contents.last)
-    return [] if found is None else [found]
 
 
 def fairness(records: Records, last: int) -> MethodTable | None:
@@ -56,17 +49,15 @@ def fairness(records: Records, last: int) -> MethodTable | None:
 def sheet(table: MethodTable, last: int) -> Sheet:
     """The table as text."""
     keys = {column.key for column in table.columns}
-    if "error_mean" in keys:
-        what, worst = (
-            "R² and mean absolute error of the clients present, each on its own held-out samples.",
-            "worst scores",
-        )
-    else:
-        what, worst = (
+    what, worst = (
+        ("R² and mean absolute error of the clients present, each on its own held-out samples.", "worst scores")
+        if "error_mean" in keys
+        else (
             "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under "
             "the client's labels.",
             "lowest accuracy",
         )
+    )
     notes = [
         f"{what} Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds. "
         f"Worst decile: mean of the tenth of the clients with the {worst}."
@@ -102,62 +93,55 @@ def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
     return metrics.mean(values.groupby(session).mean().to_numpy(dtype=np.float64))
 
 
+def _column(scale: Scale, key: str, title: str, headline: str = "", good: Literal["high", "low"] = "high") -> Column:
+    """A column; of differences, with their signs, if its key ends in gap or gain."""
+    signed = key.endswith(("_gap", "_gain"))
+    text = (lambda mean, _: scale.difference(mean)) if signed else scale.value
+    return Column(key, title, text, good=good, headline=headline, scale=scale)
+
+
 def _columns(records: Records, last: int) -> list[Column]:
     rounds, steps = f"in the last {last} rounds", _setting(records, "finetune_steps")
-    worst = "worst decile of clients"
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
     after = f"after {steps} local step{'' if steps == '1' else 's'}" if steps else "after local steps"
+    column = partial(_column, PERCENT)
+    spread = f"standard deviation of accuracy over clients {rounds}"
     return [
-        Column("client_mean", "Mean, %", PERCENT.value),
-        Column(
-            "client_std",
-            "Standard deviation, points",
-            PERCENT.value,
-            good="low",
-            headline=f"standard deviation of accuracy over clients {rounds}",
-        ),
-        Column("client_worst_decile", "Worst decile, %", PERCENT.value, headline=f"accuracy of the {worst} {rounds}"),
-        Column("client_below", f"{below}, % of clients", PERCENT.value, good="low"),
-        Column("client_newcomers", "Newcomers, %", PERCENT.value, headline="accuracy of newcomers"),
-        Column("client_gap", "Newcomers minus stayers, points", lambda mean, _: formats.points(mean)),
-        Column(
-            "served_mean",
-            "Mean with the model served, %",
-            PERCENT.value,
-            headline=f"accuracy of the models served {rounds}",
-        ),
-        Column("personalization_gain", "Gain, points", lambda mean, _: formats.points(mean)),
-        Column("fraction_worse_than_global", "Hurt, % of clients", PERCENT.value, good="low"),
-        Column("served_worst_decile", "Worst decile with the model served, %", PERCENT.value),
-        Column("served_newcomers", "Newcomers with the model served, %", PERCENT.value),
-        Column("finetuned_mean", f"Mean {after}, %", PERCENT.value),
-        Column("finetuning_gain", f"Gain {after}, points", lambda mean, _: formats.points(mean)),
-        Column("finetuned_worst_decile", f"Worst decile {after}, %", PERCENT.value),
-        Column("finetuned_newcomers", f"Newcomers {after}, %", PERCENT.value),
+        column("client_mean", "Mean, %"),
+        column("client_std", "Standard deviation, points", spread, "low"),
+        column("client_worst_decile", "Worst decile, %", f"accuracy of the worst decile of clients {rounds}"),
+        column("client_below", f"{below}, % of clients", good="low"),
+        column("client_newcomers", "Newcomers, %", "accuracy of newcomers"),
+        column("client_gap", "Newcomers minus stayers, points"),
+        column("served_mean", "Mean with the model served, %", f"accuracy of the models served {rounds}"),
+        column("personalization_gain", "Gain, points"),
+        column("fraction_worse_than_global", "Hurt, % of clients", good="low"),
+        column("served_worst_decile", "Worst decile with the model served, %"),
+        column("served_newcomers", "Newcomers with the model served, %"),
+        column("finetuned_mean", f"Mean {after}, %"),
+        column("finetuning_gain", f"Gain {after}, points"),
+        column("finetuned_worst_decile", f"Worst decile {after}, %"),
+        column("finetuned_newcomers", f"Newcomers {after}, %"),
     ]
 
 
 def _fit_columns(last: int) -> list[Column]:
-    rounds, value, difference = f"in the last {last} rounds", _FIGURES.value, _FIGURES.difference
-    worst = "worst decile of clients"
-
-    def column(key: str, title: str, good: Literal["high", "low"] = "high", headline: str = "") -> Column:
-        return Column(key, title, value, good=good, headline=headline, scale=_FIGURES)
-
+    column, rounds = partial(_column, Scale(share=False)), f"in the last {last} rounds"
+    worst = f"mean absolute error of the worst decile of clients {rounds}"
     return [
         column("client_mean", "Mean R²"),
-        column("client_std", "Standard deviation", "low", f"standard deviation of R² over clients {rounds}"),
-        column("client_worst_decile", "Worst decile", headline=f"R² of the {worst} {rounds}"),
-        column("client_newcomers", "Newcomers", headline="R² of newcomers"),
-        Column("client_gap", "Newcomers minus stayers", lambda mean, _: difference(mean), scale=_FIGURES),
-        column("error_mean", "Mean absolute error", "low"),
-        column("error_worst_decile", "Worst decile, error", "low", f"mean absolute error of the {worst} {rounds}"),
-        column("error_newcomers", "Newcomers, error", "low"),
+        column("client_std", "Standard deviation", f"standard deviation of R² over clients {rounds}", "low"),
+        column("client_worst_decile", "Worst decile", f"R² of the worst decile of clients {rounds}"),
+        column("client_newcomers", "Newcomers", "R² of newcomers"),
+        column("client_gap", "Newcomers minus stayers"),
+        column("error_mean", "Mean absolute error", good="low"),
+        column("error_worst_decile", "Worst decile, error", worst, "low"),
+        column("error_newcomers", "Newcomers, error", good="low"),
         column("served_mean", "Mean R² with the model served"),
-        column("served_error_mean", "Mean absolute error with the model served", "low"),
-        column("served_error_worst_decile", "Worst decile with the model served, error", "low"),
-        column("served_error_newcomers", "Newcomers with the model served, error", "low"),
+        column("served_error_mean", "Mean absolute error with the model served", good="low"),
+        column("served_error_worst_decile", "Worst decile with the model served, error", good="low"),
+        column("served_error_newcomers", "Newcomers with the model served, error", good="low"),
     ]
 
 
@@ -165,6 +149,11 @@ def _setting(records: Records, name: str) -> str:
     """The value of a setting of the evaluation, empty if runs differ."""
     values = {str(settings.get(f"evaluation.{name}", "")) for settings in records.settings.values()}
     return values.pop() if len(values) == 1 else ""
+
+
+def _of(source: Source) -> list[MethodTable]:
+    found = fairness(source.records, source.contents.last)
+    return [] if found is None else [found]
 
 
 tables.add(0, lambda source: [("fairness", found) for found in _of(source)])

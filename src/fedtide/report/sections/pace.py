@@ -1,31 +1,18 @@
-"""The table of accuracy, stability and speed of learning, for runs of one session."""
+"""The table of accuracy, stability and speed of learning, for runs of one session (Zhou et al. 2025, Tables 1 to 6)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
+import pandas as pd
 
-from fedtide.records.frames import Method, Records
+from fedtide.records.frames import Records, by_method
+from fedtide.records.measures import metrics
 from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.parts import sheets
-from fedtide.report.tables import speed
-from fedtide.report.tables.sheets import Sheet
-from fedtide.report.tables.speed import RoundsToTarget
-from fedtide.settings.scores import Score
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """One run: mean and spread of its last rounds, and when it reached the target."""
-
-    mean: float
-    spread: float
-    target: RoundsToTarget
+from fedtide.report.tables.method_table import Sheet
 
 
 def sheet(records: Records, last: int, target: float, baseline: str) -> list[Sheet]:
@@ -36,51 +23,43 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
     history = records.history[records.history["state"] == "complete"]
     if math.isnan(target) or history["session"].nunique() != 1:
         return []
-    sign = records.score.sign
-    runs = {
-        str(key): _Measured(
-            *speed.last_rounds(values, last),
-            speed.rounds_to_target(sign * values, sign * target),
-        )
-        for key, values in history.groupby("key", sort=False)[records.column]
-    }
-    places = records.runs[records.runs["key"].isin(list(runs))].to_dict("records")
-    bases = {(run["initializer"], run["seed"]): runs[run["key"]] for run in places if run["label"] == baseline}
-    rows = []
-    for method in records.methods:
-        own = [run for run in places if (run["label"], run["initializer"]) == method]
-        pairs = [(runs[run["key"]], bases.get((run["initializer"], run["seed"]))) for run in own]
-        if pairs:
-            rows.append((method, _cells(pairs, 100 if records.score.share else 1)))
-    return [_sheet(rows, records.score, last, target, baseline)]
-
-
-def _sheet(rows: list[tuple[Method, list[str]]], score: Score, last: int, target: float, baseline: str) -> Sheet:
-    scale = Scale(score.share)
-    goal = scale.goal(target)
-    return Sheet(
-        f"{score.title}, stability and speed of learning",
-        f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over the "
-        f"seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that does not "
-        "reach it counts with all its rounds and is marked with >.",
-        [scale.heading(f"Last {last} rounds"), f"Minus {baseline}{scale.gap}", f"Rounds to {goal}", "Speed-up"],
-        rows,
+    score, scale = records.score, Scale(records.score.share)
+    per_run = {str(key): run[records.column] for key, run in history.groupby("key", sort=False)}
+    runs = records.runs[records.runs["key"].isin(list(per_run))]
+    curves = [per_run[key] for key in runs["key"]]
+    spent = [metrics.rounds_to_target(score.sign * curve, score.sign * target) for curve in curves]
+    runs = runs.assign(
+        mean=[curve.tail(last).mean() for curve in curves],
+        spread=[curve.tail(last).std(ddof=0) for curve in curves],
+        reached=np.isfinite(spent),
+        rounds=[min(rounds, len(curve)) for rounds, curve in zip(spent, curves, strict=True)],
     )
+    bases = runs.loc[runs["label"] == baseline, ["initializer", "seed", "mean", "rounds"]]
+    runs = runs.merge(bases, on=["initializer", "seed"], how="left", suffixes=("", "_of_baseline"))
+    goal = scale.goal(target)
+    return [
+        Sheet(
+            f"{score.title}, stability and speed of learning",
+            f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over "
+            f"the seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that does "
+            "not reach it counts with all its rounds and is marked with >.",
+            [scale.heading(f"Last {last} rounds"), f"Minus {baseline}{scale.gap}", f"Rounds to {goal}", "Speed-up"],
+            [(method, _cells(own, score.share)) for method, own in by_method(runs).items()],
+        )
+    ]
 
 
-def _cells(pairs: Sequence[tuple[_Measured, _Measured | None]], factor: int) -> list[str]:
-    """Cells of a method, from its runs, each paired with the baseline's run if there is one; scores times ``factor``."""
-    digits = 2 if factor > 1 else 4
-    mean = factor * float(np.mean([own.mean for own, _ in pairs]))
-    spread = factor * float(np.mean([own.spread for own, _ in pairs]))
-    gaps = [factor * (own.mean - base.mean) for own, base in pairs if base]
-    ups = [own.target.speed_up(base.target) for own, base in pairs if base]
-    targets = sorted((own.target for own, _ in pairs), key=lambda found: (not found.reached, found.rounds))
+def _cells(runs: pd.DataFrame, share: bool) -> list[str]:
+    """Cells of a method from its runs, in percent or as they are."""
+    factor, digits = (100, 2) if share else (1, 4)
+    mean, spread = factor * runs["mean"].mean(), factor * runs["spread"].mean()
+    gap = factor * (runs["mean"] - runs["mean_of_baseline"]).mean()
+    middle = runs.sort_values(["reached", "rounds"], ascending=[False, True], kind="stable").iloc[(len(runs) - 1) // 2]
     return [
         formats.NOTHING if math.isnan(mean) else f"{mean:.{digits}f} \N{PLUS-MINUS SIGN} {spread:.{digits}f}",
-        f"{np.mean(gaps):+.{digits}f}".replace("-", "\N{MINUS SIGN}") if gaps else formats.NOTHING,
-        str(targets[(len(targets) - 1) // 2]),
-        formats.times(median(ups)) if ups else formats.NOTHING,
+        formats.NOTHING if math.isnan(gap) else f"{gap:+.{digits}f}".replace("-", "\N{MINUS SIGN}"),
+        f"{'' if middle['reached'] else '>'}{int(middle['rounds'])}",
+        formats.times((runs["rounds_of_baseline"] / runs["rounds"]).median()),
     ]
 
 

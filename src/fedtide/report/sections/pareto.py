@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fedtide.records.frames import METHOD, Records
-from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis
+from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis, stepped
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import GRAY, line_look
 from fedtide.report.parts import figures
-from fedtide.report.tables.front import pareto_front
 from fedtide.report.tables.table import Table
 
 
@@ -25,26 +22,27 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
 
     None unless clients of some run average inside a round, and two methods have a complete run.
     """
-    inside = [settings.get("communication.name", "per_round") != "per_round" for settings in records.settings.values()]
-    if not any(inside):
+    if all(settings.get("communication.name", "per_round") == "per_round" for settings in records.settings.values()):
         return None
-    costs = records.history.groupby("key", sort=False)["kappa"].mean()
+    costs, level = records.history.groupby("key", sort=False)["kappa"].mean(), table.level.key
     runs = table.runs[table.runs["state"] == "complete"].assign(kappa=lambda frame: frame["key"].map(costs))
-    level = table.level.key
-    runs = runs.dropna(subset=["kappa", level])
-    points = runs.groupby(METHOD, sort=False).agg(
-        kappa=("kappa", "mean"), best=(level, "mean"), low=(level, "min"), high=(level, "max")
+    points = (
+        runs.dropna(subset=["kappa", level])
+        .groupby(METHOD, sort=False)
+        .agg(kappa=("kappa", "mean"), mean=(level, "mean"), low=(level, "min"), high=(level, "max"))
     )
     if len(points) < 2:
         return None
-    names = method_names(points.index.to_list())
-    best = pareto_front(points["kappa"].tolist(), (table.score.sign * points["best"]).tolist())
-    front = points.iloc[best]
-    series = [Series("Pareto front", floats(front["kappa"]), floats(front["best"]), GRAY, width=1.0, steps=True)]
+    names, order = method_names(points.index.to_list()), ["kappa", "mean"]
+    front = points.sort_values(order, ascending=[True, table.score.lower])
+    best = table.score.sign * front["mean"]
+    front = front[best > best.cummax().shift(fill_value=-float("inf"))]  # better than whatever costs less
+    x, y = stepped(floats(front["kappa"]), floats(front["mean"]))
+    series = [Series("Pareto front", x, y, GRAY, width=1.0)]
     for number, (name, row) in enumerate(zip(names.values(), points.to_dict("records"), strict=True)):
-        kappa, middle, low, high = (floats([row[column]]) for column in ("kappa", "best", "low", "high"))
-        dot = Series(name, kappa, middle, line_look(number).color, low, high, marker="o", size=5, width=0, bars=True)
-        series.append(replace(dot, labels=(name,)))
+        kappa, middle, low, high = (floats([row[column]]) for column in (*order, "low", "high"))
+        color = line_look(number).color
+        series.append(Series(name, kappa, middle, color, low, high, marker="o", size=5, width=0, bars=True))
     return Chart(
         Axis("Communication cost per round (kappa; 1 is an exchange after every local step)", log=True),
         score_axis(level_title(table), table.score, points["low"].min(), points["high"].max()),

@@ -7,18 +7,16 @@ from statistics import median
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fedtide.records.frames import Records, by_method
 from fedtide.records.measures import metrics
 from fedtide.report import formats
+from fedtide.report.charts.chart import Axis, Chart, Panel, Series
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.charts.style import WIDTH, line_look, paper, percent
+from fedtide.report.charts.style import line_look
 from fedtide.report.parts import figures, sheets
-from fedtide.report.tables.sheets import Sheet
-
-_MOST_BARS = 40
+from fedtide.report.tables.method_table import Sheet
 
 
 def sheet(records: Records, target: float) -> list[Sheet]:
@@ -74,40 +72,25 @@ def _evaluated(history: pd.DataFrame, column: str) -> str:
     return f"one in {low} was evaluated." if low == high else f"one in {low} to {high} was evaluated."
 
 
-def staleness(records: Records) -> Figure | None:
-    """Distribution of the staleness of the results used, in updates, a panel per method; None without any."""
+def staleness(records: Records) -> Chart | None:
+    """Distribution of the staleness of the results used, in updates, a line per method; None without any."""
     rows = records.clients[(records.clients["state"] == "complete") & records.clients["staleness"].notna()]
     if rows.empty:
         return None
-    groups = by_method(rows)
-    names = method_names(list(groups))
-    labels = list(dict.fromkeys(label for label, _ in records.methods))
-    most = int(rows["staleness"].max())
-    width = -(-(most + 1) // _MOST_BARS)
-    edges = np.arange(0, most + width + 1, width) - 0.5
-    with paper():
-        figure = Figure(figsize=(WIDTH, 0.6 + 1.5 * len(groups)), layout="constrained")
-        grid = figure.subplots(len(groups), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, (method, group) in zip(grid, groups.items(), strict=True):
-            behind = group["staleness"].to_numpy(dtype=np.float64)
-            shares = np.histogram(behind, edges)[0] / len(behind)
-            axes.stairs(shares, edges, fill=True, color=line_look(labels.index(method[0])).color)
-            axes.axvline(behind.mean(), color="black", linewidth=1.0)
-            axes.set_title(f"{names[method]}: mean {behind.mean():.3g}, most {behind.max():.0f}")
-            percent(axes.yaxis)
-        grid[-1].set_xlim(left=-0.5)
-        figure.supxlabel("Updates of the model while the client trained", fontsize=9)
-        figure.supylabel("Results", fontsize=9)
-        return figure
+    names, labels = method_names(list(by_method(rows))), [label for label, _ in records.methods]
+    series, edges = list[Series](), np.arange(0, rows["staleness"].max() + 2)
+    for method, group in by_method(rows).items():
+        shares, look = np.histogram(group["staleness"], edges)[0] / len(group), line_look(labels.index(method[0]))
+        name = f"{names[method]}, mean {group['staleness'].mean():.3g}"
+        series.append(Series(name, edges[:-1], shares, look.color, dash=look.dash, marker="o", size=3))
+    x = Axis("Updates of the model while the client trained", low=-0.5, high=float(edges[-1]), whole=True)
+    return Chart(x, Axis("Results", share=True), (Panel(series=tuple(series)),), 1, 3.2)
 
 
 sheets.add(20, lambda source: sheet(source.records, source.table.target))
 figures.add(
     190,
     lambda source: drawings(
-        "staleness",
-        "Staleness of the results",
-        "All complete runs of a method; black: mean.",
-        staleness(source.records),
+        "staleness", "Staleness of the results", "All complete runs of a method.", staleness(source.records)
     ),
 )

@@ -1,4 +1,4 @@
-"""The world of the runs: the clients' data over time, who takes part when, and who sees which concept when."""
+"""The world of the runs: the clients' data over time, and who takes part when."""
 
 from __future__ import annotations
 
@@ -12,22 +12,15 @@ from matplotlib.patches import Patch
 
 from fedtide.core.array_types import Bools
 from fedtide.core.errors import SettingsError
-from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
-from fedtide.report.picture import concept_colors, concept_shares
-from fedtide.world.timeline import Timeline
 
 _COLORS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
 _COHORTS = (
     "Cohorts of the first run, identical for every algorithm with its seed. Below: clients present and taking part, "
     "by round; right: share of its rounds in which a client takes part."
 )
-_CONCEPTS = (
-    "First run; the concept of most of a client's samples (the later one in a tie). Empty: absent, or without samples."
-)
-_MOST_CELLS = 200_000
 
 
 def _pictures(source: Source) -> Iterator[Drawing]:
@@ -77,21 +70,5 @@ def raster(present: Bools, drawn: Bools) -> Figure | None:
         return figure
 
 
-def seen_concepts(timeline: Timeline) -> Chart | None:
-    """Clients by rounds, colored by concept; None without drift, or with more cells than a page should hold."""
-    shares = concept_shares(timeline) if timeline.num_clients * timeline.rounds <= _MOST_CELLS else None
-    if shares is None or len(shares) < timeline.num_clients:
-        return None
-    clients, rounds, count = shares.shape
-    most = count - 1.0 - shares[:, :, ::-1].argmax(2)
-    most[shares.sum(2) == 0] = np.nan
-    names = tuple(f"concept {number}" for number in range(count))
-    cells = Cells(most, tuple(concept_colors(count)), "", written=False, names=names, first=1)
-    x = Axis("Communication round", whole=True, low=0.5, high=rounds + 0.5)
-    y = Axis("Client", whole=True, low=clients - 0.5, high=-0.5)
-    return Chart(x, y, (Panel(cells=cells),), 1, 3.4)
-
-
 figures.add(260, _pictures)
 figures.add(270, lambda source: drawings("cohorts", "Participation by round", _COHORTS, source.contents.cohorts))
-figures.add(280, lambda source: drawings("concepts", "Concepts of the clients", _CONCEPTS, source.contents.concepts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -93,6 +93,17 @@ class Comparison:
     over: Literal["seeds", "periods", "rows"] = "seeds"
     period: str = ""
     shown: bool = True
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of text: headings of its columns, and the cells of each method, or of something else with these ``names``."""
+
+    title: str
+    caption: str
+    headings: list[str]
+    rows: Sequence[tuple[tuple[str, ...], list[str]]]
+    names: tuple[str, ...] = ("Algorithm", "Initializer")
 
 
 def against_leaders(table: MethodTable) -> list[Comparison]:

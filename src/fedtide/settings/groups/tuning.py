@@ -80,32 +80,6 @@ class Pruner(OptunaClass):
     name: Literal["median", "percentile", "halving", "hyperband", "threshold", "wilcoxon", "none"] = "median"
 
 
-class NoTerminator(SettingsModel):
-    """The search ends after `tune.trials`."""
-
-    name: Literal["none"] = "none"
-
-
-class StagnationTerminator(SettingsModel):
-    """Ends the search when the best value has not improved for a number of complete trials."""
-
-    name: Literal["stagnation"] = "stagnation"
-    trials: int = Field(30, ge=1, description="complete trials without a better value")
-
-
-class RegretTerminator(SettingsModel):
-    """Ends the search when a bound on what is still to be gained falls below the error of the best value."""
-
-    name: Literal["regret"] = "regret"
-    trials: int = Field(20, ge=2, description="complete trials before the first check")
-    error: float | None = Field(
-        None, gt=0, description="standard error of a value; null: from the best trial's seeds, two or more"
-    )
-
-
-Terminator = NoTerminator | StagnationTerminator | RegretTerminator
-
-
 TuneMetric = Literal[
     "validation_accuracy", "validation_loss", "validation_balanced_accuracy", "validation_macro_f1", "validation_auroc",
     "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
@@ -160,9 +134,6 @@ class TuneSettings(SettingsModel):
         description="decides by the first seed which trials are stopped early: median, percentile, halving, hyperband, "
         "threshold, wilcoxon or none; a name, or a mapping with `name` and arguments of Optuna's pruner (steps are rounds)",
     )
-    terminator: Annotated[Terminator, Choice(Terminator, "none")] = Field(
-        NoTerminator(), description="criterion to stop before `trials`"
-    )
     space: dict[str, Searched] = Field(
         {}, description="dotted setting -> range or choices; empty: what algorithm and initializer declare and local.lr"
     )
@@ -173,13 +144,6 @@ class TuneSettings(SettingsModel):
             raise SettingsError(f"seeds lists {twice[0]} twice")
         if self.cost and self.sampler.name == "cmaes":
             raise SettingsError("sampler = cmaes supports a single objective, and cost adds one; use tpe or gp")
-        if self.cost and self.terminator.name != "none":
-            raise SettingsError(
-                f"terminator = {self.terminator.name} supports a single objective, and cost adds "
-                "one; remove cost or the terminator"
-            )
-        if isinstance(self.terminator, RegretTerminator) and self.terminator.error is None and len(self.seeds) < 2:
-            raise SettingsError("terminator = regret requires two or more `seeds`, or its `error`")
         return self
 
     @property

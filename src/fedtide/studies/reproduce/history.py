@@ -54,18 +54,14 @@ class History:
             raise SettingsError(f"{directory / 'history.csv'}: no column 'session', so it was not written by a run")
         if (column := f"test_{score.name}") not in frame:
             raise SettingsError(f"{directory / 'history.csv'}: no column {column!r}; {score.remedy} and run again")
-        self._session = frame["session"].to_numpy()
-        self._score = (100 if score.share else 1) * frame[column].to_numpy(dtype=np.float64)
-        absence = np.full(len(frame), np.nan)
-        self._gradient_rounds, self._latency, self._energy, self._kappa, self._information_loss = (
-            frame[name].to_numpy(dtype=np.float64) if name in frame else absence
-            for name in ("gradient_rounds", "latency", "energy", "kappa", "information_loss")
-        )
+        columns = ("session", "gradient_rounds", "latency", "energy", "kappa", "information_loss")
+        self._rounds = frame.reindex(columns=columns).astype(float)
+        self._rounds["score"] = (100 if score.share else 1) * frame[column].astype(float)
 
     @property
     def score(self) -> pd.Series[float]:
         """After each round, shares in percent, NaN where not evaluated."""
-        return pd.Series(self._score)
+        return self._rounds["score"]
 
     def session(self, number: int) -> Session:
         """Session ``number``, counted from 1.
@@ -73,22 +69,15 @@ class History:
         Raises:
             SettingsError: the run has no such session.
         """
-        rounds = np.flatnonzero(self._session == number)
-        if len(rounds) == 0:
-            raise SettingsError(f"no session {number}: the runs have {int(self._session.max())} sessions")
-        first = rounds[0]
-        before = self._gradient_rounds[first - 1] if first else 0.0  # the column is a running total
+        rounds = self._rounds[self._rounds["session"] == number]
+        if rounds.empty:
+            raise SettingsError(f"no session {number}: the runs have {int(self._rounds['session'].max())} sessions")
+        spent = self._rounds["gradient_rounds"]  # a running total
+        before = spent.shift(fill_value=0.0)[rounds.index[0]]
+        columns = {name: rounds[name].to_numpy() for name in ("score", "latency", "energy", "kappa")}
+        measured = rounds["information_loss"].dropna()
         return Session(
-            score=self._score[rounds],
-            gradient_rounds=float(np.nan_to_num(self._gradient_rounds[first] - before)),
-            latency=self._latency[rounds],
-            energy=self._energy[rounds],
-            kappa=self._kappa[rounds],
-            information_loss=_last(self._information_loss[rounds]),
+            **columns,
+            gradient_rounds=float(np.nan_to_num(spent[rounds.index[0]] - before)),
+            information_loss=float(measured.iloc[-1]) if len(measured) else math.nan,
         )
-
-
-def _last(values: Floats) -> float:
-    """The last value that is not NaN, NaN if there is none."""
-    known = values[~np.isnan(values)]
-    return float(known[-1]) if len(known) else math.nan

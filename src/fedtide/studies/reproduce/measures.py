@@ -15,7 +15,6 @@ from pydantic import Field
 from fedtide.core.array_types import Floats
 from fedtide.core.plugins import SettingsModel
 from fedtide.records.measures import metrics
-from fedtide.report.tables import speed
 from fedtide.settings.scores import Score, ScoreName
 from fedtide.studies.reproduce.history import Session
 
@@ -138,13 +137,13 @@ class Learning(_Scored):
         return None if self.target is None else (self.reference, method)
 
     def measure(self, session: Session, reference: Session) -> list[float]:
-        found = [*speed.last_rounds(session.score, self.last)]
+        last = session.score[-self.last :]
+        last = last[~np.isnan(last)]
+        found = [float(last.mean()), float(last.std())] if len(last) else [math.nan, math.nan]
         if self.target is not None:
-            sign = self.score.sign
-            own, other = (
-                speed.rounds_to_target(sign * part.score, sign * self.target) for part in (session, reference)
-            )
-            found += [own.rounds if own.reached else math.inf, own.speed_up(other)]
+            sign, both = self.score.sign, (session, reference)
+            rounds, base = (metrics.rounds_to_target(sign * part.score, sign * self.target) for part in both)
+            found += [rounds, min(base, len(reference.score)) / min(rounds, len(session.score))]
         return found
 
 

@@ -21,9 +21,8 @@ from fedtide.settings.scores import Score
 from fedtide.studies.reproduce.curves import curves, curves_csv, curves_png
 from fedtide.studies.reproduce.earlier import read_earlier
 from fedtide.studies.reproduce.history import History
-from fedtide.studies.reproduce.leads import heading, leads
 from fedtide.studies.reproduce.recipe import Cell, Recipe
-from fedtide.studies.reproduce.results import Results, Sheet, csv_text, markdown, tabulate
+from fedtide.studies.reproduce.results import Results, csv_text, markdown, tabulate
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load_data
 
@@ -138,7 +137,7 @@ def reproduce(
         lines = curves(
             recipe, store.history, {cell: earlier.lines[cell] for cell in results.kept if cell in earlier.lines}
         )
-        files, page = {".csv": csv_text(results).encode()}, markdown(results, command, _further(results))
+        files, page = {".csv": csv_text(results).encode()}, markdown(results, command)
         if lines:
             files |= {"_rounds.csv": curves_csv(lines, recipe).encode(), "_rounds.png": curves_png(lines, recipe)}
             shown = any((cell, recipe.score.name) in recipe.published for cell in lines)
@@ -160,12 +159,6 @@ def reproduce(
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
         summaries, stopped = compare(missing, workspace, recipe.workers, watch, ended, recipe.hosts)
     return write(), summaries, stopped
-
-
-def _further(results: Results) -> dict[str, Sheet]:
-    """Tables derived from the results, by introduction."""
-    found = leads(results)
-    return {heading(results.recipe.score): found} if found else {}
 
 
 def _distinct(recipe: Recipe, cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunSettings]:

@@ -14,6 +14,7 @@ from rich.table import Table
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import ACCURACY, Score
 from fedtide.studies.reproduce.earlier import Earlier
 from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.measures import Quantity
@@ -141,8 +142,8 @@ def json_rows(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
-    """The table with all that is needed to read and reproduce it; ``further`` tables by introduction."""
+def markdown(results: Results, command: str) -> str:
+    """The table with all that is needed to read and reproduce it."""
     recipe, table = results.recipe, results.recipe.table
     seeds = ", ".join(map(str, recipe.seeds))
     parts = [
@@ -158,8 +159,8 @@ def markdown(results: Results, command: str, further: dict[str, Sheet]) -> str:
     if summary := _summary(results):
         parts += ["Mean absolute difference from the published values, over the complete cells:"]
         parts += [markdown_table(*summary)]
-    for introduction, sheet in further.items():
-        parts += [introduction, markdown_table(*sheet)]
+    if ahead := leads(results):
+        parts += [leads_heading(recipe.score), markdown_table(*ahead)]
     if results.kept:
         count = f"{len(results.kept)} of the {len(recipe.cells)} cells {'was' if len(results.kept) == 1 else 'were'}"
         parts += [f"{count} measured by an earlier call with the same settings."]
@@ -269,3 +270,47 @@ def _rich(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]], left
     for line in lines:
         table.add_row(*line)
     return table
+
+
+def leads_heading(score: Score) -> str:
+    """Introduction of the table of leads."""
+    named = " (ACC_diff)" if score == ACCURACY else ""
+    return f"Lead in {score.words} over the best other method{named}, averaged over the rows with a value for every method:"
+
+
+def leads(results: Results) -> Sheet | None:
+    """The lead of each method over the best other one (ACC_diff, Zhou et al. 2025, eq. 12); None unless all have a score.
+
+    A table with several methods compares the methods of each algorithm; otherwise algorithms are compared. Published and
+    obtained numbers are averaged separately, each over the rows (world, transition) in which all have one.
+    """
+    score, methods = results.recipe.score, len({cell.method for cell in results.recipe.cells}) > 1
+    by = "method" if methods else "algorithm"
+    rows = [row for row in results.rows if row.quantity.name == score.name]
+    variants = list(dict.fromkeys(row.quantity for row in rows))
+    names = list(dict.fromkeys(getattr(row.cell, by) for row in rows))
+    if len(names) < 2:
+        return None
+
+    def column(numbers: list[tuple[Cell, float]]) -> dict[str, str]:
+        table: dict[tuple[str, ...], dict[str, float]] = {}
+        for cell, number in numbers:
+            place = (*cell.world, cell.transition, *((cell.algorithm,) if methods else ()))
+            table.setdefault(place, {})[getattr(cell, by)] = score.sign * number
+        full = [found for found in table.values() if len(found) > 1 and np.isfinite(list(found.values())).all()]
+        return {name: _lead(name, [found for found in full if name in found]) for name in names}
+
+    columns = {"published": column([(row.cell, row.published.mean) for row in rows if row.quantity == variants[0]])}
+    for quantity in variants:
+        own = [row for row in rows if row.quantity == quantity and row.cell not in results.missing]
+        columns[f"obtained, {quantity.variant}".rstrip(", ")] = column([(row.cell, row.obtained) for row in own])
+    filled = {name: cells for name, cells in columns.items() if set(cells.values()) != {NOTHING}}
+    return ([by, *filled], [[name, *(cells[name] for cells in filled.values())] for name in names]) if filled else None
+
+
+def _lead(name: str, rows: list[dict[str, float]]) -> str:
+    """Mean lead in points, and the number of rows in which it is first."""
+    if not rows:
+        return NOTHING
+    ahead = [row[name] - max(value for other, value in row.items() if other != name) for row in rows]
+    return f"{signed(float(np.mean(ahead)))} (first in {sum(lead > 0 for lead in ahead)} of {len(rows)})"

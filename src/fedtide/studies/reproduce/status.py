@@ -112,7 +112,8 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
     file = results / recipe.name / f"{recipe.profile}.csv"
     cells = {cell.values: cell for cell in recipe.cells}
     found: dict[str, list[tuple[int, int, float]]] = {}
-    for row in _rows(file):
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    for row in csv.DictReader(lines):
         try:
             count, mine = int(row["seeds"]), (row["quantity"], row["variant"]) == (quantity.name, quantity.variant)
             numbers = (count, int(row.get("rounds") or 0), float(row["difference"] or "nan"))
@@ -120,12 +121,21 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
                 found.setdefault(_made_with(recipe, cells, row), []).append(numbers)
         except (KeyError, ValueError, TypeError):
             raise SettingsError(f"{file}: not written by `fedtide reproduce`; move or delete it") from None
-    table, planned = Path(recipe.name) / f"{recipe.profile}.md", _planned(recipe)
+    scenario = recipe.runs(recipe.cells[0], recipe.seeds[0])[0].scenario
+    table, planned = Path(recipe.name) / f"{recipe.profile}.md", int(getattr(scenario, "rounds", 0))
     parts = []
     for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, EARLIER, UNKNOWN).index(item[0])):
         seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
         differences = [gap for gap in gaps if math.isfinite(gap)]
-        facts = (_ends(seeds), _ends(rounds), planned, quantity.title, differences, table, settings)
+        facts = (
+            (min(seeds), max(seeds)),
+            (min(rounds), max(rounds)),
+            planned,
+            quantity.title,
+            differences,
+            table,
+            settings,
+        )
         parts.append(Status(recipe, len(rows), *facts))
     return parts or [Status(recipe, 0, (0, 0), (0, 0), planned, quantity.title, [], None, "")]
 
@@ -136,22 +146,6 @@ def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str
         return UNKNOWN
     cell = cells.get(tuple(row[name] for name in recipe.columns))
     return CURRENT if cell is not None and recipe.identity(cell) == row["settings"] else EARLIER
-
-
-def _planned(recipe: Recipe) -> int:
-    scenario = recipe.runs(recipe.cells[0], recipe.seeds[0])[0].scenario
-    return int(getattr(scenario, "rounds", 0))
-
-
-def _ends(values: list[int]) -> tuple[int, int]:
-    return (min(values), max(values)) if values else (0, 0)
-
-
-def _rows(file: Path) -> list[dict[str, str]]:
-    if not file.is_file():
-        return []
-    with file.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
 
 
 def _span(ends: tuple[int, int]) -> str:

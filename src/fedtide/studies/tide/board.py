@@ -1,10 +1,11 @@
-"""The board: ranks and gains of methods over the worlds, with intervals over seeds."""
+"""The board: the methods on it, and their ranks and gains over the worlds, with intervals over seeds."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,12 @@ from scipy import stats
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
+from fedtide.studies.tide.scores import Row
 from fedtide.studies.tide.suite import REFERENCE, World
+from fedtide.studies.tide.verify import methods_in, verify
+
+PUBLISHED = "scores.csv"
+"""Rows of the published methods, in the folder of a suite."""
 
 NO_RUNS = "no runs"
 """In a world that refuses a method, or where all trials of its search diverged."""
@@ -138,3 +144,39 @@ def _failed(rows: pd.DataFrame, cubes: Mapping[str, pd.DataFrame]) -> dict[tuple
     methods = sorted(rows["method"].unique())
     none = {(method, world): NO_RUNS for world in cubes for method in methods if (method, world) not in there}
     return none | {key: f"{count} diverged" for key, count in diverged.items()}
+
+
+def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) -> pd.DataFrame:
+    """Rows of the methods in a folder, and of those published with a suite, if one is given; columns as :class:`Row`.
+
+    Raises:
+        SettingsError: something in the folder does not verify, has the name of a published method, or there is nothing.
+    """
+    own = [verify(home, worlds) for home in methods_in(folder)] if folder is not None else []
+    if problems := [line for each in own for line in each.problems]:
+        more = f" (and {len(problems) - 1} more, see `fedtide tide verify {folder}`)" if len(problems) > 1 else ""
+        raise SettingsError(f"{problems[0]}{more}")
+    rows = pd.DataFrame([row for each in own for row in each.rows], columns=list(Row._fields))
+    if suite is not None:
+        listed = read_rows(suite / PUBLISHED)
+        if taken := sorted({*listed["method"]} & {each.method for each in own}):
+            raise SettingsError(
+                f"{folder}: {taken[0]} is the name of a published method; rename the method, or use --alone"
+            )
+        rows = pd.concat([listed, rows], ignore_index=True)
+    if rows.empty:
+        raise SettingsError("no runs for the leaderboard; give a folder of methods")
+    return rows.astype({"seed": int, "score": float, "bytes": int, "gradients": float, "seconds": float})
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Rows that a board has written; a SettingsError if the file is not one."""
+    if not path.is_file():
+        raise SettingsError(f"no methods are published with this suite ({PUBLISHED}); use --alone")
+    try:
+        rows = pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    if list(rows) != list(Row._fields) or rows.duplicated(["method", "world", "seed"]).any():
+        raise SettingsError(f"{path}: should have the columns {', '.join(Row._fields)}, and every run once")
+    return rows

@@ -10,19 +10,29 @@ from typing import Any
 
 import yaml
 
-from fedtide.core.storage.files import replacing, write_bytes, write_text
+from fedtide.core.storage.files import replacing, write_text
 from fedtide.settings.groups.tuning import Value
-from fedtide.studies.tuning.front import best_of_front, distinct, format_value, pareto_front, picture
 from fedtide.studies.tuning.space import Space
 
 _TABLES_AND_FIGURES = ("trials.csv", "history.png", "importance.png", "front.csv", "front.png")
 
 
+def pareto_front(study: Any) -> list[Any]:
+    """Complete, non-dominated trials of a study with two objectives, by ascending cost and improving metric."""
+    return sorted(study.best_trials, key=lambda trial: (trial.values[1], -_quality(study, trial)))
+
+
+def _quality(study: Any, trial: Any) -> float:
+    """The metric, negated if it is minimized."""
+    value = float(trial.values[0])
+    return value if study.directions[0].name == "MAXIMIZE" else -value
+
+
 def best(study: Any) -> Any:
-    """The complete trial with the best metric, ``None`` if there is none."""
+    """The complete trial with the best metric, the first of equal ones on the front; ``None`` if there is none."""
     if len(study.directions) == 2:
-        return best_of_front(study)
-    return study.best_trial if any(trial.state.name == "COMPLETE" for trial in study.trials) else None
+        return max(pareto_front(study), key=lambda trial: _quality(study, trial), default=None)
+    return study.best_trial if _complete(study) else None
 
 
 def why_none(study: Any, metric: str) -> str:
@@ -38,7 +48,8 @@ def why_none(study: Any, metric: str) -> str:
 
 def settings_line(values: Mapping[str, Value]) -> str:
     """Settings in one line."""
-    return ", ".join(f"{key} = {format_value(value)}" for key, value in values.items())
+    texts = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in values.items()}
+    return ", ".join(f"{key} = {text}" for key, text in texts.items())
 
 
 def values_line(objectives: Sequence[str], values: Sequence[float]) -> str:
@@ -53,8 +64,12 @@ def summary(study: Any, objectives: Sequence[str], folder: Path) -> str:
     lines += [f"{ended} trials, {complete} of them complete; {folder / 'best.yaml'} can be passed to --params"]
     if len(objectives) == 2:
         lines += [f"Pareto front (all trials are in {folder / 'front.csv'}):"]
-        front = distinct(pareto_front(study))
-        lines += [f"  {values_line(objectives, trial.values)}  {settings_line(trial.params)}" for trial in front]
+        # Some settings have no effect beside others: the first of trials with equal values.
+        front = {tuple(trial.values): trial for trial in reversed(pareto_front(study))}
+        lines += [
+            f"  {values_line(objectives, trial.values)}  {settings_line(trial.params)}"
+            for trial in [*front.values()][::-1]
+        ]
     return "\n".join(lines)
 
 
@@ -128,7 +143,17 @@ def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], fold
     _write_table(["run", "outcome", *objectives, "front", *keys], rows, folder / "front.csv")
     if not front:
         return ["front.csv"]
-    write_bytes(folder / "front.png", picture(study, keys, objectives[0]))
+    from optuna.visualization import matplotlib as figures
+
+    def plot() -> Any:
+        def cost_and_metric(trial: Any) -> list[float]:
+            return trial.values[::-1]  # type: ignore[no-any-return]
+
+        axes = figures.plot_pareto_front(study, targets=cost_and_metric, target_names=list(objectives[::-1]))
+        axes.set_xscale("log")
+        return axes
+
+    _draw(plot, folder / "front.png")
     return ["front.csv", "front.png"]
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import signal
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.storage.files import remove_dead_parts, short_hash
+from fedtide.core.storage.files import folder as writable
+from fedtide.core.storage.files import remove_dead_parts, short_hash, write_bytes
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, with_traceback
@@ -31,10 +31,8 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.studies.tuning import results
 from fedtide.studies.tuning.chosen import pruner, quietly
-from fedtide.studies.tuning.journal import SUFFIX, open_journal
 from fedtide.studies.tuning.samplers import Proposals
 from fedtide.studies.tuning.space import Space
-from fedtide.studies.tuning.stopping import promises_little, report_seeds
 from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
 from fedtide.studies.tuning.until import Until
 from fedtide.training.resources.workers import available_cores
@@ -81,8 +79,8 @@ def tune(
     a pruner sees one objective only.
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
-    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended, a grid is complete, or
-    ``tune.terminator`` ends it. With one worker the trials are always the same, even after an interruption, since each is
+    otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended or a grid is complete. With one
+    worker the trials are always the same, even after an interruption, since each is
     sampled with its own key (but for ``cmaes`` and ``hyperband``, which use the numbers of Optuna's trials, and those differ
     where a killed one is repeated); with several workers they depend on timing.
 
@@ -131,7 +129,10 @@ def tune(
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
     study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
     jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
-    with _held(folder, name):
+    refusal = f"{folder / name}: another process is working on this study"
+    with held(
+        writable(folder) / f"{name}.lock", refusal
+    ):  # workers end with this process, so the lock covers them, too
         with jobs as run_jobs:
             search = _Search(study, where, watch, places, hosts.away)
             if hosts.away or search.workers > 1:
@@ -139,19 +140,6 @@ def tune(
             else:
                 run_here(run_trial, search)
         return search.result()
-
-
-@contextmanager
-def _held(folder: Path, name: str) -> Iterator[None]:
-    """Lock the study. Workers end with the process that started them, so the lock covers them too."""
-    with ExitStack() as holding:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            refusal = f"{folder / name}: another process is working on this study"
-            holding.enter_context(held(folder / f"{name}.lock", refusal))
-        except OSError as error:
-            raise SettingsError(f"{folder}: cannot write the study's records ({error.strerror})") from None
-        yield
 
 
 @dataclass(frozen=True)
@@ -194,7 +182,7 @@ class _Search:
         with quietly():
             self._study = optuna.create_study(
                 study_name=study.path.name,
-                storage=open_journal(study.path.with_suffix(SUFFIX)),
+                storage=_open_journal(study.path.with_suffix(".journal")),
                 directions=[down if score_of(options.metric).lower else up, down][: len(self._objectives)],
                 pruner=study.pruner(),
                 load_if_exists=True,
@@ -212,7 +200,6 @@ class _Search:
                 f"tune.trials = {options.trials}: the grid has {self._wanted} points, so {self._wanted} trials will run"
             )
         self._repeat_lost()
-        self._enough = self._promises_little()
         self.workers = min(options.workers or available_cores(), self._wanted - self._ended, places)
         self._count()
 
@@ -245,17 +232,12 @@ class _Search:
     def _directories(self, trial: str) -> list[RunDirectory]:
         return [RunDirectory(self._workspace.runs / name) for name in self._names(trial).values()]
 
-    def _promises_little(self) -> bool:
-        """Whether the terminator ends the search; not before a trial is complete."""
-        complete = self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE,))
-        return bool(complete) and promises_little(self._study, self._options.terminator, self._options.seed)
-
     @property
     def _ended(self) -> int:
         return len(self._study.get_trials(deepcopy=False, states=(self._states.COMPLETE, self._states.PRUNED)))
 
     def next(self) -> Task | None:
-        while self.stopped is None and not self._enough and (number := self._begun) < self._wanted:
+        while self.stopped is None and (number := self._begun) < self._wanted:
             trial = self._ask(number)
             name = str(trial.user_attrs["run"])
             try:
@@ -344,10 +326,8 @@ class _Search:
             text = results.values_line(self._objectives, values)
             if len(end.seeds) > 1:
                 trial.set_user_attr("seeds", dict(zip(map(str, self._options.run_seeds), end.seeds, strict=True)))
-                report_seeds(trial, end.seeds)
                 text += f" (standard deviation over {len(end.seeds)} seeds {statistics.stdev(end.seeds):.4f})"
             self._study.tell(trial, values)
-            self._enough = self._promises_little()
         self._log(f"{self._ended}/{self._wanted}  {results.settings_line(trial.params)}  {text}")
 
     def _fail(self, trial: Any, failure: Failure) -> None:
@@ -364,7 +344,7 @@ class _Search:
         """The outcome; results are written unless the search was stopped."""
         name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
-        if self.stopped is not None and not self._enough and ended + len(failed) < self._wanted:
+        if self.stopped is not None and ended + len(failed) < self._wanted:
             text = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
@@ -381,10 +361,31 @@ class _Search:
             words, numbers = results.facts(self._study, self._objectives)
             record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
         text = results.summary(self._study, self._objectives, folder)
-        if self._enough and ended < self._wanted:
-            terminator = self._options.terminator.name
-            text += f"\nstopped by tune.terminator = {terminator} after {ended} of {self._wanted} trials"
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
+
+
+def _open_journal(path: Path) -> Any:
+    """Optuna's journal, without the stale lock and the torn last line that a killed process may leave.
+
+    Raises:
+        SettingsError: a line is damaged, or lines do not fit together.
+    """
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    for lock in path.parent.glob(f"{path.name}.lock*"):  # renamed before it is removed
+        lock.unlink(missing_ok=True)
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        write_bytes(path, whole)
+    try:
+        return JournalStorage(JournalFileBackend(str(path)))
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SettingsError(
+            f"{path}: the study journal is damaged ({type(error).__name__}); delete this file to repeat the study; "
+            "finished runs are reused"
+        ) from None
 
 
 def _title(trial: Any) -> str:

@@ -146,71 +146,17 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
 
 
 _WINDOW = 10  # rounds after a session change or a drift
-
-
-def last_tenth(timeline: Timeline, ahead: bool = False) -> tuple[int, ...]:
-    """Numbers of the last tenth of the rounds, at least the last; with ``ahead``, of those before the last period."""
-    rounds = [round_ for round_ in range(1, timeline.rounds + 1) if not ahead or _looks_ahead(timeline, round_)]
-    return tuple(rounds[-max(1, timeline.rounds // 10) :])
-
-
-def _looks_ahead(timeline: Timeline, round_: int) -> bool:
-    return timeline.evaluated_ahead_at(round_ - 1) is not None  # on a next period, in a round from 1
-
-
-def after_changes(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the first ten rounds of every session that counts as a transition.
-
-    Raises:
-        SettingsError: there is no such session.
-    """
-    if not (sessions := timeline.transition_sessions):
-        raise SettingsError("tune.over = 'changes': there is no session change after the pilot; use end")
-    firsts = timeline.session_starts
-    spans = [timeline.session_span(firsts[number - 1]) for number in sessions]
-    return tuple(first + round_ for first, length in spans for round_ in range(1, min(_WINDOW, length) + 1))
-
-
-def after_drifts(timeline: Timeline) -> tuple[int, ...]:
-    """Numbers of the first ten rounds of every drift; a round that belongs to two counts once.
-
-    Raises:
-        SettingsError: no client's concept changes.
-    """
-    if not (drifts := _drifts(timeline)):
-        raise SettingsError("tune.over = 'drifts': there is no concept drift; use end, or set drift")
-    rounds = {round_ for start in drifts for round_ in range(start + 1, start + 1 + _WINDOW)}
-    return tuple(sorted(round_ for round_ in rounds if round_ <= timeline.rounds))
-
-
-def _drifts(timeline: Timeline) -> list[int]:
-    """Rounds (0-based) in which drifts begin."""
-    return starts([len(timeline.changed_at(round_)) for round_ in range(timeline.rounds)])
-
-
-def period_ends(timeline: Timeline, every: int) -> tuple[int, ...]:
-    """Numbers of the last evaluated round of every period.
-
-    Raises:
-        SettingsError: sessions are no periods.
-    """
-    if not timeline.has_periods:
-        raise SettingsError("tune.over = 'periods': sessions are not periods of the data's time; use scenario calendar")
-    spans = [timeline.session_span(start) for start in timeline.session_starts]
-    evaluated = [[t + 1 for t in range(first, first + n) if _evaluated(timeline, t + 1, every)] for first, n in spans]
-    return tuple(rounds[-1] for rounds in evaluated if rounds)
-
-
-def _evaluated(timeline: Timeline, round_: int, every: int) -> bool:
-    return round_ % every == 0 or round_ == timeline.rounds or timeline.ends_period(round_ - 1)
-
-
-_WHICH = {"changes": "the first ten of a session", "end": "the last tenth", "periods": "the last of a period"}
-_WHICH["drifts"] = "the first ten of a drift"
+_ROUNDS = {
+    "periods": ("the last of a period", "sessions are not periods of the data's time; use scenario calendar"),
+    "drifts": ("the first ten of a drift", "there is no concept drift; use end, or set drift"),
+    "changes": ("the first ten of a session", "there is no session change after the pilot; use end"),
+    "end": ("the last tenth", "there are no rounds"),
+}
+"""The rounds that ``tune.over`` may name, in the order in which ``auto`` looks for them, and why there may be none."""
 
 
 def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = False) -> tuple[int, ...]:
-    """Numbers of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
+    """Numbers (from 1) of the rounds given by ``tune.over``, when every ``every``-th round and the last are evaluated.
 
     With ``ahead``, only rounds with a next period to evaluate on: the mean over ``periods`` is then the mean over the next
     periods that reports give.
@@ -221,20 +167,36 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
     if ahead and not timeline.looks_ahead:
         why = " after tune.until" if timeline.has_periods else "; use scenario calendar with next_period: 1"
         raise SettingsError(f"tune.metric: there is no next period to evaluate on{why}")
-    which = over
-    if over == "auto":
-        there = {"periods": timeline.has_periods, "drifts": _drifts(timeline), "changes": timeline.transition_sessions}
-        which = next((name for name, found in there.items() if found), "end")
-    if which == "periods":
-        rounds = period_ends(timeline, every)
-    elif which == "end":
-        rounds = last_tenth(timeline, ahead)
-    else:
-        rounds = after_changes(timeline) if which == "changes" else after_drifts(timeline)
-    rounds = tuple(round_ for round_ in rounds if not ahead or _looks_ahead(timeline, round_))
-    if not any(_evaluated(timeline, round_, every) for round_ in rounds):
+    last = timeline.rounds
+
+    def counts(round_: int) -> bool:
+        return not ahead or timeline.evaluated_ahead_at(round_ - 1) is not None
+
+    def evaluated(round_: int) -> bool:
+        return round_ % every == 0 or round_ == last or timeline.ends_period(round_ - 1)
+
+    spans = [timeline.session_span(first) for first in timeline.session_starts]
+    drifts = starts([len(timeline.changed_at(round_)) for round_ in range(last)])
+    tail = [round_ for round_ in range(1, last + 1) if counts(round_)]
+    found = {
+        "periods": [max(filter(evaluated, range(first + 1, first + length + 1)), default=0) for first, length in spans],
+        "drifts": [start + round_ for start in drifts for round_ in range(1, _WINDOW + 1)],
+        "changes": [
+            spans[session - 1][0] + round_
+            for session in timeline.transition_sessions
+            for round_ in range(1, min(_WINDOW, spans[session - 1][1]) + 1)
+        ],
+        "end": tail[-max(1, last // 10) :],
+    }
+    if not timeline.has_periods:
+        found["periods"] = []
+    which = next(name for name in _ROUNDS if found[name]) if over == "auto" else over
+    if not found[which]:
+        raise SettingsError(f"tune.over = {over!r}: {_ROUNDS[which][1]}")
+    rounds = tuple(sorted({round_ for round_ in found[which] if 1 <= round_ <= last and counts(round_)}))
+    if not any(map(evaluated, rounds)):
         raise SettingsError(
-            f"evaluation.every = {every}: no round of tune.over = {over!r}, {_WHICH[which]}, is evaluated"
+            f"evaluation.every = {every}: no round of tune.over = {over!r}, {_ROUNDS[which][0]}, is evaluated"
         )
     return rounds
 

@@ -252,12 +252,3 @@ class Table(DatasetPlugin):
                 "columns to use in data.categorical"
             )
         return many
-
-
-def rows_and_clients(chosen: Table.Settings) -> tuple[pd.DataFrame, Ints, tuple[str, ...]] | None:
-    """Rows of a table as in its file, number of the client of each, and the clients' names; None without file or clients."""
-    path = Path(chosen.file)
-    if not path.is_file() or chosen.client is None:
-        return None
-    rows = Rows(path, *read_table(path, chosen))
-    return rows.frame, *clients(rows.column(chosen.client))

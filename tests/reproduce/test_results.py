@@ -1,15 +1,20 @@
-"""Curves of the runs behind a table."""
+"""Curves of the runs behind a table, and who is ahead in it."""
 
 import io
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from fedtide.studies.reproduce.curves import curves, curves_csv, curves_png, smoothed, span
+from fedtide.studies.reproduce.curves import curves, curves_csv, curves_png, smoothed
+from fedtide.studies.reproduce.earlier import Earlier, Kept
 from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.recipe import Recipe
+from fedtide.studies.reproduce.results import leads, tabulate
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 WHOLE = ["experiment.published=published/whole.csv", "experiment.transitions={whole run: 1}"]
 ACCURACY = {1: [0.1, 0.2, 0.4], 2: [0.3, 0.4]}
 """Of both seeds of FedAvg; they differ in length."""
@@ -73,13 +78,35 @@ def test_long_lines_are_moving_means(recipe):
     assert lines[first].equals(noisy[:99])
 
 
-def test_the_axis_leaves_out_the_climb_of_the_first_rounds():
-    climb = pd.Series([10.0, 50.0] + [90.0, 95.0] * 9)
-    low, high = span([climb, pd.Series([20.0])], [])
-    assert low < 20
-    assert high == pytest.approx(95 + 0.04 * 75)
-    low, high = span([climb], [97.0])
-    assert 89 < low < 90
-    assert 97 < high < 98
-    assert span([climb], [80.0])[0] < 80
-    assert span([pd.Series([0.0, 100.0])], []) == (0.0, 100.0)
+def lead_of(name, algorithm):
+    heads, lines = leads(tabulate(Recipe(EXPERIMENTS / f"fedssg/{name}.yaml"), lambda settings: None, Earlier()))
+    assert heads == ["algorithm", "published"]
+    return {line[0]: line[1] for line in lines}[algorithm]
+
+
+def test_the_published_lead_of_fedssg():
+    """Against the best baseline: 1.26 points over the six printed rows of CIFAR-10."""
+    names = ("table1_cifar10_100", "table1_cifar10_500")
+    found = [float(lead_of(name, "fedssg").split()[0]) for name in names]
+    assert np.mean(found) == pytest.approx(1.26, abs=0.01)
+    assert lead_of(names[0], "fedssg").endswith("(first in 3 of 3)")
+    assert lead_of(names[0], "fedavg").startswith("\N{MINUS SIGN}")
+
+
+def test_obtained_leads_are_over_the_rows_in_which_all_have_a_number(tiny):
+    """Methods are compared within an algorithm; the world in which one has no number is left out."""
+    recipe = Recipe(tiny, overrides=["experiment.published=null", "experiment.transitions={end: 3}"])
+    numbers = {("0.3", "previous"): 10.0, ("0.3", "average"): 13.0, ("0.7", "previous"): 30.0}
+    earlier = Earlier(
+        {
+            (cell, quantity): Kept(numbers[cell.world[0], cell.method], 0.5, 2, 2)
+            for cell in recipe.cells
+            for quantity in recipe.table.measure.quantities
+            if cell.algorithm == "fedavg" and (cell.world[0], cell.method) in numbers
+        }
+    )
+    _, lines = leads(tabulate(recipe, lambda settings: None, earlier))
+    assert {line[0]: line[1] for line in lines} == {
+        "previous": "\N{MINUS SIGN}3.00 (first in 0 of 1)",
+        "average": "+3.00 (first in 1 of 1)",
+    }

@@ -1,0 +1,115 @@
+"""Small sections of the report: success of attacks, privacy that clients spend, scores over communication cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_runs import finish_again, write_run
+
+from fedtide.records import frames as records
+from fedtide.records.files.guarantees import COLUMNS, write_guarantees
+from fedtide.report.sections import pareto, privacy
+from fedtide.report.sections.kept import success
+from fedtide.report.tables.table import tabulate
+from fedtide.settings.scores import Score
+
+PRESENT = {"arrival": [1, 1, 4, 4], "departure": [6, 3, 6, 5], "present": [6, 3, 3, 2]}
+"""One client is there all the time, one leaves, two arrive, of which one leaves."""
+
+
+def spending(root: Path, label: str, seed: int, epsilon: list[float]) -> Path:
+    path = write_run(root, label, seed=seed, sessions=1, rounds=6)
+    rest = {name: [1.0] * 4 for name in COLUMNS[1:]}
+    write_guarantees(
+        path, {**rest, **PRESENT, "epsilon": epsilon, "delta": [1e-5] * 4, "sensitivity": [float("nan")] * 4}
+    )
+    finish_again(path)
+    return path
+
+
+def test_cells_of_privacy(tmp_path: Path) -> None:
+    runs = [
+        spending(tmp_path, "fedavg", 0, [8.0, 4.0, 3.0, 2.0]),
+        spending(tmp_path, "fedavg", 1, [6.0, 4.0, 2.0, 1.0]),
+        spending(tmp_path, "fedprox", 0, [4.0, 2.0, 1.0, 0.0]),
+        write_run(tmp_path, "scaffold", sessions=1, rounds=6),
+    ]
+    read = records.load(runs)
+    (sheet,) = privacy.sheets_of(read)
+    assert dict(sheet.rows) == {
+        ("fedavg", "previous"): ["1e-05", "8", "3.75", "7", "2", "4"],
+        ("fedprox", "previous"): ["1e-05", "4", "1.75", "4", "0.5", "2"],
+    }
+
+
+def test_runs_without_noise_have_none(tmp_path: Path) -> None:
+    read = records.load([write_run(tmp_path, "fedavg")])
+    assert privacy.sheets_of(read) == []
+
+
+def test_a_run_that_adds_none_guarantees_nothing(tmp_path: Path) -> None:
+    read = records.load([spending(tmp_path, "fedavg", 0, [float("inf")] * 4)])
+    assert privacy.sheets_of(read)[0].rows[0][1] == ["1e-05", *["inf"] * 5]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = spending(tmp_path, "fedavg", 0, [1.0] * 4)
+    (path / "privacy.csv").write_text("client\n1\n")
+    finish_again(path)
+    with pytest.raises(records.SettingsError, match="no column 'arrival', so it was not written by a run"):
+        records.load([path])
+
+
+def attacked(root: Path, label: str, seed: int, level: float) -> Path:
+    """A run of four rounds that is evaluated after the second and the last one."""
+    path = write_run(root, label, seed=seed, sessions=1, rounds=4, every=2)
+    history = pd.read_csv(path / "history.csv").assign(attack_success=[np.nan, level, np.nan, level + 0.25])
+    history.to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    return path
+
+
+def test_success_of_an_attack_by_round(tmp_path: Path) -> None:
+    honest = write_run(tmp_path, "fedprox", sessions=1, rounds=4)
+    runs = [attacked(tmp_path, "fedavg", seed, 0.5 * seed) for seed in (0, 1)]
+    assert success(records.load([honest])) is None
+    chart = success(records.load([*runs, honest]))
+    assert chart is not None
+    (line,) = chart.panels[0].series
+    assert (line.x.tolist(), line.y.tolist()) == ([2.0, 4.0], [0.25, 0.5])
+    assert (line.low.tolist(), line.high.tolist()) == ([0.0, 0.25], [0.5, 0.75])
+
+
+def over_cost(root: Path, exchange: str = "intervals", score: str = "accuracy", **costs: float | None) -> Any:
+    """Of methods with one run each, from their costs; the later the method, the better its runs."""
+    for place, (label, cost) in enumerate(costs.items()):
+        path = write_run(root, label, sessions=1)
+        settings = json.loads((path / "settings.json").read_text())
+        (path / "settings.json").write_text(json.dumps({**settings, "communication": {"name": exchange}}))
+        history = pd.read_csv(path / "history.csv").assign(test_accuracy=place / 10, test_loss=1 - place / 10)
+        (history if cost is None else history.assign(kappa=cost)).to_csv(path / "history.csv", index=False)
+        finish_again(path)
+    read = records.load(sorted(root.iterdir()), Score(score))
+    return pareto.score_over_cost(read, tabulate(read, 10))
+
+
+@pytest.mark.parametrize(("score", "values"), [("accuracy", [0.1, 0.1, 0.3]), ("loss", [0.9, 0.9, 0.7])])
+def test_the_front_is_what_nobody_beats(tmp_path: Path, score: str, values: list[float]) -> None:
+    """a costs more than b, which is better; c is better than both, and d costs as much as c and is better."""
+    found = over_cost(tmp_path, score=score, a=0.2, b=0.1, c=0.3, d=0.3)
+    assert found.legend == ["Pareto front", "a", "b", "c", "d"]
+    front = found.panels[0].series[0]
+    assert front.x == pytest.approx([0.1, 0.3, 0.3])
+    assert front.y == pytest.approx(values)
+
+
+def test_it_is_drawn_where_clients_average_inside_a_round_and_its_cost_is_known(tmp_path: Path) -> None:
+    assert over_cost(tmp_path / "end", "per_round", a=0.1, b=0.2) is None
+    assert over_cost(tmp_path / "unknown", a=None, b=None) is None
+    dots = over_cost(tmp_path / "known", a=0.1, b=0.2).panels[0].series[1:]
+    assert np.concatenate([dot.x for dot in dots]) == pytest.approx([0.1, 0.2])
