@@ -48,6 +48,11 @@ REFUSED = [
     (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
     (text(head=",when,size,color,late"), {}, r"column 1 has no name"),
     (text("a,2024-01-01,inf,x,0"), {}, r"line 42: size is 'inf', expected a finite number"),
+    (
+        text().replace(ROWS[2], "a,2024-01-01T10:00:00Z,2,x,0"),
+        {},
+        r"line 4: when is '2024-01-01T10:00:00Z', with a time zone, but '2024-01-01' \(.*line 2\) has none",
+    ),
     (replaced("when", lambda i: 1712534400000 + i), {}, r"line 2: when .* 1900 to 2199 in s; set data\.unit: ms"),
     (replaced("when", lambda i: f"0024-01-{1 + i % 9:02}"), {}, r"line 2: when is '0024-01-01', .* from 1900 to 2199"),
     (replaced("when", lambda i: f"202401{1 + i % 9:02}"), {}, r"seconds since 1970; set data\.date_format: '%Y%m%d'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -232,3 +233,18 @@ def test_client_scores_that_are_not_as_the_run_left_them_are_one_line(tmp_path, 
         build([path], tmp_path / "out", Contents("A", 6, "fedtide report"))
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_clients_far_below_the_others_are_named(tmp_path):
+    path = write_clients(tmp_path / "runs")
+    for number in (12, 24, 36):
+        frame = pd.read_parquet(path / file_name(number)).assign(samples=50.0)
+        frame.loc[frame["client"] == 3, "accuracy"] = 0.2
+        (path / file_name(number)).write_bytes(encoded({name: frame[name].tolist() for name in frame}))
+    finish_again(path)
+    build([path], tmp_path / "out", Contents("A", 6, "fedtide report"))
+    page = (tmp_path / "out" / "report.html").read_text()
+    table = page[page.index("Clients with the lowest accuracy") :]
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", table[: table.index("</table>")])
+    assert [cell.strip() for cell in cells][-5:-3] == ["3", "20.0"]
+    assert cells[-2].strip() == "150"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Bools, Ints
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
 from fedtide.world.adapters.columns import Column, integers
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _YEARS = (1900, 2200)  # from the first one, before the second one; other times are those of another unit or format
 _BOUNDS = tuple(int(np.datetime64(str(year), "s").astype(np.int64)) for year in _YEARS)
+_ZONE = re.compile(r":.*([zZ]|[+-]\d\d:?(\d\d)?)$")
 _ALLOWED = f"a date from {_YEARS[0]} to {_YEARS[1] - 1}"
 
 
@@ -26,7 +28,8 @@ def times(column: Column, unit: str = "s", date_format: str | None = None, key: 
         key: how settings begin in errors; without one there is no setting of the format.
 
     Raises:
-        SettingsError: a time is missing, neither integer nor date, or outside of 1900 to 2199, which suggests another unit.
+        SettingsError: a time is missing, neither integer nor date, outside of 1900 to 2199, which suggests another unit, or
+            some have a zone and others have none.
     """
     column.refuse(column.values.isna(), "a time")
     if date_format is None:
@@ -67,6 +70,8 @@ def _parsed(column: Column, key: str) -> pd.Series[pd.Timestamp]:
     parsed = pd.to_datetime(column.values, utc=True, errors="coerce", format="ISO8601")
     hint = f" (for other dates set {key}date_format, such as '%d/%m/%Y')" if key else ""
     column.refuse(parsed.isna(), f"an integer or a date such as 2013-01-31T18:00:00Z{hint}")
+    if not pd.api.types.is_datetime64_any_dtype(column.values):
+        _refuse_mixed_zones(column)
     return parsed
 
 
@@ -79,3 +84,21 @@ def _formatted(column: Column, date_format: str, key: str) -> pd.Series[pd.Times
         raise SettingsError(f"{key}date_format = {date_format!r}: {error}") from None
     column.refuse(parsed.isna(), f"a date of the format {date_format!r}")
     return parsed
+
+
+def _refuse_mixed_zones(column: Column) -> None:
+    codes, found = pd.factorize(column.values)
+    zoned = np.array([_has_zone(value) for value in found], dtype=np.bool_)[codes]
+    if zoned.any() and not zoned.all():
+        with_zone, without = int(zoned.argmax()), int(zoned.argmin())
+        shown = {row: repr(shortened(str(column.values.iloc[row]))) for row in (with_zone, without)}
+        raise SettingsError(
+            f"{column.place(with_zone)}: {column.name} is {shown[with_zone]}, with a time zone, but {shown[without]} "
+            f"({column.place(without)}) has none; expected all with one, or none"
+        )
+
+
+def _has_zone(value: object) -> bool:
+    if isinstance(value, datetime.datetime):
+        return value.tzinfo is not None
+    return bool(_ZONE.search(str(value).strip()))
