@@ -54,7 +54,9 @@ def sheet(source: Source) -> list[Sheet]:
 def _scores(source: Source, method: Method) -> pd.DataFrame:
     """Rows of the clients' scores: ``key``, ``name``, ``accuracy`` and ``samples``."""
     history = source.records.history
-    history = history[history["state"] == "complete"].reindex(columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"])
+    history = history[history["state"] == "complete"].reindex(
+        columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
+    )
     mine = history[(history[METHOD] == list(method)).all(axis=1)].dropna(subset=[f"{PREFIX}mean"])
     frames, paths = [], {path.name: path for path in source.run_dirs}
     for key, number in mine.groupby(["key", "session"], sort=False).tail(1)[["key", "round"]].to_numpy():
