@@ -28,7 +28,7 @@ from fedtide.cli import stages
 from fedtide.core import plugins
 from fedtide.report import comparison
 from fedtide.runs import execution
-from fedtide.runs.identity import modules
+from fedtide.runs.open_run import modules
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.studies.tuning import study

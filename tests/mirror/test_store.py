@@ -17,7 +17,7 @@ from fedtide.runs.execution import execute
 from fedtide.runs.mlflow import folder as module
 from fedtide.runs.mlflow.folder import ui_command
 from fedtide.runs.mlflow.store import Store, git_commit
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
 Make = Callable[..., RunSettings]
@@ -85,7 +85,7 @@ def test_the_commit_is_marked_when_files_differ_from_it(tmp_path: Path, monkeypa
 
 def _run(settings: RunSettings, folder: Path) -> list[str]:
     lines: list[str] = []
-    where = Workspace(folder / "runs", None, folder / "mlruns", "tests", "together", MlflowOptions(model=True))
+    where = Workspace(folder / "runs", None, folder / "mlruns", "tests", "together", True)
     execute(settings, where, watch=Watch(lines.append))
     return [line for line in lines if "MLflow" in line]
 

@@ -15,7 +15,7 @@ import torch
 from commands import fedtide, folder, shared_data
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 
 __all__ = ["fedtide", "folder", "shared_data"]
 

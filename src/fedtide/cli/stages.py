@@ -13,10 +13,10 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.hashing import short_hash
 from fedtide.core.storage.files import folder, write_json
 from fedtide.records.summary import Summary, headline
-from fedtide.runs import identity
 from fedtide.runs.compare import compare, refuse_unrecorded
 from fedtide.runs.display.progress import Watch
-from fedtide.runs.workspace import MlflowOptions, Workspace, mlflow_place
+from fedtide.runs.open_run import code
+from fedtide.runs.workspace import Workspace, mlflow_place
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
@@ -33,19 +33,12 @@ def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log
 
     A SettingsError if its store is unusable.
     """
-    from fedtide.runs.mlflow.stored_data import stored_data
     from fedtide.runs.mlflow.upload import mirror
 
-    experiment, root = params.experiment, Path(params.run().data.root)
-    where = mlflow_place(experiment.tracking, mlruns)
-    return mirror(
-        directories,
-        where,
-        experiment.tracking.experiment,
-        log,
-        options=MlflowOptions.of(experiment.tracking),
-        data=lambda directory: stored_data(directory, root),
-    )
+    tracking = params.experiment.tracking
+    models = Path(params.run().data.root) if tracking.model else None
+    where = mlflow_place(tracking, mlruns)
+    return mirror(directories, where, tracking.experiment, log, models, tracking.register)
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:
@@ -163,4 +156,4 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
 
 
 def _code(runs: Iterable[RunSettings]) -> str:
-    return short_hash([part for run in runs for part in identity.code(run)])
+    return short_hash([part for run in runs for part in code(run)])

@@ -14,14 +14,13 @@ from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
-from fedtide.runs.execution import execute
+from fedtide.runs.execution import execute, refuse_several_processes
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.identity import run_key
 from fedtide.runs.jobs.card_plan import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
-from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mlflow.upload import upload_elsewhere
+from fedtide.runs.open_run import run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.groups.cluster import HERE, Hosts
 from fedtide.settings.params import Params
