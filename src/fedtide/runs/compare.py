@@ -16,7 +16,7 @@ from fedtide.records.summary import Summary, headline
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.execution import execute, refuse_several_processes
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.mlflow.upload import upload_elsewhere

@@ -20,7 +20,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, with_traceback
 from fedtide.runs.display.progress import UNWATCHED, Watch
 from fedtide.runs.execution import refuse_several_processes
-from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
 from fedtide.runs.mlflow.upload import upload_elsewhere
