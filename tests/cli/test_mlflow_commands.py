@@ -14,21 +14,6 @@ from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 
 
-@pytest.mark.parametrize(
-    ("setting", "wanted"),
-    [
-        ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
-        ("tracking.uri=http://", "tracking.uri: should be the address of a server"),
-        ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
-        ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
-    ],
-)
-def test_settings_of_tracking(fedtide, folder, setting, wanted):
-    called = fedtide("run", "-q", "--set", "tracking.mlflow=false", "--set", setting)
-    assert called.status == 2
-    assert wanted in "".join(called.err)
-
-
 def test_a_password_is_not_shown(fedtide, folder):
     for wrong in ("ftp://me:hunter@host/", "http://me:hunter@host:port"):
         called = fedtide("run", "--set", f"tracking.uri={wrong}", "--set", "tracking.model=3")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow import folder as module
@@ -62,11 +61,6 @@ def test_the_ui_is_light_and_stays_on_this_machine(mlruns: Path) -> None:
         "--port": "5050",
     }
     assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
-
-
-def test_the_ui_of_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no MLflow store in this folder"):
-        ui_command(tmp_path)
 
 
 def test_the_commit_is_marked_when_files_differ_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

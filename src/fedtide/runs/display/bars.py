@@ -73,7 +73,7 @@ class Bars(Display):
             position = follower.position()
             done, rounds = position.done, position.rounds
             parts += min(done / rounds, 1.0) if rounds else 0.0
-            self._bars.update(bar, completed=done, total=rounds, done=f"{done}/{rounds or '?'}", note=position.shown)
+            self._bars.update(bar, completed=done, total=rounds, done=f"{done}/{rounds or '?'}", note=position.score)
         if self._all is not None:
             self._bars.update(self._all, completed=self._ended + parts)
 

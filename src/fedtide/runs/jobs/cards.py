@@ -1,4 +1,4 @@
-"""Graphics cards: every process that executes runs takes a place on one; cards that others use are left alone."""
+"""GPUs: every process that executes runs takes a place on one; those that others use are left alone."""
 
 from __future__ import annotations
 

@@ -20,10 +20,6 @@ from fedtide.core.storage.locks import Lock
 from fedtide.runs.mlflow.folder import artifacts, open_store
 from fedtide.runs.mlflow.server import Server
 
-_EXPERIMENT_TAGS = {
-    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report."
-}
-
 
 class Store:
     """One experiment in the store of a folder or of a server, created if missing.
@@ -59,12 +55,7 @@ class Store:
     def _experiment(self, name: str) -> str:
         if (found := self.client.get_experiment_by_name(name)) is None:
             place = None if self.folder is None else artifacts(self.folder)  # a server decides itself
-            try:
-                return str(self.client.create_experiment(name, place, _EXPERIMENT_TAGS))
-            except Exception:
-                found = self.client.get_experiment_by_name(name)
-                if found is None:  # not that a process on another machine was first
-                    raise
+            return str(self.client.create_experiment(name, place))
         return str(found.experiment_id)
 
     def runs(self, condition: str) -> list[Any]:
