@@ -16,7 +16,7 @@ from fedtide.records.summary import Summary, headline
 from fedtide.runs.compare import compare, refuse_unrecorded
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.open_run import code
-from fedtide.runs.workspace import Workspace, mlflow_place
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
@@ -26,19 +26,6 @@ from fedtide.world.concepts import seen_classes
 from fedtide.world.storage.prepared import load_data
 
 Log = Callable[[str], None]
-
-
-def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> int:
-    """Bring MLflow, on its server or in a folder, up to date with run directories; the number of runs that are left out.
-
-    A SettingsError if its store is unusable.
-    """
-    from fedtide.runs.mlflow.upload import mirror
-
-    tracking = params.experiment.tracking
-    models = Path(params.run().data.root) if tracking.model else None
-    where = mlflow_place(tracking, mlruns)
-    return mirror(directories, where, tracking.experiment, log, models, tracking.register)
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:

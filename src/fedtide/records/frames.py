@@ -82,8 +82,6 @@ class Records:
             model at the end of ``session`` on the samples of ``tested``.
         forgetting: by run, measured by the session scores; NaN without them.
         estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
-        neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
-            measures of concentration.
         privacy: one row per client of each run with noise: the run's columns and those of
             :data:`fedtide.records.files.guarantees.COLUMNS`.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario

@@ -20,6 +20,8 @@ from fedtide.core.storage.locks import Lock
 from fedtide.runs.mlflow.folder import artifacts, open_store
 from fedtide.runs.mlflow.server import Server
 
+_MOST = 50_000  # runs that a search returns, MLflow's limit
+
 
 class Store:
     """One experiment in the store of a folder or of a server, created if missing.
@@ -60,12 +62,7 @@ class Store:
 
     def runs(self, condition: str) -> list[Any]:
         """Runs that match a filter in MLflow's search syntax, newest first."""
-        found, token = [], None
-        while token != "":
-            page = self.client.search_runs([self.experiment], condition, page_token=token)
-            found += list(page)
-            token = page.token or ""
-        return found
+        return list(self.client.search_runs([self.experiment], condition, max_results=_MOST))
 
     def parent(self, name: str) -> str:
         """Id of the parent run of a comparison or search, created by the first process that asks for it."""

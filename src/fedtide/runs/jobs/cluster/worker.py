@@ -41,7 +41,7 @@ def do(command: str, program: bytes, number: int, job: bytes) -> bytes:
     """Do a pickled job in the calling thread's child process; its pickled result.
 
     Args:
-        command: unique name, also the topic of its events. program: pickled :class:`fedtide.runs.jobs.cluster.child.Program`.
+        command: unique name, also the topic of its events. program: pickled, for the child process.
 
     Raises:
         ProcessDied: the process ended without a result. Reschedule: this worker has been told to stop.
