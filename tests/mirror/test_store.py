@@ -13,9 +13,8 @@ import pytest
 
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.mlflow import folder as module
-from fedtide.runs.mlflow.folder import ui_command
-from fedtide.runs.mlflow.store import Store, git_commit
+from fedtide.runs.mlflow import store as module
+from fedtide.runs.mlflow.store import Store, git_commit, ui_command
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
