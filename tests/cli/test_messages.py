@@ -160,13 +160,11 @@ def test_other_commands(fedtide, folder, monkeypatch, command, wanted):
             [],
             "given.yaml: algorithms.fedavg.with: 'locl' is not a setting of a run; did you mean 'local'?",
         ),
-        ("", ["local={lr: -1}"], "--set local={lr: -1}: local.lr = -1: should be greater than 0"),
         (
             "",
             ["local.lr=fast", "local.lr=0.1", "local.nesterov=true"],
             "--set local.nesterov=true: local: local.nesterov",
         ),
-        ("local: {lr: fast}\n", ["seed=1"], "given.yaml: local.lr = 'fast'"),
         (
             "",
             ["algorithms.mine={name: fedprox, mu: x}", "compare.algorithms=[mine]"],
