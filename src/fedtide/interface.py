@@ -62,8 +62,7 @@ def compare(
     from fedtide.records.unread import records_of
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
-    from fedtide.runs.display.progress import shown
-    from fedtide.runs.execution import INTERRUPTED, script_workspace
+    from fedtide.runs.execution import INTERRUPTED, script_workspace, shown
 
     params = Params() if params is None else params
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)

@@ -6,12 +6,16 @@ Lightning takes seconds to import, so it is imported only where a run is trained
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
@@ -20,7 +24,7 @@ from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.records.unread import records_of
-from fedtide.runs.display.progress import UNWATCHED, Watch, shown, title
+from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.open_run import OpenRun, open_run
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from fedtide.runs.jobs.launch import Decision
     from fedtide.runs.mlflow.callback import MlflowRounds
 
+_SECONDS = 0.25  # between updates of a line in a notebook
 INTERRUPTED = "interrupted; the same call continues from what is saved"
 
 
@@ -107,6 +112,44 @@ def script_workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSe
         register=tracking.register,
         loggers=tracking.loggers,
     )
+
+
+@contextmanager
+def shown(log: Callable[[str], None] | None) -> Iterator[Watch]:
+    """What follows runs: ``log``, or by default bars in a terminal, lines in a notebook and nothing elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if log is not None:
+        yield Watch(log)
+    elif _in_notebook():
+        yield Watch(print, update=_cell())
+    elif console.is_interactive:
+        from fedtide.runs.display.bars import Bars
+
+        with Bars(console) as bars:
+            yield Watch(partial(console.print, markup=False, soft_wrap=True), bars)
+    else:
+        yield UNWATCHED
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
+
+
+def _cell() -> Callable[[str], None]:
+    """Writes a line into the cell's output, over the one before it."""
+    ipython: Any = importlib.import_module("IPython.display")
+    handle = ipython.display({"text/plain": ""}, raw=True, display_id=True)
+    last = [0.0]
+
+    def update(line: str) -> None:
+        if time.monotonic() - last[0] >= _SECONDS:
+            last[0] = time.monotonic()
+            handle.update({"text/plain": line}, raw=True)
+
+    return update
 
 
 def execute(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +16,6 @@ from fedtide.settings.scores import RECORDED, main_score
 if TYPE_CHECKING:
     import lightning as L
 
-_SECONDS = 0.25  # between updates of a line in a notebook
 _TAIL = 1 << 14  # bytes at the end of a history that are read: its last rows
 _COLUMNS = {f"{split}_{score.name}": score for score in map(main_score, RECORDED) for split in ("test", "validation")}
 """Columns and their scores; the first column with values is shown."""
@@ -61,44 +56,6 @@ UNWATCHED = Watch()
 def title(settings: RunSettings) -> str:
     """Name of a run for a display."""
     return f"{settings.label} · {settings.initializer_label} · seed {settings.seed}"
-
-
-@contextmanager
-def shown(log: Callable[[str], None] | None) -> Iterator[Watch]:
-    """What follows runs: ``log``, or by default bars in a terminal, lines in a notebook and nothing elsewhere."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    if log is not None:
-        yield Watch(log)
-    elif _in_notebook():
-        yield Watch(print, update=_cell())
-    elif console.is_interactive:
-        from fedtide.runs.display.bars import Bars
-
-        with Bars(console) as bars:
-            yield Watch(partial(console.print, markup=False, soft_wrap=True), bars)
-    else:
-        yield UNWATCHED
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return hasattr(shell, "kernel")
-
-
-def _cell() -> Callable[[str], None]:
-    """Writes a line into the cell's output, over the one before it."""
-    ipython: Any = importlib.import_module("IPython.display")
-    handle = ipython.display({"text/plain": ""}, raw=True, display_id=True)
-    last = [0.0]
-
-    def update(line: str) -> None:
-        if time.monotonic() - last[0] >= _SECONDS:
-            last[0] = time.monotonic()
-            handle.update({"text/plain": line}, raw=True)
-
-    return update
 
 
 class Position(NamedTuple):
