@@ -57,6 +57,7 @@ IMPOSSIBLE = [
     ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
     ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
     ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
+    ("tracking.uri=http:///x", "tracking.uri: should be the address of a server"),
 ]
 MALFORMED = [
     ("nonsense", "--set 'nonsense': write it as key=value"),

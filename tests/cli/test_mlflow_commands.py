@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.runs.mlflow.results import record_report
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.params import Params
 
 
 def test_a_password_is_not_shown(fedtide, folder):
@@ -34,14 +32,6 @@ def test_addresses(uri, address, user, password):
     where = Server.at(uri)
     assert (where.address, where.user, where.password) == (address, user, password)
     assert repr(where) == f"Server(address={address!r})"
-
-
-@pytest.mark.parametrize("uri", ["", "host:5000", "file:///mlruns", "http:///x"])
-def test_what_is_no_address(uri):
-    with pytest.raises(SettingsError, match="address of a server"):
-        Server.at(uri)
-    with pytest.raises(SettingsError, match=r"tracking\.uri"):
-        Params({"tracking": {"uri": uri}})
 
 
 def test_a_server_is_named_without_the_password_and_nothing_is_started(fedtide, folder):

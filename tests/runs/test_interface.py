@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -37,13 +35,6 @@ def test_the_examples_of_the_documentation_run(name: str, tmp_path: Path, monkey
     outcome = doctest.testmod(importlib.import_module(name), verbose=False)
     assert outcome.attempted > 0
     assert outcome.failed == 0
-
-
-def test_importing_the_interface_costs_nothing() -> None:
-    program = "import sys, fedtide; print(*(name for name in sys.modules if '.' not in name))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    heavy = {"torch", "lightning", "numpy", "pandas", "pydantic", "yaml", "mlflow", "dvc", "optuna"}
-    assert not heavy & set(done.stdout.split())
 
 
 def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
