@@ -143,9 +143,15 @@ class RunDirectory:
         """Traceback of a run that has failed; absent while it goes on."""
         return self.path / "error.txt"
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no round, event or checkpoint was ever written; asked under the lock."""
+        files = (self.path / name for name in (*TABLES, _EVENTS, "summary.json"))
+        return not any(file.exists() for file in files) and not any(self.state.iterdir())
+
     @contextmanager
-    def locked(self, settings: dict[str, Any], manifest: Summary, wait: bool = False) -> Iterator[bool]:
-        """Lock the run for this process (``wait`` for the lock or refuse) and record its settings; whether it is new.
+    def locked(self, settings: dict[str, Any], manifest: Summary, wait: bool = False) -> Iterator[None]:
+        """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
 
         A new run with bad settings (a SettingsError before its first round) leaves nothing behind.
 
@@ -165,7 +171,7 @@ class RunDirectory:
             remove_all_parts(self.path)
             try:
                 self._claim(settings, manifest)
-                yield new
+                yield
             except SettingsError:
                 if new and not (self.path / "history.csv").is_file():
                     shutil.rmtree(self.path)

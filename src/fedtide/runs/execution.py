@@ -215,13 +215,13 @@ def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
 
     refuse_what_is_missing(opened)
     own = own_callbacks(opened)
-    with opened.directory.locked(opened.recorded, opened.manifest, wait) as new:
+    with opened.directory.locked(opened.recorded, opened.manifest, wait):
         if (done := opened.ended()) is not None:  # by the process that this one has waited for
             drop_states(opened, done)
             return done
         # A failure is written down before the records are uploaded, and both while no other process can work on the run.
         with GracefulStop() as stop, _mirrored(opened) as mirror, _failure_kept(opened.directory):
-            trained = train(opened, own, mirror, stop, decision, new)
+            trained = train(opened, own, mirror, stop, decision)
             if isinstance(trained, int):
                 return interrupted(opened, trained, int(stop.received or 0))
             summary = conclude(opened, trained)

@@ -62,24 +62,18 @@ def own_callbacks(run: OpenRun) -> OwnCallbacks | None:
 
 
 def train(
-    run: OpenRun,
-    own: OwnCallbacks | None,
-    mirror: L.Callback | None,
-    stop: GracefulStop,
-    decision: Decision | None,
-    new: bool,
+    run: OpenRun, own: OwnCallbacks | None, mirror: L.Callback | None, stop: GracefulStop, decision: Decision | None
 ) -> Trained | int:
     """Train the rounds that the records lack; the run directory is locked by the caller.
 
     Args:
         own: the user's callbacks. mirror: sends rounds to MLflow. stop: notes signals. decision: tells further processes.
-        new: whether the run directory did not exist, so that there is nothing to resume.
 
     Returns:
         What is left of the fit, or the number of rounds done where a signal arrived before one of this process.
     """
     directory, timeline = run.directory, run.timeline
-    saved = None if new else _resume(run)
+    saved = None if directory.is_new else _resume(run)
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
