@@ -31,7 +31,7 @@ from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import Store
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -90,7 +90,7 @@ def measured(settings: RunSettings, where: Place, scratch: Path, middle: Callabl
     """Seconds of training, of the processor meanwhile, and of the rest of the run."""
     runs, rounds = Path(tempfile.mkdtemp(dir=scratch)), Rounds(middle)
     began = time.perf_counter()
-    workspace = Workspace(runs, None, where, "bench", "", MlflowOptions(model=True))
+    workspace = Workspace(runs, None, where, "bench", "", True)
     summary = execute(settings, workspace, watch=Watch(callbacks=[rounds]))
     seconds = time.perf_counter() - began
     assert summary["state"] == "complete"

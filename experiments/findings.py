@@ -31,8 +31,8 @@ from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
-from fedtide.settings.reading.overrides import deep_merge
 from fedtide.settings.params import parse
+from fedtide.settings.reading.overrides import deep_merge
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.studies.reproduce.results import markdown_table
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import fedtide
 from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
 from fedtide.studies.tide.suite import file_hash
 from fedtide.world.building.build import timeline_for

@@ -10,103 +10,63 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedtide.core.errors import SettingsError
-    from fedtide.interface import compare, figure, load, write_report
-    from fedtide.methods.algorithms.base import (
-        Algorithm,
-        AlgorithmSettings,
-        GradientAt,
-        Local,
-        NoStep,
-        Phase,
-        Round,
-        Served,
-        ServedTo,
-        ServerVector,
-        Term,
-        Tunable,
-    )
-    from fedtide.records.final_model import load_model
-    from fedtide.records.frames import Records
-    from fedtide.runs.execution import run
-    from fedtide.settings.experiment import Experiment
-    from fedtide.settings.params import Params
-    from fedtide.settings.run import RunSettings
-    from fedtide.world.adapters.encoding import Encoding
-    from fedtide.world.adapters.huggingface import from_huggingface
-    from fedtide.world.adapters.tensors import from_tensors, from_torch
-    from fedtide.world.dataset import Dataset, Origins
-    from fedtide.world.splits.split import SplitSettings
-    from fedtide.world.timeline import Timeline
+    from fedtide.core.errors import SettingsError as SettingsError
+    from fedtide.interface import compare as compare
+    from fedtide.interface import figure as figure
+    from fedtide.interface import load as load
+    from fedtide.interface import write_report as write_report
+    from fedtide.methods.algorithms.base import Algorithm as Algorithm
+    from fedtide.methods.algorithms.base import AlgorithmSettings as AlgorithmSettings
+    from fedtide.methods.algorithms.base import GradientAt as GradientAt
+    from fedtide.methods.algorithms.base import Local as Local
+    from fedtide.methods.algorithms.base import NoStep as NoStep
+    from fedtide.methods.algorithms.base import Phase as Phase
+    from fedtide.methods.algorithms.base import Round as Round
+    from fedtide.methods.algorithms.base import Served as Served
+    from fedtide.methods.algorithms.base import ServedTo as ServedTo
+    from fedtide.methods.algorithms.base import ServerVector as ServerVector
+    from fedtide.methods.algorithms.base import Term as Term
+    from fedtide.methods.algorithms.base import Tunable as Tunable
+    from fedtide.records.final_model import load_model as load_model
+    from fedtide.records.frames import Records as Records
+    from fedtide.runs.execution import run as run
+    from fedtide.settings.experiment import Experiment as Experiment
+    from fedtide.settings.params import Params as Params
+    from fedtide.settings.run import RunSettings as RunSettings
+    from fedtide.world.adapters.encoding import Encoding as Encoding
+    from fedtide.world.adapters.huggingface import from_huggingface as from_huggingface
+    from fedtide.world.adapters.tensors import from_tensors as from_tensors
+    from fedtide.world.adapters.tensors import from_torch as from_torch
+    from fedtide.world.dataset import Dataset as Dataset
+    from fedtide.world.dataset import Origins as Origins
+    from fedtide.world.splits.split import SplitSettings as SplitSettings
+    from fedtide.world.timeline import Timeline as Timeline
 
 __version__ = "0.2.0"
 
-__all__ = [
-    "Algorithm",
-    "AlgorithmSettings",
-    "Dataset",
-    "Encoding",
-    "Experiment",
-    "GradientAt",
-    "Local",
-    "NoStep",
-    "Origins",
-    "Params",
-    "Phase",
-    "Records",
-    "Round",
-    "RunSettings",
-    "Served",
-    "ServedTo",
-    "ServerVector",
-    "SettingsError",
-    "SplitSettings",
-    "Term",
-    "Timeline",
-    "Tunable",
-    "compare",
-    "figure",
-    "from_huggingface",
-    "from_tensors",
-    "from_torch",
-    "load",
-    "load_model",
-    "run",
-    "write_report",
-]
-
+_ALGORITHMS = (
+    "Algorithm AlgorithmSettings GradientAt Local NoStep Phase Round Served ServedTo ServerVector Term Tunable"
+)
 _SOURCES = {
-    "fedtide.world.adapters.encoding": ("Encoding",),
-    "fedtide.world.adapters.huggingface": ("from_huggingface",),
-    "fedtide.world.adapters.tensors": ("from_tensors", "from_torch"),
-    "fedtide.methods.algorithms.base": (
-        *(
-            "Algorithm",
-            "AlgorithmSettings",
-            "GradientAt",
-            "Local",
-            "NoStep",
-            "Phase",
-            "Round",
-            "Served",
-            "ServedTo",
-            "ServerVector",
-        ),
-        *("Term", "Tunable"),
-    ),
-    "fedtide.core.errors": ("SettingsError",),
-    "fedtide.records.final_model": ("load_model",),
-    "fedtide.records.frames": ("Records",),
-    "fedtide.runs.execution": ("run",),
-    "fedtide.interface": ("compare", "figure", "load", "write_report"),
-    "fedtide.settings.experiment": ("Experiment",),
-    "fedtide.settings.params": ("Params",),
-    "fedtide.settings.run": ("RunSettings",),
-    "fedtide.world.dataset": ("Dataset", "Origins"),
-    "fedtide.world.splits.split": ("SplitSettings",),
-    "fedtide.world.timeline": ("Timeline",),
+    "fedtide.core.errors": "SettingsError",
+    "fedtide.interface": "compare figure load write_report",
+    "fedtide.methods.algorithms.base": _ALGORITHMS,
+    "fedtide.records.final_model": "load_model",
+    "fedtide.records.frames": "Records",
+    "fedtide.runs.execution": "run",
+    "fedtide.settings.experiment": "Experiment",
+    "fedtide.settings.params": "Params",
+    "fedtide.settings.run": "RunSettings",
+    "fedtide.world.adapters.encoding": "Encoding",
+    "fedtide.world.adapters.huggingface": "from_huggingface",
+    "fedtide.world.adapters.tensors": "from_tensors from_torch",
+    "fedtide.world.dataset": "Dataset Origins",
+    "fedtide.world.splits.split": "SplitSettings",
+    "fedtide.world.timeline": "Timeline",
 }
-_MODULES = {name: module for module, names in _SOURCES.items() for name in names}
+_MODULES = {name: module for module, names in _SOURCES.items() for name in names.split()}
+
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -61,9 +61,7 @@ def compare(
     from fedtide.records.unread import records_of
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
-    from fedtide.runs.display.shown import shown
-    from fedtide.runs.execution import INTERRUPTED
-    from fedtide.runs.workspace import Workspace
+    from fedtide.runs.execution import INTERRUPTED, script_workspace, shown
 
     params = Params() if params is None else params
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
@@ -73,7 +71,7 @@ def compare(
     if workers is None:
         workers = experiment.compare.workers if experiment else 0
     folder = Path(runs)
-    workspace = Workspace.of_script(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
+    workspace = script_workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     with shown(log) as watch:
         for remark in params.remarks if isinstance(params, Params) else ():
             watch.log(remark)

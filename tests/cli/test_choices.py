@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
+from jsonschema import Draft202012Validator
 
 from fedtide.cli.main import app
 from fedtide.core import plugins
@@ -70,42 +71,8 @@ def test_help_without_a_command_names_all_of_them(fedtide):
 
 
 def accepts(schema, value, root):
-    """Whether a JSON Schema (the part of the language that settings need) accepts a value."""
-    if "$ref" in schema:
-        target = root
-        for key in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[key]
-        return accepts(target, value, root)
-    kinds = {
-        "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float),
-        "null": type(None),
-    }  # fmt: skip
-    kind = schema.get("type")
-    if kind and (not isinstance(value, kinds[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        return False
-    if "anyOf" in schema and not any(accepts(option, value, root) for option in schema["anyOf"]):
-        return False
-    if value not in schema.get("enum", [value]) or value != schema.get("const", value):
-        return False
-    if isinstance(value, dict):
-        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-        if any(key not in value for key in schema.get("required", ())):
-            return False
-        for key, item in value.items():
-            inner = known.get(key, others)
-            if inner is False or (isinstance(inner, dict) and not accepts(inner, item, root)):
-                return False
-    if isinstance(value, list):
-        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            return False
-        return all(accepts(schema.get("items", {}), item, root) for item in value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return (
-            schema.get("minimum", value) <= value <= schema.get("maximum", value)
-            and value > schema.get("exclusiveMinimum", value - 1)
-            and value < schema.get("exclusiveMaximum", value + 1)
-        )
-    return not isinstance(value, str) or len(value) >= schema.get("minLength", 0)
+    """Whether a part of a JSON Schema, whose definitions are at its root, accepts a value."""
+    return Draft202012Validator({**schema, "$defs": root["$defs"]}).is_valid(value)
 
 
 @pytest.fixture(scope="module")

@@ -53,10 +53,3 @@ def test_a_users_method_is_cited_from_its_docstring(fedtide: Fedtide, own: Path)
         "  eprint = {3101.00001},",
         "  archivePrefix = {arXiv},",
     ]
-
-
-def test_an_unknown_name_is_one_line(fedtide: Fedtide) -> None:
-    called = fedtide("cite", "fedavg", "scafold")
-    assert (called.status, called.out) == (2, [])
-    (line,) = called.err
-    assert line.startswith("fedtide: no algorithm or initializer 'scafold'; did you mean 'scaffold'? (known: ")

@@ -114,11 +114,6 @@ def test_a_sample_of_bad_settings(fedtide: Fedtide, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_500_bad_settings(fedtide: Fedtide, folder: Path) -> None:
-    check(fedtide, folder, cases()[SAMPLE : SAMPLE + 500])
-
-
-@pytest.mark.slow
 def test_every_bad_setting_is_refused_when_it_is_read() -> None:
     assert len(cases()) > 5000
     for name, settings, _ in cases():

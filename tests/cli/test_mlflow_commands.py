@@ -6,27 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.runs.mlflow.results import record_report
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.params import Params
-
-
-@pytest.mark.parametrize(
-    ("setting", "wanted"),
-    [
-        ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
-        ("tracking.uri=http://", "tracking.uri: should be the address of a server"),
-        ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
-        ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
-    ],
-)
-def test_settings_of_tracking(fedtide, folder, setting, wanted):
-    called = fedtide("run", "-q", "--set", "tracking.mlflow=false", "--set", setting)
-    assert called.status == 2
-    assert wanted in "".join(called.err)
 
 
 def test_a_password_is_not_shown(fedtide, folder):
@@ -49,14 +32,6 @@ def test_addresses(uri, address, user, password):
     where = Server.at(uri)
     assert (where.address, where.user, where.password) == (address, user, password)
     assert repr(where) == f"Server(address={address!r})"
-
-
-@pytest.mark.parametrize("uri", ["", "host:5000", "file:///mlruns", "http:///x"])
-def test_what_is_no_address(uri):
-    with pytest.raises(SettingsError, match="address of a server"):
-        Server.at(uri)
-    with pytest.raises(SettingsError, match=r"tracking\.uri"):
-        Params({"tracking": {"uri": uri}})
 
 
 def test_a_server_is_named_without_the_password_and_nothing_is_started(fedtide, folder):

@@ -170,17 +170,8 @@ def test_damage_is_one_line_and_seen_by_check(fedtide, folder, trained) -> None:
     assert "encoding.json is missing" in refused()
     # Without marks, what is read is checked all the same.
     Path("runs/one/summary.json").unlink()
-    assert refused() == "fedtide: runs/one: no encoding.json, since its data (table) are not rows of a table"
-    for damaged, message in (
-        (text[:50], "fedtide: runs/one/encoding.json is damaged: it is not JSON ("),
-        (text.replace('"categories"', '"kinds"', 1), "fedtide: runs/one/encoding.json is damaged: columns."),
-        (
-            text.replace('"red"', '"red", "pink"'),
-            "fedtide: runs/one/model.pt: does not match the current code of model mlp: ",
-        ),
-    ):
-        stored.write_text(damaged)
-        assert refused().startswith(message)
+    stored.write_text(text.replace('"red"', '"red", "pink"'))
+    assert refused().startswith("fedtide: runs/one/model.pt: does not match the current code of model mlp: ")
     # The same run restores it.
     stored.unlink()
     Path("runs/one/summary.json").write_bytes(summary)

@@ -23,7 +23,6 @@ from fedtide.runs.compare import compare
 from fedtide.runs.display.bars import Bars
 from fedtide.runs.display.progress import Follower, Position, Watch
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.scores import ACCURACY
 from small_runs import small
 
 __all__ = ["small"]
@@ -61,7 +60,7 @@ def lines(text: str) -> list[str]:
 
 def bars(text: str, name: str) -> Iterator[re.Match[str]]:
     """Drawn bars of a name: rounds done, of how many, accuracy, times."""
-    pattern = rf"{re.escape(name)} +━*[╸╺]?━* +(\d+)/(\d+) +(\d+\.\d%)? +(\d:\d\d:\d\d)(, (\d:\d\d:\d\d|-:--:--) left)?"
+    pattern = rf"{re.escape(name)} +━*[╸╺]?━* +(\d+)/(\d+) +(\d+\.\d%)? +(\d:\d\d:\d\d)( (\d:\d\d:\d\d|-:--:--))?"
     return filter(None, (re.match(pattern, line) for line in lines(text)))
 
 
@@ -76,11 +75,11 @@ def test_a_run_and_ctrl_c(folder: Path) -> None:
     status, text = in_terminal("run", *long, stop=some_rounds)
     assert status == 130, text
     assert text.rfind(SHOW) >= text.rfind(HIDE)
-    assert "Interrupted. Checkpoint saved" in text
+    assert "Interrupted. Re-run" in text
     drawn = list(bars(text, name))
     assert {bar[2] for bar in drawn} == {"1000"}
     assert all(bar[3] for bar in drawn if int(bar[1]) > 0)
-    assert max(len(line) for line in lines(text) if "━" in line) <= 80
+    assert max(len(line.replace("^C", "")) for line in lines(text) if "━" in line) <= 80
 
 
 SCRIPT = """
@@ -129,7 +128,6 @@ def test_a_comparison_shows_all_runs_in_progress_and_the_total(folder: Path) -> 
         assert re.search(rf"[12]/2  {label} / previous / seed 0  final accuracy", text)
     assert lines(text)[-1].startswith("total")
     assert max(len(line) for line in lines(text) if "━" in line) <= 80
-    assert HIDE not in text
 
 
 class Listed:
@@ -182,18 +180,18 @@ def test_records_that_are_being_written(tmp_path: Path) -> None:
     """A row without its end is not there yet; a run that is taken back has fewer rounds."""
     run, later = tmp_path / "run", tmp_path / "later"
     follower = Follower([run, later])
-    assert follower.position() == Position(0, None, None)
+    assert follower.position() == Position(0, None, "")
     run.mkdir()
     (run / "manifest.json").write_text('{"rounds": 9}')
     (run / "history.csv").write_text("round,test_accuracy\n")
-    assert follower.position() == Position(0, 18, None)
+    assert follower.position() == Position(0, 18, "")
     (run / "history.csv").write_text("round,test_accuracy\n1,0.5\n2,\n3,0.7")
-    assert follower.position() == Position(2, 18, (ACCURACY, 0.5))
+    assert follower.position() == Position(2, 18, "50.0%")
     (run / "history.csv").write_text("round,test_accuracy\n1,0.25\n")
-    assert follower.position() == Position(1, 18, (ACCURACY, 0.25))
+    assert follower.position() == Position(1, 18, "25.0%")
     later.mkdir()
     (later / "history.csv").write_text("round,validation_accuracy\n1,0.75\n")
-    assert follower.position() == Position(2, 18, (ACCURACY, 0.75))
+    assert follower.position() == Position(2, 18, "75.0%")
 
 
 @pytest.mark.parametrize("width", [80, 40, 200])

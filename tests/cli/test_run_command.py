@@ -28,15 +28,6 @@ def test_json_is_one_object_on_the_last_line(fedtide, folder):
     assert {key: kept[key] for key in summary} == summary
 
 
-def test_a_finished_run_is_returned_at_once(fedtide, folder):
-    first = fedtide("run", "--json", "--quiet")
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/*") if "json" not in path.name}
-    again = fedtide("run", "--json")
-    assert again.out == first.out
-    assert again.err[-1].endswith("already complete, nothing to do")
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-
-
 def test_labels_speed_and_saving_do_not_change_the_numbers(fedtide, folder):
     for name, settings in {
         "plain": ("--set", "algorithm=fedprox"),

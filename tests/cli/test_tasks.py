@@ -100,10 +100,6 @@ def test_several_labels_from_a_table_and_their_mirror(fedtide, folder, diabetes)
             "algorithm = fedwcm requires classes, and a regression (objective = mean_squared_error)",
         ),
         (
-            ["partition=shards"],
-            "partition = shards requires classes, and a regression (objective = mean_squared_error)",
-        ),
-        (
             ["report.metric=accuracy"],
             "report.metric = accuracy: with objective mean_squared_error runs record r2, mae, loss",
         ),

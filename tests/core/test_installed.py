@@ -13,7 +13,7 @@ import pytest
 from fedtide.core import plugins
 from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
-from fedtide.runs.identity import modules
+from fedtide.runs.open_run import modules
 from support import settings
 
 ALGORITHM = '''from {package}.steps import STEP

@@ -28,7 +28,7 @@ from fedtide.cli import stages
 from fedtide.core import plugins
 from fedtide.report import comparison
 from fedtide.runs import execution
-from fedtide.runs.identity import modules
+from fedtide.runs.open_run import modules
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.studies.tuning import study
@@ -153,7 +153,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr(stages, "compare", grid)
     monkeypatch.setattr(comparison, "report", report)
     monkeypatch.setattr(comparison, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
-    monkeypatch.setattr(stages, "update_mlflow", enough)
+    monkeypatch.setattr("fedtide.runs.mlflow.upload.mirror", enough)
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
     for work in ("campaign.run_method", "verify.methods_in", "entries.entries"):

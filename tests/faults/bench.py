@@ -145,8 +145,8 @@ class Bench:
         """An empty database of MLflow, whose many tables take seconds to make."""
         maker = self._template / "make_store.py"
         maker.write_text(
-            "from pathlib import Path\nfrom fedtide.runs.mlflow import folder\n"
-            "Path('mlruns').mkdir()\nfolder.create(Path('mlruns/mlflow.db').absolute())\n"
+            "from pathlib import Path\nfrom fedtide.runs.mlflow import store\n"
+            "Path('mlruns').mkdir()\nstore.create(Path('mlruns/mlflow.db').absolute())\n"
         )
         process = Process(self._template, ["make_store.py"], self.root / "store.output")
         if process.wait() != 0:

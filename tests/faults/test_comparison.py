@@ -39,7 +39,7 @@ def test_ctrl_c_in_a_terminal_reaches_all_processes_and_every_state_is_saved(fol
     until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
     output = (folder / "output").read_text()
     assert "Traceback" not in output
-    assert output.splitlines()[-1] == "Interrupted. Checkpoint saved; re-run the same command to resume."
+    assert output.splitlines()[-1] == "Interrupted. Re-run the same command to resume."
     assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob(RUNS))]
     assert len(states(folder)) == 2  # the third run was not begun
 
@@ -67,5 +67,5 @@ def test_a_killed_worker_is_one_line_and_its_run_is_begun_again(folder, comparis
     output = (folder / "output").read_text()
     assert "Traceback" not in output
     assert output.count("its process was killed (SIGKILL, perhaps for lack of memory)") == 1
-    assert output.splitlines()[-1] == "Interrupted. Checkpoint saved; re-run the same command to resume."
+    assert output.splitlines()[-1] == "Interrupted. Re-run the same command to resume."
     assert not any(is_held(run) for run in folder.glob(RUNS))

@@ -156,4 +156,4 @@ def test_jobs_are_cancelled_warned_and_preempted(folder, slurm):
 
 
 def begun_again(folder):
-    return sum("restarting" in line for line in output_of(folder))
+    return sum("; resuming from its checkpoint" in line for line in output_of(folder))

@@ -18,9 +18,8 @@ from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.logged_model import save
 from fedtide.runs.mlflow.served import load
 from fedtide.runs.mlflow.store import Store
-from fedtide.runs.mlflow.stored_data import stored_data
 from fedtide.runs.mlflow.upload import mirror
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.training.models.base import Model
@@ -30,7 +29,6 @@ from support import dataset
 
 Make = Callable[..., RunSettings]
 EXPERIMENT = "tests"
-MODEL = MlflowOptions(model=True)
 
 NETWORK = """
 from torch import nn
@@ -157,7 +155,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     root = Path(raw["data"]["root"])
     for place, written in ((tmp_path / "elsewhere", 0), (root, 1), (root, 1)):
         lines: list[str] = []
-        mirror([directory], mlruns, EXPERIMENT, lines.append, MODEL, lambda run, root=place: stored_data(run, root))
+        mirror([directory], mlruns, EXPERIMENT, lines.append, place)
         assert len(models(store)) in (written, 1)
     assert lines == ["MLflow: 0 runs written, 1 up to date"]
     (model,) = models(store)
@@ -170,8 +168,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
 def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     remarks: list[str] = []
     for seed in (0, 1):
-        options = MlflowOptions(model=True, register="mine")
-        where = Workspace(tmp_path, None, mlruns, EXPERIMENT, "both", options)
+        where = Workspace(tmp_path, None, mlruns, EXPERIMENT, "both", True, "mine")
         execute(
             settings(seed=seed), where, watch=Watch(lambda line: remarks.append(line) if "MLflow" in line else None)
         )
@@ -186,8 +183,7 @@ def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, m
     from fedtide.studies.tuning.study import tune
 
     params = Params({**raw, "tune": {"trials": 1, "workers": 1, "prune": False}})
-    options = MlflowOptions(model=True, register="mine")
-    tune(params, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT, "", options), tmp_path / "tuning")
+    tune(params, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT, "", True, "mine"), tmp_path / "tuning")
     assert models(Store(mlruns, EXPERIMENT)) == []
 
 

@@ -255,17 +255,6 @@ def test_mlflow_can_be_rebuilt_from_run_directories(live: tuple[Path, Path], mlr
     assert values(store, rebuilt, "drift") == recorded(live[1], "drift")
 
 
-def test_rebuilding_leaves_whole_runs_alone(live: tuple[Path, Path]) -> None:
-    mlruns, directory = live
-    _, before = only_run(mlruns)
-    lines: list[str] = []
-    mirror([directory], mlruns, EXPERIMENT, lines.append)
-    assert lines == ["MLflow: 0 runs written, 1 up to date"]
-    store, after = only_run(mlruns)
-    assert after.info.end_time == before.info.end_time
-    assert steps(store, after, "train_loss") == [1, 2, 3, 4]
-
-
 def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tmp_path: Path, mlruns: Path) -> None:
     (tmp_path / "empty").mkdir()
     lines: list[str] = []

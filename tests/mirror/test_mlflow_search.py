@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +71,3 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
     assert lines[-1].startswith("MLflow: ")
     assert lines[-1].endswith("; the files of the search are complete")
     assert (tmp_path / "tuning" / "front.png").is_file()
-
-
-@pytest.mark.slow
-def test_training_imports_neither_mlflow_nor_optuna() -> None:
-    code = "import sys, fedtide.runs.execution, fedtide.runs.compare; print(sorted({'mlflow', 'optuna'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

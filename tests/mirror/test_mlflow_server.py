@@ -20,7 +20,7 @@ from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 
@@ -100,14 +100,15 @@ def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.Tem
     """A server, by an address with credentials, and the directory of a run that was mirrored to it with its model."""
     runs = tmp_path_factory.mktemp("sent")
     where = Server.at(server.uri.replace("//", "//me:hunter-7Qx@"))
-    options = MlflowOptions(model=True, register="digits")
     lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         for name in ("USERNAME", "PASSWORD"):
             patch.setenv(f"MLFLOW_TRACKING_{name}", "")
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # this is about records, on a machine that may be busy
         summary = execute(
-            Params(raw).run(), Workspace(runs, None, where, EXPERIMENT, "both", options), watch=Watch(lines.append)
+            Params(raw).run(),
+            Workspace(runs, None, where, EXPERIMENT, "both", True, "digits"),
+            watch=Watch(lines.append),
         )
     assert [line for line in lines if line.startswith("MLflow")] == []
     return where, runs / summary["run_key"]
@@ -125,7 +126,6 @@ def test_a_run_is_on_the_server_as_it_is_in_its_directory(sent: tuple[Server, Pa
         "training": ("digits train", digest[:36]),
         "testing": ("digits test", digest[:36]),
     }
-    assert json.loads(inputs["testing"].profile)["samples"] == 359
 
 
 def test_no_credentials_are_anywhere(sent: tuple[Server, Path], server: MlflowServer) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.store import Store
-from fedtide.runs.mlflow.stored_data import stored_data
 from fedtide.runs.mlflow.upload import mirror
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
-EXPERIMENT, MODEL = "older", MlflowOptions(model=True)
+EXPERIMENT = "older"
 
 
 def changed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -37,7 +36,7 @@ def test_a_run_of_older_settings_is_named_and_the_rest_is_mirrored(
 
     def again() -> int:
         lines.clear()
-        return mirror(folders, mlruns, EXPERIMENT, lines.append, MODEL, lambda run: stored_data(run, root))
+        return mirror(folders, mlruns, EXPERIMENT, lines.append, root)
 
     assert again() == 3
     problems = [

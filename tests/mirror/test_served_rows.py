@@ -14,10 +14,8 @@ import pytest
 from fedtide.records.final_model import load_model
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.store import Store
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
-
-MODEL = MlflowOptions(model=True)
 
 
 def table(count: int = 80) -> pd.DataFrame:
@@ -37,7 +35,7 @@ def run(tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     data = {"name": "table", "file": str(tmp_path / "rows.csv"), "label": "kept", "root": str(tmp_path / "data")}
     static = {"name": "static", "num_clients": 2, "rounds": 2}
     settings = Params({"data": data, "scenario": static, "model": "softmax_regression", "partition": "iid"}).run()
-    summary = execute(settings, Workspace(tmp_path / "runs", None, mlruns, "tests", "", MODEL))
+    summary = execute(settings, Workspace(tmp_path / "runs", None, mlruns, "tests", "", True))
     (tmp_path / "rows.csv").unlink()
     store = Store(mlruns, "tests")
     (logged,) = store.client.search_logged_models([store.experiment])

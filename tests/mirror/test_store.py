@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.mlflow import folder as module
-from fedtide.runs.mlflow.folder import ui_command
-from fedtide.runs.mlflow.store import Store, git_commit
-from fedtide.runs.workspace import MlflowOptions, Workspace
+from fedtide.runs.mlflow import store as module
+from fedtide.runs.mlflow.store import Store, git_commit, ui_command
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
 Make = Callable[..., RunSettings]
@@ -64,11 +62,6 @@ def test_the_ui_is_light_and_stays_on_this_machine(mlruns: Path) -> None:
     assert environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
-def test_the_ui_of_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no MLflow store in this folder"):
-        ui_command(tmp_path)
-
-
 def test_the_commit_is_marked_when_files_differ_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     commit = git_commit.__wrapped__
@@ -85,7 +78,7 @@ def test_the_commit_is_marked_when_files_differ_from_it(tmp_path: Path, monkeypa
 
 def _run(settings: RunSettings, folder: Path) -> list[str]:
     lines: list[str] = []
-    where = Workspace(folder / "runs", None, folder / "mlruns", "tests", "together", MlflowOptions(model=True))
+    where = Workspace(folder / "runs", None, folder / "mlruns", "tests", "together", True)
     execute(settings, where, watch=Watch(lines.append))
     return [line for line in lines if "MLflow" in line]
 

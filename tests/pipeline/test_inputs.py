@@ -8,7 +8,7 @@ import pytest
 from fedtide.cli import stages
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.world.storage.prepared import load_data

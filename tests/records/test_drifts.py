@@ -33,6 +33,21 @@ def test_after_a_sudden_drift_accuracy_falls_and_recovers() -> None:
     assert after_first(accuracy, at(11, 6)) == pytest.approx(np.mean([0.3, 0.6, 0.88, 0.891, 0.95]))
 
 
+CASES = {
+    "gradual": (
+        [0.9] * 5 + [0.899, 0.85, 0.8, 0.7, 0.75] + [0.8] * 3 + [0.9], range(5, 11), Event(5, 14, pytest.approx(0.9), 0.7, 8),
+    ),
+    "without a fall": ([0.8] * 4 + [0.81, 0.795, 0.8], [4], Event(4, 7, pytest.approx(0.8), 0.795, 0)),
+    "a dip after ten rounds": ([0.8] * 5 + [0.7] * 9 + [0.6, 0.1, 0.8], [5], Event(5, 17, pytest.approx(0.8), 0.6, 11)),
+    "few rounds before": ([0.4, 0.6, 0.2, 0.6], [2], Event(2, 4, pytest.approx(0.5), 0.2, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("accuracy", "changed", "event"), CASES.values(), ids=CASES)
+def test_one_event(accuracy: list[float], changed: list[int], event: Event) -> None:
+    assert events(accuracy, at(len(accuracy), *changed)) == [event]
+
+
 def test_recurrent_drifts_are_measured_up_to_the_next_one() -> None:
     """The second is not recovered by the third, and its dip is not that of the third."""
     accuracy = [0.8] * 5 + [0.4, 0.5, 0.8] + [0.6, 0.61, 0.62] + [0.2, 0.7]
@@ -42,25 +57,6 @@ def test_recurrent_drifts_are_measured_up_to_the_next_one() -> None:
     assert third == Event(11, 13, pytest.approx((0.5 + 0.8 + 0.6 + 0.61 + 0.62) / 5), 0.2, 1)
     (never,) = events([0.8] * 5 + [0.4] * 20, at(25, 5))
     assert never == Event(5, 25, pytest.approx(0.8), 0.4, math.inf)
-
-
-def test_a_gradual_drift_is_one_whose_first_round_has_not_recovered() -> None:
-    accuracy = [0.9] * 5 + [0.899, 0.85, 0.8, 0.7, 0.75] + [0.8] * 3 + [0.9]
-    (event,) = events(accuracy, at(14, *range(5, 11)))
-    assert event == Event(5, 14, pytest.approx(0.9), 0.7, 8)
-
-
-def test_who_does_not_fall_recovers_at_once() -> None:
-    assert events([0.8] * 4 + [0.81, 0.795, 0.8], at(7, 4)) == [Event(4, 7, pytest.approx(0.8), 0.795, 0)]
-
-
-def test_the_dip_is_looked_for_in_the_first_ten_rounds() -> None:
-    accuracy = [0.8] * 5 + [0.7] * 9 + [0.6, 0.1, 0.8]
-    assert events(accuracy, at(17, 5))[0] == Event(5, 17, pytest.approx(0.8), 0.6, 11)
-
-
-def test_before_the_first_rounds_are_fewer() -> None:
-    assert events([0.4, 0.6, 0.2, 0.6], at(4, 2)) == [Event(2, 4, pytest.approx(0.5), 0.2, 1)]
 
 
 def test_rounds_that_are_not_evaluated_do_not_count() -> None:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedtide.runs.jobs.card_plan import share_cards
-from fedtide.runs.jobs.cards import VISIBLE, cards, place
+from fedtide.runs.jobs.cards import VISIBLE, cards, place, share_cards
 from fedtide.runs.jobs.jobs import Ask, run_in_workers
 from fedtide.runs.jobs.processes import start_workers_early
 from fedtide.settings.experiment import HERE, Hosts

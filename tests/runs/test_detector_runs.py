@@ -55,11 +55,3 @@ def test_a_missing_library_is_one_line_before_any_work(
     line = "fedtide: detector = kswin requires a package that is not installed (river); pip install 'fedtide[drift]'"
     assert found.err == [line]
     assert not list(folder.glob("runs/*/history.csv"))
-
-
-def test_bad_settings_are_one_line_before_any_work(fedtide: Fedtide, folder: Path) -> None:
-    found = fedtide("run", "--set", "detector={name: adwin, response: raise_rate}")
-    assert found.status == 2
-    assert len(found.err) == 1
-    assert "response = raise_rate requires factor" in found.err[0]
-    assert not (folder / "runs").exists()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fedtide.core.discovery import source
-from fedtide.runs.identity import modules, run_key
+from fedtide.runs.open_run import modules, run_key
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 

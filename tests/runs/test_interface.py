@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,13 +37,6 @@ def test_the_examples_of_the_documentation_run(name: str, tmp_path: Path, monkey
     assert outcome.failed == 0
 
 
-def test_importing_the_interface_costs_nothing() -> None:
-    program = "import sys, fedtide; print(*(name for name in sys.modules if '.' not in name))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    heavy = {"torch", "lightning", "numpy", "pandas", "pydantic", "yaml", "mlflow", "dvc", "optuna"}
-    assert not heavy & set(done.stdout.split())
-
-
 def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
     tmp_path: Path, marks: Path, shared_data: Path
 ) -> None:
@@ -77,12 +68,12 @@ def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
 
 
 def test_mlflow_may_be_a_folder_or_a_server(tmp_path):
+    from fedtide.runs.execution import script_workspace
     from fedtide.runs.mlflow.server import Server
-    from fedtide.runs.workspace import Workspace
     from fedtide.settings.experiment import TrackingSettings
 
     tracking = TrackingSettings(experiment="mine", register="net")
     addresses = (None, tmp_path / "mlruns", "http://me:pw@host:5000/")
-    places = [Workspace.of_script(tmp_path, where, tracking) for where in addresses]
+    places = [script_workspace(tmp_path, where, tracking) for where in addresses]
     assert [place.mlruns for place in places] == [None, tmp_path / "mlruns", Server("http://host:5000", "me", "pw")]
-    assert (places[2].experiment, places[2].options.register) == ("mine", "net")
+    assert (places[2].experiment, places[2].register) == ("mine", "net")

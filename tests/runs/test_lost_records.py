@@ -223,17 +223,6 @@ def test_a_complete_run_without_a_state_never_starts_over(complete: Path, settin
     assert check_run(complete).problems == (f"{name} is missing",)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("summary.json", b"{"), ("summary.json", b"\xff"), ("manifest.json", b"[]"), ("settings.json", b'{"a": ')],
-)
-def test_damaged_text_is_one_line(complete: Path, settings: RunSettings, name: str, content: bytes) -> None:
-    (complete / name).write_bytes(content)
-    (complete / "model.pt").unlink()  # not "already complete"
-    assert f"{name} is damaged" in refusal(complete, settings)
-    assert check_run(complete).state == "damaged"
-
-
 def test_a_changed_summary_is_refused_and_written_again(complete: Path, origin: Path, settings: RunSettings) -> None:
     other_digit(complete / "summary.json")
     assert "summary.json is damaged: it was changed; delete it" in refusal(complete, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from commands import fedtide, folder, shared_data
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
@@ -157,16 +156,6 @@ def test_a_callback_that_raises_is_named(fedtide: Any, folder: Path, own: Path) 
     assert ended.err == [f"fedtide: {fault(own)}; FEDTIDE_TRACEBACK=1 shows the whole traceback"]
     (history,) = folder.glob("runs/*/history.csv")
     assert len(history.read_text().splitlines()) == 3
-
-
-@pytest.mark.slow
-def test_a_comparison_goes_on_without_a_run_whose_callback_raises(fedtide: Any, folder: Path, own: Path) -> None:
-    algorithms = "algorithms={bad: {name: fedavg, with: {engine: {callbacks: [{path: own_hooks.Raising}]}}}}"
-    ended = fedtide("compare", "--json", "-q", "--set", algorithms, "--set", "compare.algorithms=[bad, fedprox]")
-    assert ended.status == 1
-    bad, good = json.loads(ended.out[-1])
-    assert (bad["state"], good["state"]) == ("failed", "complete")
-    assert fault(own).partition(": ")[2] in bad["message"]
 
 
 def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) -> None:

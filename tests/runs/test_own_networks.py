@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from commands import fedtide, folder, shared_data
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
 
 __all__ = ["fedtide", "folder", "shared_data"]

@@ -105,16 +105,11 @@ def test_only_the_initializer_may_differ(chosen: Any, tmp_path: Path, rounds_run
     assert len(list(tmp_path.glob("*/manifest.json"))) == 4  # the run directories: a pilot is none
 
 
-@pytest.mark.parametrize(
-    "scenario", [{**SESSIONS, "num_sessions": 2}, {"name": "static", "rounds": 2, "num_clients": 3}]
-)
-def test_nothing_is_shared_where_nothing_follows(chosen: Any, tmp_path: Path, scenario: Any) -> None:
-    execute(chosen("previous", scenario=scenario), tmp_path)
-    assert not (tmp_path / "pilots").exists()
-
-
-def test_a_run_with_its_own_name_shares_nothing(chosen: Any, tmp_path: Path) -> None:
-    execute(chosen("previous"), tmp_path, name="mine")
+@pytest.mark.parametrize(("name", "sessions"), [(None, 2), ("mine", 4)])
+def test_nothing_is_shared_where_nothing_follows_or_by_a_run_with_its_own_name(
+    chosen: Any, tmp_path: Path, name: str | None, sessions: int
+) -> None:
+    execute(chosen("previous", scenario={**SESSIONS, "num_sessions": sessions}), tmp_path, name=name)
     assert not (tmp_path / "pilots").exists()
 
 

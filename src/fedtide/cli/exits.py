@@ -98,7 +98,7 @@ def _signals_raised() -> Iterator[list[int]]:
 def exit_with(summary: Summary) -> None:
     """Exit with the status of a run: 0 complete, 1 diverged, 128 + signal if interrupted."""
     if summary["state"] == "interrupted":
-        _exit_interrupted(summary.get("signal", signal.SIGINT), [summary])
+        _exit_interrupted(summary.get("signal", signal.SIGINT))
     if summary["state"] == "pruned":
         log(f"a callback has stopped the run after round {summary['rounds']}; it is not resumed")
     if summary["state"] == "diverged":
@@ -116,7 +116,7 @@ def exit_with_all(summaries: Sequence[Summary], stopped: int | None, allow_failu
     lines = unsuccessful(summaries)
     _list(f"{len(lines)} of {len(summaries)} runs diverged or failed", lines)
     if stopped is not None:
-        _exit_interrupted(stopped, summaries)
+        _exit_interrupted(stopped)
     if lines and not allow_failures:
         raise typer.Exit(1)
 
@@ -139,12 +139,6 @@ def _list(title: str, lines: Sequence[str]) -> None:
         log(line)
 
 
-def _exit_interrupted(number: int, summaries: Sequence[Summary]) -> NoReturn:
-    """Log what is kept of the runs, and exit."""
-    if any(summary["state"] == "interrupted" and summary["rounds"] for summary in summaries):
-        log("Interrupted. Checkpoint saved; re-run the same command to resume.")
-    elif any(summary["state"] != "interrupted" for summary in summaries):
-        log("Interrupted. Completed runs are kept; re-run the same command to execute the remaining ones.")
-    else:
-        log("Interrupted before the end of the first round.")
+def _exit_interrupted(number: int) -> NoReturn:
+    log("Interrupted. Re-run the same command to resume.")
     raise typer.Exit(128 + int(number))

@@ -262,15 +262,19 @@ def sync(
 ) -> None:
     """Upload missing runs, rounds and models from run directories to MLflow. Exit status 1 if any was not uploaded."""
     require("mlflow", "fedtide mlflow sync")
-    from fedtide.cli.stages import update_mlflow
     from fedtide.core.errors import SettingsError
+    from fedtide.runs.mlflow.upload import mirror
+    from fedtide.runs.workspace import mlflow_place
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
     folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
     if not folders:
         raise SettingsError(f"{runs}: no run directories in this folder")
-    if update_mlflow(chosen, folders, mlruns_folder(mlruns), log):
+    tracking = chosen.experiment.tracking
+    models = Path(chosen.run().data.root) if tracking.model else None
+    where = mlflow_place(tracking, mlruns_folder(mlruns))
+    if mirror(folders, where, tracking.experiment, log, models, tracking.register):
         raise typer.Exit(1)
 
 

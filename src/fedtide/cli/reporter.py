@@ -21,14 +21,7 @@ LOG_WIDTH = 140
 _LOG_SECONDS = 10.0
 
 
-class _Terminal(Console):
-    """A console whose cursor stays visible beside live bars: a process that is killed could not show it again."""
-
-    def show_cursor(self, show: bool = True) -> bool:
-        return False
-
-
-_console = _Terminal(stderr=True, highlight=False)
+_console = Console(stderr=True, highlight=False)
 
 
 def log(line: str) -> None:

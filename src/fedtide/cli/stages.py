@@ -12,10 +12,10 @@ import numpy as np
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import folder, short_hash, write_json
 from fedtide.records.summary import Summary, headline
-from fedtide.runs import identity
 from fedtide.runs.compare import compare, refuse_unrecorded
 from fedtide.runs.display.progress import Watch
-from fedtide.runs.workspace import MlflowOptions, Workspace, mlflow_place
+from fedtide.runs.open_run import code
+from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score, main_score
@@ -24,26 +24,6 @@ from fedtide.world.concepts import seen_classes
 from fedtide.world.storage.prepared import load_data
 
 Log = Callable[[str], None]
-
-
-def update_mlflow(params: Params, directories: Sequence[Path], mlruns: Path, log: Log) -> int:
-    """Bring MLflow, on its server or in a folder, up to date with run directories; the number of runs that are left out.
-
-    A SettingsError if its store is unusable.
-    """
-    from fedtide.runs.mlflow.stored_data import stored_data
-    from fedtide.runs.mlflow.upload import mirror
-
-    experiment, root = params.experiment, Path(params.run().data.root)
-    where = mlflow_place(experiment.tracking, mlruns)
-    return mirror(
-        directories,
-        where,
-        experiment.tracking.experiment,
-        log,
-        options=MlflowOptions.of(experiment.tracking),
-        data=lambda directory: stored_data(directory, root),
-    )
 
 
 def download(params: Params, out: Path) -> dict[str, Any]:
@@ -161,4 +141,4 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
 
 
 def _code(runs: Iterable[RunSettings]) -> str:
-    return short_hash([part for run in runs for part in identity.code(run)])
+    return short_hash([part for run in runs for part in code(run)])

@@ -15,14 +15,13 @@ import pandas as pd
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import read_text
-from fedtide.records import brief
 from fedtide.records.files import session_scores
 from fedtide.records.files.guarantees import COLUMNS, PRIVACY
 from fedtide.records.measures import detections, drifts
 from fedtide.records.measures.arrivals import since_arrival
 from fedtide.records.measures.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
 from fedtide.records.run_directory import RunDirectory, read_json, whole_lines
-from fedtide.settings.scores import ACCURACY, Score
+from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
 from fedtide.world.presence.calendar import RECURRING
 from fedtide.world.scenarios.base import Scenario
 
@@ -50,6 +49,7 @@ _READ = (
     "settings.json", "history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "events.jsonl",
     PRIVACY,
 )  # fmt: skip
+_ROWS = 30  # most methods that are listed
 _NOT_A_METHOD = ("label", "initializer_label", "seed", "world_seed", "engine.chunk")
 
 
@@ -82,8 +82,6 @@ class Records:
             model at the end of ``session`` on the samples of ``tested``.
         forgetting: by run, measured by the session scores; NaN without them.
         estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
-        neurons: one row per run, round and layer where it was recorded: the run's columns, ``round``, ``layer`` and
-            measures of concentration.
         privacy: one row per client of each run with noise: the run's columns and those of
             :data:`fedtide.records.files.guarantees.COLUMNS`.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
@@ -106,12 +104,25 @@ class Records:
     score: Score = ACCURACY
 
     def __repr__(self) -> str:
-        table = brief.table(self.runs, self.history, METHOD)
-        return f"{brief.title(self.runs)}\n{table.to_string(index=False, max_rows=brief.ROWS)}"
+        title, table = self._brief()
+        return f"{title}\n{table.to_string(index=False, max_rows=_ROWS)}"
 
     def _repr_html_(self) -> str:
-        table = brief.table(self.runs, self.history, METHOD)
-        return f"<p>{brief.title(self.runs)}</p>{table.to_html(index=False, max_rows=brief.ROWS)}"
+        title, table = self._brief()
+        return f"<p>{title}</p>{table.to_html(index=False, max_rows=_ROWS)}"
+
+    def _brief(self) -> tuple[str, pd.DataFrame]:
+        """How many runs are in which state; for each method the mean and standard deviation of its last main score."""
+        history = self.history
+        found = [score for score in map(main_score, RECORDED) if f"test_{score.name}" in history]
+        score = next((one for one in found if history[f"test_{one.name}"].notna().any()), main_score())
+        rows = history.reindex(columns=["key", f"test_{score.name}"])
+        last = self.runs.assign(last=self.runs["key"].map(rows.groupby("key").last().iloc[:, 0]))
+        grouped = last.groupby(METHOD, sort=False)["last"]
+        columns = {"runs": grouped.size(), f"final test {score.words}": grouped.mean(), "std": grouped.std()}
+        states = self.runs["state"].value_counts(sort=False).items()
+        title = f"{len(last)} run{'s' * (len(last) != 1)}: {', '.join(f'{count} {state}' for state, count in states)}"
+        return title, pd.DataFrame(columns).dropna(axis=1, how="all").round(4).reset_index()
 
     @property
     def column(self) -> str:

@@ -20,6 +20,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -128,7 +129,10 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._growing = GrowingFiles(path)
+
+    @cached_property
+    def _growing(self) -> GrowingFiles:
+        return GrowingFiles(self.path)
 
     @property
     def state(self) -> Path:
@@ -139,8 +143,14 @@ class RunDirectory:
         """Traceback of a run that has failed; absent while it goes on."""
         return self.path / "error.txt"
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no round, event or checkpoint was ever written; asked under the lock."""
+        files = (self.path / name for name in (*TABLES, _EVENTS, "summary.json"))
+        return not any(file.exists() for file in files) and not any(self.state.iterdir())
+
     @contextmanager
-    def locked(self, settings: dict[str, Any], manifest: Summary, wait: bool = False) -> Iterator[RunDirectory]:
+    def locked(self, settings: dict[str, Any], manifest: Summary, wait: bool = False) -> Iterator[None]:
         """Lock the run for this process (``wait`` for the lock or refuse) and record its settings.
 
         A new run with bad settings (a SettingsError before its first round) leaves nothing behind.
@@ -161,7 +171,7 @@ class RunDirectory:
             remove_all_parts(self.path)
             try:
                 self._claim(settings, manifest)
-                yield self
+                yield
             except SettingsError:
                 if new and not (self.path / "history.csv").is_file():
                     shutil.rmtree(self.path)
@@ -325,7 +335,7 @@ class RunDirectory:
                 size = marks[name]["bytes"] if name in marks else 0
                 kept = self._kept_events(size) if name == _EVENTS else b""
                 write_bytes(path, path.read_bytes()[:size] + kept, durable=True)
-        self._growing = GrowingFiles(self.path)
+        self.__dict__.pop("_growing", None)  # the files are shorter now
 
     def _kept_events(self, size: int) -> bytes:
         """What happened to the run later, without sessions and a torn last line."""

@@ -17,7 +17,7 @@ from fedtide.report.sections.world import raster
 from fedtide.report.tables.transitions import Rules
 from fedtide.runs.cohorts import movements, presence_and_cohorts
 from fedtide.runs.compare import refuse_unrecorded
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 from fedtide.world.building.build import timeline_for, world_file, world_identity

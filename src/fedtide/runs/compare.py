@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,13 @@ from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
-from fedtide.runs.execution import execute
+from fedtide.runs.execution import execute, refuse_several_processes
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.identity import run_key
-from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
-from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mlflow.upload import upload_elsewhere
+from fedtide.runs.open_run import run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import HERE, Hosts
 from fedtide.settings.params import Params
@@ -131,14 +130,18 @@ class _Comparison:
         self._remarks: set[str] = set()
 
     def collect(self, alone: bool) -> list[RunSettings]:
+        """Note the runs that have ended; the settings of the others. Each dataset is prepared here, before several read it."""
         workspace = replace(self._workspace, mlruns=None) if self._away else self._workspace
-        for number, (key, summary) in enumerate(_finished(self._grid, self._workspace)):
-            if summary is not None:
+        datasets: dict[str, Dataset] = {}
+        for number, settings in enumerate(self._grid):
+            if (name := settings.data.model_dump_json()) not in datasets:
+                datasets[name] = load_data(settings)
+            directory = RunDirectory(self._workspace.runs / (key := run_key(settings, datasets[name])))
+            if (summary := directory.finished(key)) is not None:
                 remarks = [f"{key}: already {summary['state']}, nothing to do"]
-                free_unless_kept(RunDirectory(self._workspace.runs / key), self._grid[number], remarks.append)
+                free_unless_kept(directory, settings, remarks.append)
                 self._end(number, summary, remarks)
                 continue
-            settings = self._grid[number]
             if not alone:  # one worker thread each; results do not depend on it
                 settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
             self._waiting.append(_Job(number, key, settings, workspace))
@@ -211,17 +214,6 @@ class _Comparison:
         if number not in self._refused:  # what is refused is listed at the end, or once if it is everything
             self._log(f"{len(self._found)}/{len(self._grid)}  {_line(self._grid[number], summary, self._score)}")
         self._ended(summary)
-
-
-def _finished(grid: Sequence[RunSettings], workspace: Workspace) -> Iterator[tuple[str, Summary | None]]:
-    """The key of each run, and its summary if it has ended. Prepares each dataset once, before several processes read it."""
-    datasets: dict[str, Dataset] = {}
-    for settings in grid:
-        name = settings.data.model_dump_json()
-        if name not in datasets:
-            datasets[name] = load_data(settings)
-        key = run_key(settings, datasets[name])
-        yield key, RunDirectory(workspace.runs / key).finished(key)
 
 
 def _name(settings: RunSettings) -> str:

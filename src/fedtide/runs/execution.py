@@ -1,27 +1,32 @@
 """One run, for scripts (:func:`run`) and for commands (:func:`execute`): opened, trained and concluded.
 
-What the records lack is executed. Lightning takes seconds to import, so it is imported once a run is to be trained.
+Lightning takes seconds to import, so it is imported only where a run is trained.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
+import os
+import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.extras import require
 from fedtide.core.plugins import naming_plugins
 from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.records.unread import records_of
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
-from fedtide.runs.display.shown import shown
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.jobs.launch import Decision, global_rank, refuse_several_processes
+from fedtide.runs.mlflow.server import Server
 from fedtide.runs.open_run import OpenRun, open_run
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import TrackingSettings
@@ -30,8 +35,10 @@ from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
     from fedtide.records.frames import Records
+    from fedtide.runs.jobs.launch import Decision
     from fedtide.runs.mlflow.callback import MlflowRounds
 
+_SECONDS = 0.25  # between updates of a line in a notebook
 INTERRUPTED = "interrupted; the same call continues from what is saved"
 
 
@@ -70,7 +77,7 @@ def run(
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
-    workspace = Workspace.of_script(Path(runs), mlruns, tracking)
+    workspace = script_workspace(Path(runs), mlruns, tracking)
     with shown(log) as watch:
         for remark in params.remarks if isinstance(params, Params) else ():
             watch.log(remark)
@@ -78,6 +85,71 @@ def run(
     if summary["state"] == "interrupted":
         raise KeyboardInterrupt(INTERRUPTED)
     return records_of([workspace.runs / (name or summary["run_key"])])
+
+
+def refuse_several_processes(settings: RunSettings) -> None:
+    """Refuse a run of several processes, each of which executes the whole command again; only `fedtide run` supports them."""
+    if settings.engine.devices > 1:
+        raise SettingsError(
+            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
+            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
+        )
+
+
+def script_workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Workspace:
+    """The workspace of a script: a folder of runs, which is made, and MLflow's folder or the address of its server."""
+    runs.mkdir(parents=True, exist_ok=True)
+    where: Path | Server | None = None
+    if mlruns:
+        require("mlflow", f"mlruns = {str(mlruns)!r}")
+        remote = str(mlruns).startswith(("http://", "https://"))
+        where = Server.at(str(mlruns)) if remote else Path(mlruns).resolve()
+    return Workspace(
+        runs,
+        mlruns=where,
+        experiment=tracking.experiment,
+        model=tracking.model,
+        register=tracking.register,
+        loggers=tracking.loggers,
+    )
+
+
+@contextmanager
+def shown(log: Callable[[str], None] | None) -> Iterator[Watch]:
+    """What follows runs: ``log``, or by default bars in a terminal, lines in a notebook and nothing elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if log is not None:
+        yield Watch(log)
+    elif _in_notebook():
+        yield Watch(print, update=_cell())
+    elif console.is_interactive:
+        from fedtide.runs.display.bars import Bars
+
+        with Bars(console) as bars:
+            yield Watch(partial(console.print, markup=False, soft_wrap=True), bars)
+    else:
+        yield UNWATCHED
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return hasattr(shell, "kernel")
+
+
+def _cell() -> Callable[[str], None]:
+    """Writes a line into the cell's output, over the one before it."""
+    ipython: Any = importlib.import_module("IPython.display")
+    handle = ipython.display({"text/plain": ""}, raw=True, display_id=True)
+    last = [0.0]
+
+    def update(line: str) -> None:
+        if time.monotonic() - last[0] >= _SECONDS:
+            last[0] = time.monotonic()
+            handle.update({"text/plain": line}, raw=True)
+
+    return update
 
 
 def execute(
@@ -106,10 +178,14 @@ def execute(
         SettingsError: bad input, or the key is another one here, since code or data differ; nothing was trained.
         PluginCrash: a user's plug-in raised an exception.
     """
-    with naming_plugins(), Decision(settings) as decision:  # here: an exception loses its traceback between processes
+    with naming_plugins(), _decision(settings) as decision:  # here: an exception loses its traceback between processes
         opened = open_run(settings, workspace, name=name, watch=watch, expected=expected)
-        if global_rank() > 0:
-            return _follow(opened) if decision.wait() else {"state": "follower"}
+        if decision is not None and decision.rank > 0:
+            if decision.wait():
+                from fedtide.runs.train import follow
+
+                follow(opened)
+            return {"state": "follower"}
         if (done := opened.ended()) is not None:
             free_unless_kept(opened.directory, settings, watch.log)
             return done
@@ -121,7 +197,17 @@ def execute(
             gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
-def _execute(opened: OpenRun, decision: Decision, wait: bool) -> Summary:
+def _decision(settings: RunSettings) -> Decision | nullcontext[None]:
+    """What the processes of a run share, if it may have several."""
+    launchers = ("RANK", "SLURM_STEP_NUM_TASKS")
+    if settings.engine.devices * settings.engine.nodes == 1 and not any(name in os.environ for name in launchers):
+        return nullcontext()
+    from fedtide.runs.jobs.launch import Decision
+
+    return Decision(settings)
+
+
+def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
     """Train an opened run and conclude it, with its directory locked."""
     from fedtide.runs.conclude import alarms, conclude, drop_states, interrupted
     from fedtide.runs.lightning.callbacks import GracefulStop
@@ -157,13 +243,6 @@ def _mirrored(opened: OpenRun) -> Iterator[MlflowRounds | None]:
         yield mirror
     finally:
         mirror.end()
-
-
-def _follow(opened: OpenRun) -> Summary:
-    from fedtide.runs.train import follow
-
-    follow(opened)
-    return {"state": "follower"}
 
 
 @contextmanager

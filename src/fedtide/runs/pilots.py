@@ -19,7 +19,7 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Saved
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.settings.run import InitializerSettings, RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline

@@ -18,13 +18,13 @@ from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import wrong_size
 from fedtide.records.run_directory import ENCODING, PILOTS
-from fedtide.runs.jobs.launch import Decision
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
 from fedtide.runs.lightning.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun
 from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
+    from fedtide.runs.jobs.launch import Decision
     from fedtide.runs.lightning.loggers import RoundLog
     from fedtide.runs.lightning.own_callbacks import OwnCallbacks
     from fedtide.runs.pilots import SharedPilot
@@ -62,7 +62,7 @@ def own_callbacks(run: OpenRun) -> OwnCallbacks | None:
 
 
 def train(
-    run: OpenRun, own: OwnCallbacks | None, mirror: L.Callback | None, stop: GracefulStop, decision: Decision
+    run: OpenRun, own: OwnCallbacks | None, mirror: L.Callback | None, stop: GracefulStop, decision: Decision | None
 ) -> Trained | int:
     """Train the rounds that the records lack; the run directory is locked by the caller.
 
@@ -73,7 +73,7 @@ def train(
         What is left of the fit, or the number of rounds done where a signal arrived before one of this process.
     """
     directory, timeline = run.directory, run.timeline
-    saved = _resume(run)
+    saved = None if directory.is_new else _resume(run)
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
@@ -91,7 +91,8 @@ def train(
     callbacks = [callback for callback in all_ if callback is not None]
     with quiet_lightning(), stop.sigterm_noted():
         if rounds < timeline.rounds:
-            decision.announce(True)
+            if decision is not None:
+                decision.announce(True)
             loggers = logged.loggers if logged else ()
             trainer(run.settings, timeline.rounds, callbacks, rounds, loggers).fit(module)
         else:  # all rounds are recorded, and the state has them: only the end of the run was lost

@@ -18,7 +18,7 @@ from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.state import restored_state
-from fedtide.runs.identity import modules
+from fedtide.runs.open_run import modules
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 SIZES = (5, 4, 8, 3)

@@ -28,8 +28,8 @@ def ui(
 ) -> None:
     """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
     require("mlflow", "fedtide ui")
-    from fedtide.runs.mlflow.folder import ui_command
     from fedtide.runs.mlflow.server import Server
+    from fedtide.runs.mlflow.store import ui_command
     from fedtide.runs.workspace import mlflow_place
     from fedtide.settings.params import Params
 

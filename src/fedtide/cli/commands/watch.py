@@ -1,12 +1,17 @@
-"""``fedtide watch``: the report of a comparison that is still running."""
+"""``fedtide watch``: the report of a comparison that is still running, rebuilt as rounds are recorded."""
 
 from __future__ import annotations
 
+import html
 import os
 import shlex
 import tempfile
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +20,14 @@ import typer
 from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
 from fedtide.cli.reporter import log
 from fedtide.core.discovery.shipped import DEFAULTS
+from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
+from fedtide.core.storage.files import write_text
 
 _LOOK = 1.0  # seconds between two looks at the records
+_SHARE = 4.0  # a report is not built again before this many times the seconds that it took
+_RECORDS = ("settings.json", "history.csv", "events.jsonl", "summary.json", "error.txt")
+_PAGE = "report.html"
 
 
 def watch(
@@ -34,13 +44,10 @@ def watch(
     Records are only read, here or on another machine with the same folder.
     """
     require("report", "fedtide watch")
-    from fedtide.cli.live_page import LivePage, served
     from fedtide.report.comparison import report, run_directories
-    from fedtide.runs.display.progress import title
 
     chosen = read_params(params, overrides)
-    titles = map(title, chosen.grid())
-    directories = dict(zip(titles, run_directories(chosen, runs), strict=True))
+    directories = run_directories(chosen, runs)
     words = [
         *(["--params", str(params)] if params != DEFAULTS else []),
         *(word for item in overrides or () for word in ("--set", item)),
@@ -48,10 +55,61 @@ def watch(
     command = shlex.join(["fedtide", "watch", *words])
     with ExitStack() as open_:
         folder = out or Path(open_.enter_context(tempfile.TemporaryDirectory()))
-        page = LivePage(directories, lambda: report(chosen, runs, worlds, folder, command).page, every)
-        open_.enter_context(served(page, port))
+        open_.enter_context(served(folder, port, every))
         log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
         os.nice(10)  # the runs come first
+        seen: object = None
         while True:
-            page.renew()
+            if (now := signature(directories)) != seen:
+                seen, began = now, time.monotonic()
+                renew(folder, lambda: report(chosen, runs, worlds, folder, command))
+                time.sleep(max(every, _SHARE * (time.monotonic() - began)))
             time.sleep(_LOOK)
+
+
+def signature(directories: Iterable[Path]) -> object:
+    """Changes with every record of these run directories."""
+    facts = [file.stat() for path in directories for name in _RECORDS if (file := path / name).is_file()]
+    return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in facts]
+
+
+def renew(folder: Path, build: Callable[[], object]) -> None:
+    """Build the report; before the first one, the page says why there is none."""
+    try:
+        build()
+    except (SettingsError, OSError) as error:  # before the first round, or of a file that was just being replaced
+        if not (folder / _PAGE).exists():
+            write_text(folder / _PAGE, f"<!doctype html><title>fedtide watch</title><p>{html.escape(str(error))}</p>")
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Serves the newest report, which browsers ask for again every few seconds."""
+
+    every = 0.0
+
+    def translate_path(self, path: str) -> str:
+        return super().translate_path(f"/{_PAGE}" if path == "/" else path)
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Refresh", f"{self.every:g}")
+        super().end_headers()
+
+    def log_message(self, *args: object) -> None:
+        """No line per request."""
+
+
+@contextmanager
+def served(folder: Path, port: int, every: float) -> Iterator[None]:
+    """Serve the report in a folder on the loopback interface inside the block; a SettingsError if the port is taken."""
+    _Handler.every = every
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, directory=str(folder)))
+    except OSError as error:
+        raise SettingsError(f"--port {port}: {error.strerror}; use another port") from None
+    threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console, RenderableType
-from rich.constrain import Constrain
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
-from rich.text import Text
 
 from fedtide.runs.display.progress import Display, Follower
 
 _PER_SECOND = 4  # times that the bars are drawn, and the records of the runs in progress read
 _WINDOW = 3600.0  # seconds from whose rounds the remaining time is estimated
 _BAR = 12  # columns
-_ECHO = 2  # columns that a terminal needs for the ^C that it shows
 
 
 class Bars(Display):
@@ -34,9 +31,14 @@ class Bars(Display):
             BarColumn(_BAR),
             TextColumn("{task.fields[done]}", justify="right", table_column=_fixed(7)),
             TextColumn("{task.fields[note]}", justify="right", markup=False, table_column=_fixed(5)),
-            _Times(table_column=_fixed(21)),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
         )
-        self._bars = _Read(self._update, *columns, console=console, expand=True)
+        self._bars = _Read(
+            *columns, console=console, expand=True, redirect_stdout=False, refresh_per_second=_PER_SECOND,
+            speed_estimate_period=_WINDOW,
+        )  # fmt: skip
+        self._bars.read = self._update
         self._jobs: dict[str, tuple[TaskID, Follower]] = {}
         self._all: TaskID | None = None
         self._ended = 0
@@ -71,7 +73,7 @@ class Bars(Display):
             position = follower.position()
             done, rounds = position.done, position.rounds
             parts += min(done / rounds, 1.0) if rounds else 0.0
-            self._bars.update(bar, completed=done, total=rounds, done=f"{done}/{rounds or '?'}", note=position.shown)
+            self._bars.update(bar, completed=done, total=rounds, done=f"{done}/{rounds or '?'}", note=position.score)
         if self._all is not None:
             self._bars.update(self._all, completed=self._ended + parts)
 
@@ -81,31 +83,10 @@ def _fixed(width: int) -> Column:
 
 
 class _Read(Progress):
-    def __init__(self, read: Callable[[], None], *columns: ProgressColumn, console: Console, expand: bool) -> None:
-        self._read: Callable[[], None] | None = None  # rich draws once before there is anything
-        rates: Any = {"refresh_per_second": _PER_SECOND, "speed_estimate_period": _WINDOW}
-        super().__init__(*columns, console=console, expand=expand, redirect_stdout=False, **rates)
-        self._read = read
+    """Bars that are brought up to date whenever they are drawn."""
+
+    read: Callable[[], None] = staticmethod(lambda: None)  # rich draws once before there is anything
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        if self._read is None:
-            return
-        self._read()
-        for bars in super().get_renderables():
-            yield Constrain(bars, self.console.width - _ECHO)
-
-
-class _Times(ProgressColumn):
-    """``0:01:20, 0:05:00 left``."""
-
-    def render(self, task: Task) -> Text:
-        elapsed = task.finished_time if task.finished else task.elapsed
-        text = _clock(elapsed or 0.0)
-        return Text(text if task.finished else f"{text}, {_clock(task.time_remaining)} left")
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
-        return "-:--:--"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+        self.read()
+        return super().get_renderables()

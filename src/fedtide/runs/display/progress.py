@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import read_json
 from fedtide.settings.run import RunSettings
-from fedtide.settings.scores import RECORDED, Score, main_score
+from fedtide.settings.scores import RECORDED, main_score
 
 if TYPE_CHECKING:
     import lightning as L
@@ -59,58 +59,50 @@ def title(settings: RunSettings) -> str:
 
 
 class Position(NamedTuple):
-    """Rounds done, of how many (``None`` while it is not known), and the last main score (``None`` before the first)."""
+    """Rounds done, of how many (``None`` while it is not known), and the last main score in a few characters."""
 
     done: int
     rounds: int | None
-    score: tuple[Score, float] | None
-
-    @property
-    def shown(self) -> str:
-        """The score's value in a few characters."""
-        return "" if self.score is None else self.score[0].shown(self.score[1]).strip()
+    score: str
 
 
 class Follower:
     """Follows a run by its directory, or several that are executed one after another; nothing is written there."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
-        self._runs = [_Run(path) for path in directories]
+        self._directories = directories
+        self._found: dict[Path, tuple[int, Position]] = {}
 
     def position(self) -> Position:
         """Where it is. What cannot be read, such as a row that is being written, is ignored."""
-        for run in self._runs:
-            with suppress(OSError, ValueError, SettingsError):
-                run.read()
-        lengths = [run.rounds for run in self._runs if run.rounds is not None]
-        rounds = sum(lengths) + max(lengths) * (len(self._runs) - len(lengths)) if lengths else None
-        scores = [run.score for run in self._runs if run.score is not None]
-        return Position(sum(run.done for run in self._runs), rounds, scores[-1] if scores else None)
+        positions = [self._read(path) for path in self._directories]
+        lengths = [each.rounds for each in positions if each.rounds is not None]
+        rounds = sum(lengths) + max(lengths) * (len(positions) - len(lengths)) if lengths else None
+        scores = [each.score for each in positions if each.score]
+        return Position(sum(each.done for each in positions), rounds, scores[-1] if scores else "")
+
+    def _read(self, path: Path) -> Position:
+        size, found = self._found.get(path, (-1, Position(0, None, "")))
+        with suppress(OSError, ValueError, SettingsError):
+            if found.rounds is None and (facts := read_json(path / "manifest.json")) is not None:
+                found = found._replace(rounds=int(facts["rounds"]))
+            history = path / "history.csv"
+            now = history.stat().st_size if history.exists() else 0
+            if now != size:
+                size, found = now, found._replace(**_last_rows(history))
+        self._found[path] = size, found
+        return found
 
 
-class _Run:
-    def __init__(self, path: Path) -> None:
-        self._path, self._size = path, 0
-        self.done = 0
-        self.rounds: int | None = None
-        self.score: tuple[Score, float] | None = None
-
-    def read(self) -> None:
-        if self.rounds is None and (facts := read_json(self._path / "manifest.json")) is not None:
-            self.rounds = int(facts["rounds"])
-        history = self._path / "history.csv"
-        size = history.stat().st_size if history.exists() else 0
-        if size == self._size:
-            return
-        self._size, self.done = size, 0
-        with history.open("rb") as stream:
-            columns = stream.readline().decode().rstrip("\n").split(",")
-            stream.seek(max(stream.tell(), size - _TAIL))
-            lines = stream.read().decode(errors="replace").split("\n")[:-1]  # without a row that is being written
-        rows = [
-            dict(zip(columns, cells, strict=True)) for line in lines if len(cells := line.split(",")) == len(columns)
-        ]
-        self.done = int(rows[-1]["round"]) if rows else 0
-        found = ((score, [cell for row in rows if (cell := row.get(name))]) for name, score in _COLUMNS.items())
-        scores = [(score, float(cells[-1])) for score, cells in found if cells]
-        self.score = scores[0] if scores else self.score
+def _last_rows(history: Path) -> dict[str, Any]:
+    """Rounds done, and the last main score if there is one."""
+    with history.open("rb") as stream:
+        columns = stream.readline().decode().rstrip("\n").split(",")
+        stream.seek(max(stream.tell(), history.stat().st_size - _TAIL))
+        lines = stream.read().decode(errors="replace").split("\n")[:-1]  # without a row that is being written
+    rows = [dict(zip(columns, cells, strict=True)) for line in lines if len(cells := line.split(",")) == len(columns)]
+    facts: dict[str, Any] = {"done": int(rows[-1]["round"]) if rows else 0}
+    for name, score in _COLUMNS.items():
+        if cells := [cell for row in rows if (cell := row.get(name))]:
+            return {**facts, "score": score.shown(float(cells[-1])).strip()}
+    return facts

@@ -1,4 +1,4 @@
-"""Graphics cards: every process that executes runs takes a place on one; cards that others use are left alone."""
+"""GPUs: every process that executes runs takes a place on one; those that others use are left alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from fedtide.settings.experiment import Hosts
 from fedtide.settings.run import RunSettings
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # CUDA's variable: numbers or ids of the cards that a process may use, with commas
@@ -23,6 +24,8 @@ _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total", "--fo
 _OTHERS = 0.05
 """Share of a card's memory: if more is in use, and none of our processes has a place on it, the card is somebody else's."""
 
+_CONTEXT = 1 << 30  # bytes that a process takes on a card beside its run
+_MOST = 4  # most runs on a card unless the settings allow more: they take turns anyway
 _PATIENCE = 30.0  # seconds for the list of cards
 _POLL = 1.0  # seconds until a place may have become free
 _PLACES = 64  # most places on a card that are looked at
@@ -55,9 +58,45 @@ def cards() -> list[Card]:
     return [card for card in found if card.used < _OTHERS * card.memory or _is_ours(card)]
 
 
-def uses_cards(grid: Iterable[RunSettings]) -> bool:
-    """Whether runs may be executed on a card."""
-    return any(settings.engine.accelerator in ("auto", "gpu", "cuda") for settings in grid)
+def share_cards(
+    grid: Sequence[RunSettings], hosts: Hosts, worlds: Path | None, log: Callable[[str], None]
+) -> tuple[int, int]:
+    """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any."""
+    unlimited = len(grid) + 10**9
+    if not any(settings.engine.accelerator in ("auto", "gpu", "cuda") for settings in grid):
+        return 0, unlimited
+    if hosts.away:
+        return hosts.runs_per_card or 1, unlimited
+    found = cards()
+    if not found:
+        return 0, unlimited
+    per_card = hosts.runs_per_card or _room(grid, found, worlds)
+    log(f"{len(found)} GPUs, at most {per_card} concurrent runs on each")
+    return per_card, per_card * len(found)
+
+
+def _room(grid: Sequence[RunSettings], found: Sequence[Card], worlds: Path | None) -> int:
+    """Runs that fit into half of the smallest card's memory, at least one."""
+    by_label = {settings.label: settings for settings in grid}
+    wanted = _CONTEXT + max(_needed(settings, worlds) for settings in by_label.values())
+    return max(1, min(_MOST, *(card.memory // (2 * wanted) for card in found)))
+
+
+def _needed(settings: RunSettings, worlds: Path | None) -> int:
+    """Bytes of a run with its data, planned as on a CPU: on a card, its batches would take all that is free."""
+    import torch
+
+    from fedtide.federation.assembly.choose import choose
+    from fedtide.federation.assembly.footprint import footprint
+    from fedtide.world.building.build import timeline_for
+    from fedtide.world.concepts import under
+    from fedtide.world.storage.prepared import load_data
+
+    data = load_data(settings)
+    timeline = timeline_for(settings, data, worlds)
+    data = under(data, timeline.concepts)
+    wanted = footprint(choose(settings, timeline, data), timeline, data, torch.device("cpu"), torch.float32)
+    return wanted.run + wanted.kept.size + 4 * (data.train_inputs.numel() + data.test_inputs.numel())
 
 
 @contextlib.contextmanager

@@ -30,7 +30,6 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
     if not hosts.away:
         yield functools.partial(run_in_workers, per_card=per_card)
         return
-    from fedtide.runs.jobs.cluster.child import Program
     from fedtide.runs.jobs.cluster.connect import connected
 
     with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
@@ -38,7 +37,7 @@ def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callabl
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
             environment = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
-            program = Program(pickle.dumps(work), environment, Path.cwd(), beacon, per_card)
+            program = pickle.dumps(work), environment, Path.cwd(), beacon, per_card
             return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
 
         yield run

@@ -19,7 +19,13 @@ import torch
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
 from fedtide.runs.jobs.cards import place
-from fedtide.runs.jobs.processes import begin_worker, current_folder_hidden, main_module_hidden, worker_context
+from fedtide.runs.jobs.processes import (
+    begin_worker,
+    current_folder_hidden,
+    how_it_ended,
+    main_module_hidden,
+    worker_context,
+)
 from fedtide.runs.jobs.signals import StopSignals
 from fedtide.training.resources.memory import available_bytes, share_memory
 
@@ -142,14 +148,6 @@ class _Worker(Generic[Job, Result]):
         self.stop()
         self._process.join()
         return how_it_ended(self._process.exitcode or 0)
-
-
-def how_it_ended(code: int) -> str:
-    """How a worker process ended that had a job, from its exit code."""
-    if code >= 0:
-        return f"its process ended with exit status {code}"
-    memory = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
-    return f"its process was killed ({signal.Signals(-code).name}{memory})"
 
 
 class _Pool(Generic[Job, Result]):

@@ -42,15 +42,6 @@ def _refuse_other_number(settings: RunSettings) -> None:
         )
 
 
-def refuse_several_processes(settings: RunSettings) -> None:
-    """Refuse runs of several processes: each process executes the whole command again, so the run must be its only one."""
-    if settings.engine.devices > 1:
-        raise SettingsError(
-            f"engine.devices = {settings.engine.devices}: only the command `fedtide run` supports several processes for one "
-            "run; comparisons and searches execute whole runs in parallel, see compare.workers and tune.workers"
-        )
-
-
 class Decision:
     """Whether to train: the first process announces it, the others wait for that.
 
@@ -60,6 +51,7 @@ class Decision:
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings, self._several, self._announced = settings, launched() > 1, False
+        self.rank = global_rank()
 
     def __enter__(self) -> Decision:
         _refuse_other_number(self._settings)
@@ -74,7 +66,7 @@ class Decision:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if global_rank() == 0:
+        if self.rank == 0:
             self.announce(False)
 
     def announce(self, train: bool) -> None:

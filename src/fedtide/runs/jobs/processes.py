@@ -81,6 +81,14 @@ def current_folder_hidden() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
+def how_it_ended(code: int) -> str:
+    """How a worker process ended that had a job, from its exit code."""
+    if code >= 0:
+        return f"its process ended with exit status {code}"
+    memory = ", perhaps for lack of memory" if code == -signal.SIGKILL else ""
+    return f"its process was killed ({signal.Signals(-code).name}{memory})"
+
+
 def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
     """Initialize a worker process: its parent's environment, and few threads, since workers share the cores."""
     import torch

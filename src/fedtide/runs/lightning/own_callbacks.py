@@ -47,13 +47,8 @@ class OwnCallbacks(L.Callback):
             if isinstance(member, ProgressBar):
                 raise SettingsError(f"{key}.path = {one.path!r}: the command shows the progress; leave this out")
 
-    def __bool__(self) -> bool:
-        return bool(self._members)
-
     def states(self) -> dict[str, Any]:
-        """Their entry of a saved state, for :meth:`continued`; empty without callbacks."""
-        if not self._members:
-            return {}
+        """Their entry of a saved state, for :meth:`continued`."""
         members = [self._state(place) for place in range(len(self._members))]
         return {_ENTRY: {"metrics": self._metrics, "members": members}}
 

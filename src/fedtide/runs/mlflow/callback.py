@@ -24,7 +24,7 @@ class MlflowRounds(L.Callback):
     After its first failure, which is logged in one line, no round is sent; the end tries again, from the records.
 
     Args:
-        workspace: has a place in MLflow. data: the run's dataset. log: gets a line for each failure.
+        workspace: has a place in MLflow. data: the run's dataset, for its model. log: gets a line for each failure.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MlflowRounds(L.Callback):
 
     def _begin(self) -> None:
         run = open_run(self._workspace, self._directory)
-        run.begin(self._workspace.comparison, self._data)
+        run.begin(self._workspace.comparison)
         self._run, self._sent = run, time.monotonic()
 
     def _send(self) -> None:

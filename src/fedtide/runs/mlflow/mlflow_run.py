@@ -13,7 +13,6 @@ from fedtide.records.files.guarantees import PRIVACY
 from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
 from fedtide.runs.mlflow.logged_model import log_model
 from fedtide.runs.mlflow.store import Store, git_commit
-from fedtide.runs.workspace import MlflowOptions
 from fedtide.world.dataset import Dataset
 
 _DIGEST = 36  # characters of a dataset's digest, MLflow's limit
@@ -48,26 +47,24 @@ class MlflowRun:
     def _id(self) -> str:
         return str(self._run.info.run_id)
 
-    def is_complete(self, options: MlflowOptions) -> bool:
-        """Whether MLflow has every round, the outcome, and the model if it is wanted."""
+    def is_complete(self, model: bool) -> bool:
+        """Whether MLflow has every round, the outcome, and the ``model`` if it is wanted."""
         return (
             self._run is not None
             and self._run.data.tags.get("outcome") == outcome_of(self.directory)
             and self._run.info.status != "RUNNING"
             and self._rounds.issuperset(int(row["round"]) for row in self.directory.history())
-            and not self.lacks_model(options)
+            and not (model and self.lacks_model)
         )
 
-    def lacks_model(self, options: MlflowOptions) -> bool:
-        """Whether the model is wanted, there is one, and MLflow does not have it."""
+    @property
+    def lacks_model(self) -> bool:
+        """Whether there is a final model that MLflow does not have."""
         known = self._run is not None and self._run.outputs is not None and self._run.outputs.model_outputs
-        return options.model and not known and outcome_of(self.directory) == "complete"
+        return not known and outcome_of(self.directory) == "complete"
 
-    def begin(self, parent: str, data: Dataset | None = None) -> None:
-        """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new.
-
-        ``data``: the dataset, if it is loaded, for its numbers of samples.
-        """
+    def begin(self, parent: str) -> None:
+        """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new."""
         from mlflow.entities import Param, RunTag
 
         rows, tags = self.directory.history(), self._tags()  # first: they may be damaged
@@ -82,7 +79,7 @@ class MlflowRun:
         params = [Param(key, value) for key, value in _flat(settings)]
         for start in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
-        self._client.log_inputs(self._id, _inputs(self._facts, settings, data))
+        self._client.log_inputs(self._id, _inputs(self._facts, settings))
         self.add(rows)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -104,23 +101,23 @@ class MlflowRun:
         if block:
             self._client.log_batch(self._id, metrics=block)
 
-    def upload(self, parent: str, options: MlflowOptions, data: Dataset | None) -> None:
+    def upload(self, parent: str, data: Dataset | None = None, register: str | None = None) -> None:
         """Bring a run that is not in progress up to its records: all of :meth:`begin`, then files, model and outcome.
 
-        A repetition adds what is missing. The model is left out unless ``data``, the run's dataset, is at hand.
+        A repetition adds what is missing. Without ``data``, the run's dataset, the model is left out.
 
         Raises:
             SettingsError: the records are damaged, or no longer say what the model is; of the latter all else is logged.
         """
-        self.begin(parent, data)
+        self.begin(parent)
         for path in (self.directory.path / name for name in _FILES):
             if path.is_file():
                 self._client.log_artifact(self._id, str(path))
         self._log_means()
         outcome = outcome_of(self.directory)
         try:
-            if data is not None and self.lacks_model(options):
-                log_model(self._store, self._id, self.directory.path, data, options.register)
+            if data is not None and self.lacks_model:
+                log_model(self._store, self._id, self.directory.path, data, register)
         except SettingsError as error:
             raise SettingsError(f"without its model: {error}") from None
         finally:
@@ -172,18 +169,14 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, st
             yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
 
 
-def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any], data: Dataset | None) -> list[Any]:
-    """The training and the test samples as MLflow's inputs, with their number and shape if they are loaded."""
+def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Any]:
+    """The training and the test samples as MLflow's inputs."""
     from mlflow.entities import Dataset as Entity
     from mlflow.entities import DatasetInput, InputTag
 
     source = json.dumps({"tags": {"fedtide": json.dumps(settings.get("data", {}), sort_keys=True)}})
     found = []
     for split, context in (("train", "training"), ("test", "testing")):
-        profile = None
-        if data is not None:
-            shape = list(getattr(data, f"{split}_inputs").shape)
-            profile = json.dumps({"samples": shape[0], "features_shape": shape, "outputs": data.outputs})
-        entity = Entity(f"{facts['dataset']} {split}", str(facts["data"])[:_DIGEST], "code", source, None, profile)
+        entity = Entity(f"{facts['dataset']} {split}", str(facts["data"])[:_DIGEST], "code", source)
         found.append(DatasetInput(entity, [InputTag("mlflow.data.context", context)]))
     return found

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fedtide.runs.mlflow.folder import DATABASE
-from fedtide.runs.mlflow.store import Store, reason
+from fedtide.runs.mlflow.store import DATABASE, Store, reason
 from fedtide.runs.workspace import Workspace
 
 _PAGE = "report.html"

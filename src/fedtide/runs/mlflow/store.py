@@ -1,4 +1,7 @@
-"""An experiment in MLflow's store, used without MLflow's global state."""
+"""An experiment in MLflow's store, used without MLflow's global state.
+
+On this machine a store is a folder with an SQLite file and a folder of artifacts.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,27 @@ import functools
 import getpass
 import logging
 import os
+import shutil
+import sqlite3
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from fedtide.core.storage.files import short_hash
+from fedtide.core.errors import SettingsError
+from fedtide.core.storage.files import replacing, short_hash
 from fedtide.core.storage.locks import Lock
-from fedtide.runs.mlflow.folder import artifacts, open_store
 from fedtide.runs.mlflow.server import Server
 
-_EXPERIMENT_TAGS = {
-    "mlflow.note.content": "Federated runs, a metric's step is a round. The parent of a comparison's runs holds its report."
-}
+DATABASE = "mlflow.db"
+
+_PATIENCE = 5.0  # seconds to wait for a database that another process holds
+_MOST = 50_000  # runs that a search returns, MLflow's limit
 
 
 class Store:
@@ -58,23 +65,13 @@ class Store:
 
     def _experiment(self, name: str) -> str:
         if (found := self.client.get_experiment_by_name(name)) is None:
-            place = None if self.folder is None else artifacts(self.folder)  # a server decides itself
-            try:
-                return str(self.client.create_experiment(name, place, _EXPERIMENT_TAGS))
-            except Exception:
-                found = self.client.get_experiment_by_name(name)
-                if found is None:  # not that a process on another machine was first
-                    raise
+            place = (self.folder / "artifacts").as_uri() if self.folder else None  # a server decides itself
+            return str(self.client.create_experiment(name, place))
         return str(found.experiment_id)
 
     def runs(self, condition: str) -> list[Any]:
         """Runs that match a filter in MLflow's search syntax, newest first."""
-        found, token = [], None
-        while token != "":
-            page = self.client.search_runs([self.experiment], condition, page_token=token)
-            found += list(page)
-            token = page.token or ""
-        return found
+        return list(self.client.search_runs([self.experiment], condition, max_results=_MOST))
 
     def parent(self, name: str) -> str:
         """Id of the parent run of a comparison or search, created by the first process that asks for it."""
@@ -126,3 +123,71 @@ def git_commit() -> str | None:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def open_store(root: Path) -> str:
+    """Tracking URI of the store in an absolute folder, created if missing; call it under a lock.
+
+    Raises:
+        sqlite3.Error, OSError: it is locked, unwritable or damaged, which MLflow itself would try again for minutes.
+    """
+    database = root / DATABASE
+    if not database.exists():
+        create(database)
+    with closing(sqlite3.connect(database, timeout=_PATIENCE, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    return f"sqlite:///{database}"
+
+
+def create(database: Path) -> None:
+    """Make a database with MLflow's tables, which appears when it is complete.
+
+    Readers and a writer do not wait for each other in it.
+    """
+    from mlflow import MlflowClient
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    with replacing(database, durable=True) as part, tempfile.TemporaryDirectory() as folder:
+        new = Path(folder) / DATABASE
+        event.listen(Engine, "connect", _without_sync)  # each of many migrations would wait for the disk
+        try:
+            MlflowClient(tracking_uri=f"sqlite:///{new}").search_experiments()
+        finally:
+            event.remove(Engine, "connect", _without_sync)
+        shutil.copyfile(new, part)  # a file of its own: MLflow keeps the other one open
+        with closing(sqlite3.connect(part)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _without_sync(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute("PRAGMA synchronous=OFF")
+
+
+def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple[list[str], dict[str, str]]:
+    """Command, and variables of its environment, of MLflow's UI with two processes instead of ten.
+
+    A folder without a store is a SettingsError.
+    """
+    root = mlruns.resolve()
+    if not (root / DATABASE).is_file():
+        raise SettingsError(
+            f"{mlruns}: no MLflow store in this folder; execute a run first, or rebuild it with `fedtide mlflow sync`"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--backend-store-uri",
+        f"sqlite:///{root / DATABASE}",
+        "--workers",
+        "1",
+    ]
+    command += ["--host", host, "--port", str(port)]
+    return command, {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONSAFEPATH": "1",  # no module of the current folder in place of a library's
+    }

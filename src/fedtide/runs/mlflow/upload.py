@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.records.run_directory import RunDirectory
+from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.mlflow.mlflow_run import MlflowRun
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import Store, claimed, reason
-from fedtide.runs.workspace import RECORDS_ONLY, MlflowOptions, Workspace
+from fedtide.runs.workspace import Workspace
+from fedtide.settings.params import parse
 from fedtide.settings.run import RunSettings
+from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.prepared import load_data
+from fedtide.world.storage.prepared import load, load_data, prepared_file
 
 
 def open_run(workspace: Workspace, directory: RunDirectory) -> MlflowRun:
@@ -35,7 +40,7 @@ def upload(
     """
     try:
         found = open_run(workspace, directory) if run is None else run
-        found.upload(workspace.comparison, workspace.options, data)
+        found.upload(workspace.comparison, data if workspace.model else None, workspace.register)
     except Exception as error:  # whatever MLflow, SQLAlchemy or the disk may raise
         log(f"MLflow: {workspace.mlruns}: {reason(error)}; `fedtide mlflow sync` uploads the run later")
 
@@ -55,16 +60,16 @@ def mirror(
     where: Path | Server,
     experiment: str,
     log: Callable[[str], None] = lambda _: None,
-    options: MlflowOptions = RECORDS_ONLY,
-    data: Callable[[RunDirectory], Dataset | None] = lambda _: None,
+    models: Path | None = None,
+    register: str | None = None,
 ) -> int:
     """Bring MLflow up to date with run directories: create missing runs, complete partial ones.
 
     Args:
         run_dirs: the directories; those in use by a process, or without a run, are skipped.
-        where: folder of the store, or a server. experiment: MLflow's. options: whether it should have the models, too.
+        where: folder of the store, or a server. experiment: MLflow's.
         log: gets one line at the end, and one per directory that is skipped or left out.
-        data: the dataset of a run, or None if it is not at hand; asked only for a model.
+        models: folder of prepared datasets, if the final models should be there, too. register: their name, if any.
 
     Returns:
         How many runs are left out, or lack their model, since their records are damaged or of another version.
@@ -85,10 +90,11 @@ def mirror(
                     continue
                 try:
                     run = MlflowRun(store, RunDirectory(path))
-                    if run.is_complete(options):
+                    if run.is_complete(models is not None):
                         complete += 1
                     else:
-                        run.upload("", options, data(run.directory) if run.lacks_model(options) else None)
+                        data = stored_data(run.directory, models) if models and run.lacks_model else None
+                        run.upload("", data, register)
                         written += 1
                 except SettingsError as error:  # of this run: the store raises none
                     log(f"{path.name}: not uploaded, {error}")
@@ -97,3 +103,23 @@ def mirror(
         raise SettingsError(f"MLflow's store {where} cannot be used: {reason(error)}") from error
     log(f"MLflow: {written} runs written, {complete} up to date{f', {left_out} not uploaded' if left_out else ''}")
     return left_out
+
+
+def stored_data(directory: RunDirectory, root: Path) -> Dataset | None:
+    """The dataset that a run was made with, ``None`` if it is not there, or is another one now; nothing is downloaded."""
+    facts, settings = (read_json(directory.path / name) or {} for name in ("manifest.json", "settings.json"))
+    found = _load(json.dumps(settings.get("data")), root)
+    return found if found is not None and found.digest == facts.get("data") else None
+
+
+@functools.lru_cache(maxsize=1)
+def _load(chosen: str, root: Path) -> Dataset | None:
+    try:
+        values = json.loads(chosen)
+        plugin_class = plugins.load(DatasetPlugin, values["name"])
+        plugin = plugin_class(parse(plugin_class.Settings, {**values, "root": str(root)}))
+        if plugin.resources and not prepared_file(plugin, root).is_file():
+            return None
+        return load(plugin, root)
+    except (SettingsError, KeyError, TypeError, OSError):
+        return None

@@ -14,7 +14,7 @@ from fedtide.records.summary import Summary
 from fedtide.runs.compare import compare
 from fedtide.runs.display.progress import UNWATCHED, Watch
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.identity import run_key
+from fedtide.runs.open_run import run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score

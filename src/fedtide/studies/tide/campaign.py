@@ -111,7 +111,8 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
 
 
 def _workspace(runs: Path, params: Params) -> Workspace:
-    return Workspace.of_script(runs, None, params.experiment.tracking)
+    runs.mkdir(parents=True, exist_ok=True)
+    return Workspace(runs, loggers=params.experiment.tracking.loggers)
 
 
 def _line(summaries: Sequence[Summary]) -> str:

@@ -18,12 +18,12 @@ from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import refuse_bad_imports, with_traceback
 from fedtide.runs.display.progress import UNWATCHED, Watch
-from fedtide.runs.identity import code, run_key
-from fedtide.runs.jobs.card_plan import share_cards
+from fedtide.runs.execution import refuse_several_processes
+from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
-from fedtide.runs.jobs.launch import refuse_several_processes
 from fedtide.runs.mlflow.upload import upload_elsewhere
+from fedtide.runs.open_run import code, run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.groups.tuning import TuneSettings, Value
 from fedtide.settings.params import Params, parse
@@ -123,8 +123,8 @@ def tune(
     measured = [options.metric, options.cost, options.seed, *rounds.items()]
     digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
     name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
-    sent = dataclasses.replace(workspace.options, model=False, register=None)  # of many models one is of use
-    where, hosts = dataclasses.replace(workspace, comparison=name, options=sent), params.experiment.hosts
+    where = dataclasses.replace(workspace, comparison=name, model=False, register=None)  # of many models one is of use
+    hosts = params.experiment.hosts
 
     per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
     study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))

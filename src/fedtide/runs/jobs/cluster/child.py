@@ -8,8 +8,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,46 +18,34 @@ _FOREIGN = ("SLURM_NTASKS",)  # variables of a batch job that Lightning would ta
 _PATIENCE = 60.0  # seconds until a network file system shows a new file
 
 
-@dataclass(frozen=True)
-class Program:
-    """What a child process does.
-
-    Attributes:
-        work: pickled function that does a job. environment: added to the worker's own, which wins.
-        folder: current one of the command. beacon: a file in its folder of runs, which the process sees if it shares that.
-        per_card: such processes that share a graphics card; 0 to use none.
-    """
-
-    work: bytes
-    environment: Mapping[str, str]
-    folder: Path
-    beacon: Path
-    per_card: int
-
-
 def main() -> None:
-    """Entry point: the descriptor of the pipe, number of such processes, bytes of memory of each."""
+    """Entry point: the descriptor of the pipe, number of such processes, bytes of memory of each.
+
+    Through the pipe come the pickled function that does a job; variables of the command's environment, of which the worker's
+    own win; the command's current folder; a file in its folder of runs, which this process sees if it shares that; the number
+    of such processes that share a GPU, 0 to use none; and then jobs.
+    """
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):  # announce the end of a batch job
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
     descriptor, count, memory = map(int, sys.argv[1:])
     connection = Connection(descriptor)
     try:
-        program: Program = pickle.loads(connection.recv_bytes())
+        pickled, variables, folder, beacon, per_card = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):  # the worker is gone
         return
     own = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-    environment = {**program.environment, **own}
+    environment = {**variables, **own}
     os.environ.update(environment)  # before imports
-    problem = _enter(program.folder, program.beacon)
+    problem = _enter(folder, beacon)
 
     import torch
 
     from fedtide.runs.jobs.jobs import serve
     from fedtide.training.resources.memory import available_bytes
 
-    work = pickle.loads(program.work) if problem is None else _refusing(problem)
+    work = pickle.loads(pickled) if problem is None else _refusing(problem)
     free = available_bytes(torch.device("cpu")) // count
-    serve(connection, work, environment, count, min(memory, free) if memory else free, program.per_card)
+    serve(connection, work, environment, count, min(memory, free) if memory else free, per_card)
     sys.stdout.flush()
     os._exit(0)  # as multiprocessing's processes do: some libraries report what is not freed at the end
 

@@ -1,7 +1,7 @@
 """What a Dask worker does for a command: each of its threads hands jobs to a child process, which it keeps for the next.
 
-A child process, since runs handle signals in the main thread, and a run that dies must not take the worker with it. This
-module is all that a worker imports of fedtide; jobs, questions and results pass through it pickled.
+A child process, since runs handle signals in the main thread, and a run that dies must not take the worker with it. A worker
+imports only what is light of fedtide: jobs, questions and results pass through it pickled.
 """
 
 from __future__ import annotations
@@ -9,26 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
-import pickle
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
-from typing import Any
 
-from distributed import Worker, get_worker
+from distributed import Reschedule, Worker, get_worker
 from distributed.core import Status
 
-BEGAN, ASKS = "began", "asks"
-"""Events of a job: it begins; it has a question, see :func:`question`."""
+from fedtide.runs.jobs.processes import how_it_ended
 
-ENDED, STOPPED, DIED = "ended", "stopped", "died"
-"""How a job has left a worker: with a pickled result; given back, since its process was told to stop; its process died."""
-
-NOBODY = pickle.dumps(None)
-"""The answer if nobody is there to give one."""
+BEGAN, LEFT, ASKS = "began", "left", "asks"
+"""Events of a job: it begins; it has left a worker without a result, for a reason; it asks a pickled question."""
 
 PREEMPTION = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT") if hasattr(signal, name)
@@ -39,47 +33,46 @@ _POLL = 0.2  # seconds until it is noticed that a job should stop
 _REPORTING = 1.0  # seconds in which a closing worker reports the jobs that it gives back
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command: its unique name, also the topic of its events; pickled :class:`fedtide.runs.jobs.cluster.child.Program`."""
-
-    name: str
-    program: bytes
+class ProcessDied(Exception):
+    """The process of a job has died, as the message says; Dask repeats the job."""
 
 
-def do(command: Command, number: int, job: bytes) -> tuple[str, Any]:
-    """Do a pickled job in the calling thread's child process; how it has left this worker, and the result or the reason."""
-    return _host(get_worker()).do(command, number, job)
+def do(command: str, program: bytes, number: int, job: bytes) -> bytes:
+    """Do a pickled job in the calling thread's child process; its pickled result.
+
+    Args:
+        command: unique name, also the topic of its events. program: pickled, for the child process.
+
+    Raises:
+        ProcessDied: the process ended without a result. Reschedule: this worker has been told to stop.
+    """
+    return _host(get_worker()).do(command, program, number, job)
 
 
 def stop(command: str, dask_worker: Worker) -> None:
-    """Tell the jobs of a command to stop, also those that would begin later, and end its idle processes."""
+    """Tell the jobs of a command to stop, and end its idle processes."""
     _host(dask_worker).stop(command)
 
 
-def question(command: str, number: int, dask_worker: Worker) -> bytes | None:
-    """The pickled question of a job, ``None`` if it is gone or has been asked for before."""
-    return _host(dask_worker).question(command, number)
-
-
 def answer(command: str, number: int, content: bytes, dask_worker: Worker) -> None:
-    """Pass the pickled answer on."""
-    _host(dask_worker).answer(command, number, content)
+    """Pass the pickled answer to a question on."""
+    if child := _host(dask_worker).calls.get((command, number)):
+        child.send(content)
 
 
 class _Child:
     """A child process and the pipe to it; it ends with its worker, after saving what it does."""
 
-    def __init__(self, command: Command, count: int, memory: int) -> None:
-        self.command = command.name
+    def __init__(self, command: str, program: bytes, count: int, memory: int) -> None:
+        self.command = command
         self.pipe, theirs = multiprocessing.Pipe()
         arguments = map(str, (theirs.fileno(), count, memory))
-        program = [sys.executable, "-P", "-m", "fedtide.runs.jobs.cluster.child", *arguments]
+        words = [sys.executable, "-P", "-m", "fedtide.runs.jobs.cluster.child", *arguments]
         # Not by multiprocessing: Dask's workers are often daemons, which must have no children.
-        self._process = subprocess.Popen(program, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()  # otherwise the end of the process is not noticed
         self.told = False
-        self.send(command.program)
+        self.send(program)
 
     def send(self, content: bytes) -> None:
         """Send to the process; if it is dead, its pipe says so at the next reading."""
@@ -98,73 +91,72 @@ class _Child:
 
 
 @dataclass
-class _Call:
-    """A job in progress."""
-
-    child: _Child
-    question: bytes | None = None
-    asks: bool = False
-    _replying: threading.Lock = field(default_factory=threading.Lock)
-
-    def reply(self, content: bytes) -> None:
-        """Answer the question of the child process, once."""
-        with self._replying:
-            asks, self.asks = self.asks, False
-        if asks:
-            self.child.send(content)
-
-
-@dataclass
 class _Host:
-    """The child processes of a worker, by thread, and the jobs in progress."""
+    """The child processes of a worker, by thread, and those that have a job."""
 
     worker: Worker
-    calls: dict[tuple[str, int], _Call] = field(default_factory=dict)
+    calls: dict[tuple[str, int], _Child] = field(default_factory=dict)
     _children: dict[int, _Child] = field(default_factory=dict)
     _stopped: set[str] = field(default_factory=set)
-    _closing: bool = False
     _leaving: asyncio.Task[None] | None = None
 
-    def do(self, command: Command, number: int, job: bytes) -> tuple[str, Any]:
-        if self._is_stopped(command.name):
-            return STOPPED, "its worker was told to stop"
-        child = self._child(command)
-        self.calls[command.name, number] = call = _Call(child)
-        self._report(command.name, BEGAN, number, f"{socket.gethostname()}, worker {self.worker.name}")
+    def do(self, command: str, program: bytes, number: int, job: bytes) -> bytes:
+        if self._leaving is not None:
+            raise Reschedule
+        child = self._child(command, program)
+        self.calls[command, number] = child
+        self._report(command, BEGAN, number, f"{socket.gethostname()}, worker {self.worker.name}")
+        result = None
         try:
             child.send(job)
-            return self._follow(command.name, number, call)
+            result = self._result(command, number, child)
+        except (EOFError, OSError):  # it has died
+            pass
         finally:
-            del self.calls[command.name, number]
+            del self.calls[command, number]
+        if result is not None and not child.told:
+            return result
+        del self._children[threading.get_ident()]
+        code = child.close()
+        if result is not None and self._leaving is None:  # the command is told what has become of its job
+            return result
+        if child.told or -code in PREEMPTION:
+            self._report(command, LEFT, number, "its worker was told to stop")
+            raise Reschedule
+        self._report(command, LEFT, number, how_it_ended(code))
+        raise ProcessDied(how_it_ended(code))
+
+    def _result(self, command: str, number: int, child: _Child) -> bytes:
+        """Pass questions on until the process has a result. If nobody waits for it any more, it is told to stop."""
+        while True:
+            if child.pipe.poll(_POLL):
+                asks, content = child.pipe.recv()
+                if not asks:
+                    return bytes(content)
+                self._report(command, ASKS, number, content)
+            if self._leaving is not None or command in self._stopped:
+                child.stop()
+            if self._is_gone():
+                child.stop()
+                raise EOFError
 
     def stop(self, command: str) -> None:
         self._stopped.add(command)
-        busy = [call.child for call in self.calls.values()]
+        busy = list(self.calls.values())
         for thread, child in list(self._children.items()):
             if child.command == command and child not in busy:
                 del self._children[thread]
                 child.pipe.close()  # the process ends
-
-    def question(self, command: str, number: int) -> bytes | None:
-        if (call := self.calls.get((command, number))) is None:
-            return None
-        found, call.question = call.question, None
-        return found
-
-    def answer(self, command: str, number: int, content: bytes) -> None:
-        if call := self.calls.get((command, number)):
-            call.reply(content)
 
     def watch_signals(self) -> None:
         """Give jobs back, then close the worker, when a signal announces its end."""
         loop = asyncio.get_running_loop()
         for number in PREEMPTION:
             with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # in the main thread only
-                loop.add_signal_handler(number, self._close_soon, number)
+                loop.add_signal_handler(number, self._leave, number)
 
-    def _close_soon(self, number: int) -> None:
-        if not self._closing:
-            self._closing = True
+    def _leave(self, number: int) -> None:
+        if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self._close(number))
 
     async def _close(self, number: int) -> None:
@@ -174,51 +166,26 @@ class _Host:
         await asyncio.sleep(_REPORTING)
         await self.worker.close(reason=signal.Signals(number).name)
 
-    def _is_stopped(self, command: str) -> bool:
-        return self._closing or command in self._stopped or self._is_gone()
-
     def _is_gone(self) -> bool:
-        """Whether nobody waits for the result: the command is gone, or the scheduler has given the job to another worker."""
+        """Whether the command is gone, or the scheduler has given the job to another worker."""
         if self.worker.status not in (Status.running, Status.paused, Status.closing_gracefully):
             return True
         task = self.worker.state.tasks.get(self.worker.get_current_task())
         return task is None or task.state in ("cancelled", "released", "forgotten")
 
-    def _child(self, command: Command) -> _Child:
+    def _child(self, command: str, program: bytes) -> _Child:
         thread = threading.get_ident()
         child = self._children.get(thread)
-        if child is not None and child.command != command.name:
+        if child is not None and child.command != command:
             self._children.pop(thread).close()
             child = None
         if child is None:
             count = self.worker.state.nthreads
             memory = int(self.worker.memory_manager.memory_limit or 0) // count
-            child = self._children[thread] = _Child(command, count, memory)
+            child = self._children[thread] = _Child(command, program, count, memory)
         return child
 
-    def _follow(self, command: str, number: int, call: _Call) -> tuple[str, Any]:
-        """Pass questions on until the end of the job or of its process."""
-        child = call.child
-        while True:
-            try:
-                if child.pipe.poll(_POLL):
-                    asks, content = child.pipe.recv()
-                    if not asks:
-                        if child.told:
-                            self._children.pop(threading.get_ident()).close()
-                        return ENDED, content
-                    call.question, call.asks = content, True
-                    self._report(command, ASKS, number)
-            except (EOFError, OSError):
-                del self._children[threading.get_ident()]
-                code = child.close()
-                return (STOPPED if child.told or -code in PREEMPTION else DIED), code
-            if not child.told and self._is_stopped(command):
-                child.stop()
-            if self._is_gone():
-                call.reply(NOBODY)  # else its process would wait for ever
-
-    def _report(self, command: str, *facts: Any) -> None:
+    def _report(self, command: str, *facts: object) -> None:
         self.worker.log_event(command, (*facts, self.worker.address))
 
 
