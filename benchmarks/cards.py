@@ -5,8 +5,6 @@
 Each run is a process; they begin their timed rounds together. ``--device cpu`` shares the cores instead.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -6,8 +6,6 @@ Jobs only wait, so that their own time is known and needs no processor; start-up
 short ones on the digits; the machine should have nothing else to do.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -5,8 +5,6 @@ prints what differs; exit status 1 if anything does. ``NEW`` is this tree by def
 the order of columns. State is compared as a collection of tensors, each by its name, shape and bytes, so that it may move.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

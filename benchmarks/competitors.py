@@ -1,7 +1,5 @@
 """The compared ways to run the rounds of a workload."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable

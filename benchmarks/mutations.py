@@ -11,8 +11,6 @@ there as well does not count, and its defects are judged again without it.
     python benchmarks/mutations.py --jobs 4                    # continue with the whole suite
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,7 +1,5 @@
 """The yardstick: federated averaging as a careful researcher writes it in an afternoon."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 

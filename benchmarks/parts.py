@@ -1,7 +1,5 @@
 """The parts of the benchmark: which competitors take turns, and which is compared with which."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 from collections.abc import Callable

@@ -5,8 +5,6 @@ own; its figures are written at once, so an interrupted measurement goes on wher
 reported and does not stop the others. ``benchmarks/peers.md`` says what is compared and how.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ costs are counted, and every tenth round is evaluated and saved. Times are of th
 turns, and a ratio is the median over the turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

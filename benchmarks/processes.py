@@ -6,8 +6,6 @@ counts what passes through the loopback interface, so nothing else may use it: h
 memories of its clients, so every process gets all local models; FedAvg needs their sum.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Time of aggregation rules as a multiple of the weighted mean's, on one thread, the best of some turns."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

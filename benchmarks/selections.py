@@ -5,8 +5,6 @@ tenths of them active, groups of a given size. Brute force is left out where it 
 ``--limit``.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -3,8 +3,6 @@
 Rows have 10 numeric and 3 categorical features, a client, a time in 2013 and one of two labels, in a CSV and a Parquet file.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

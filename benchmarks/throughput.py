@@ -5,8 +5,6 @@ times on the wall, ``CPU`` the processor time as a multiple of the other side's.
 on the machine and its load.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

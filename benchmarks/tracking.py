@@ -7,8 +7,6 @@ The rest of a run are seconds: what is before its first round and after its last
 and the range over the turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

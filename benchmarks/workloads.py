@@ -1,7 +1,5 @@
 """What is measured: three workloads of the literature and one whose cohort grows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ experiment's own algorithm; ``shorter``, settings of the trials alone; ``metrics
 ``rates``, labels that take the learning rate found for another one.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

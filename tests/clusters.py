@@ -1,7 +1,5 @@
 """A real Dask scheduler and real workers on the loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The command line, called in the tests' process: fixtures for tests of commands and of what documents say."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

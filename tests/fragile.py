@@ -1,7 +1,5 @@
 """A user's algorithm that kills its own process, or raises: fixtures for tests of what goes on without it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

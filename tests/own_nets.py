@@ -1,7 +1,5 @@
 """Networks of a user, for tests of the model ``module``; nothing here knows of fedtide."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures for tests that execute whole runs: six rounds on the digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Its tensors are treated as those of a card: only ``.to`` and ``.cpu`` move them,
 that mixes devices fails where CUDA's would.
 """
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Tiny federations for tests: synthetic data, timelines written by hand, scripted cohorts, real rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

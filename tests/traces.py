@@ -1,7 +1,5 @@
 """Synthetic traces of devices, in the formats of FedScale and FLASH."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

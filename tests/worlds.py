@@ -1,7 +1,5 @@
 """Small worlds for the tests of this folder."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core import plugins

@@ -1,7 +1,5 @@
 """Run one task by one contender, in its own environment: ``python -m peers.contender NAME TASK-FOLDER RESULT.json``."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import platform

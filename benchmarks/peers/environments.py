@@ -1,7 +1,5 @@
 """The contenders' environments: one virtual environment per library, from pinned requirements."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """FedJAX: its federated_averaging with the jit backend, its default; XLA uses both cores within an operation."""
 
-from __future__ import annotations
-
 import fedjax
 import haiku as hk
 import jax

@@ -1,7 +1,5 @@
 """fedtide itself: complete runs with Lightning and records; ``fedtide-naive`` is the plain PyTorch loop of the benchmarks."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flower: its FedAvg strategy in its simulation with Ray, one core per client and so two clients at a time on two cores."""
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

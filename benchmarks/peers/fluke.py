@@ -1,7 +1,5 @@
 """fluke: its FedAVG, in one process with PyTorch's default of a thread per core; ``fluke-1`` is one thread."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The workloads' networks in plain PyTorch, for the contenders that train PyTorch modules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

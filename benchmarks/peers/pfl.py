@@ -4,8 +4,6 @@ Several processes are what its guide to fast simulations recommends: the same sc
 shares the users of a cohort among them.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -6,8 +6,6 @@ reads ``worlds/*.yaml`` in the folder (default: this one) and writes ``suite.jso
 folder. A suite that results were compared on is never frozen again.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ reads the settings, with overrides, and the runs in ``runs/``, and writes ``seco
 and ``seconds.png``. A model holds until the next evaluated one; all runs are read up to the end of the shortest.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

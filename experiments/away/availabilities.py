@@ -6,8 +6,6 @@ reads the settings, with overrides, and the runs in ``runs/``, and writes ``runs
 ``availabilities.png``. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -6,8 +6,6 @@ Softmax regression on digits with five clients, full batches, a constant rate an
 a method has one solution under full participation. Writes ``distances.csv``, ``ends.csv`` and ``fixed_points.png``.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 from pathlib import Path

@@ -15,8 +15,6 @@ eigenvalues equally spaced from mu to L, a Haar rotation, B = -A w* with normal 
 1/2.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 python experiments/drift/figure.py results docs/images/drift.png
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -7,8 +7,6 @@ every seed, and writes ``regret.csv`` there: mean and standard deviation over se
 span of rounds, and of the difference to FedAvg's. Repeated, it continues.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

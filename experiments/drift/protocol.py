@@ -8,8 +8,6 @@ the mean over clients of the accuracy of the model that each is served, under it
 seeds, in every world that ends under drift and in their mean.
 """
 
-from __future__ import annotations
-
 import math
 import runpy
 import sys

@@ -12,8 +12,6 @@ and writes ``accuracy.csv``, in percent, mean and standard deviation over seeds,
 Without drift the rounds are those of the first world. Repeated, it continues.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

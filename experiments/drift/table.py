@@ -7,8 +7,6 @@ the accuracy of the model that each is served, under its own concept, in percent
 ``above.csv``, differences to FedAvg in points, paired over seeds, and ``curves.csv``, means by round.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -18,8 +18,6 @@ has 1/D_k^2 in (b) where the derivation gives 1/(D_k D), which is smaller: both 
 pairs, the other constants are exact along the run's trajectory.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

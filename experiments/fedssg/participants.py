@@ -6,8 +6,6 @@ writes ``gates.png``, the gates of the clients, and ``consistency.png``, a point
 change of the training loss of the received model, on all data and on the client's own, of all complete runs of a method.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ writes ``momentum.png``: norm of the momentum, and weight of the gradient in a l
 mean of the complete runs; shading: range over the seeds.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

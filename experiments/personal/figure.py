@@ -3,8 +3,6 @@
 python experiments/personal/figure.py results docs/images/personal.png
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -16,8 +16,6 @@ and ``above.csv``, differences of client means and of newcomers to each of ``REF
 seeds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

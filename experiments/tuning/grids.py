@@ -6,8 +6,6 @@ reads ``TUNING/<search>/trials.csv`` for every search below, copies them to ``RE
 ``RESULTS/grids.png`` and prints a table: mean and sample standard deviation over the seeds.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

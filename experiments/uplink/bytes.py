@@ -3,8 +3,6 @@
 python experiments/uplink/bytes.py results docs/images/uplink.png
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -8,8 +8,6 @@ and the lengths of the errors that left with their clients, summed (means and st
 arguments override settings.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python experiments/uplink/figure.py results/newcomers_fmnist docs/images/newcomers.png
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

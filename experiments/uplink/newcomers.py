@@ -12,8 +12,6 @@ arguments override settings)
 * ``accuracy.csv``: accuracy in percent, of the global model at the end and of newcomers on the mean of all evaluations.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -6,8 +6,6 @@ trains what is missing and writes ``accuracy.csv``: by mechanism and largest eps
 and standard deviation over the seeds) and the epsilon that a client spends at the median. Further arguments override settings.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

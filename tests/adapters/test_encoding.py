@@ -1,7 +1,5 @@
 """The encoding of a table: what it learns, that storing it loses nothing, and that types of a frame do not matter."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clients with models of their own that a local step trains (pFedMe, APFL), or that a few steps make (Per-FedAvg)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

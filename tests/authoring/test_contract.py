@@ -1,7 +1,5 @@
 """A plug-in that breaks a promise is found out by the test of that promise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``fedtide cite``: BibTeX of the papers that docstrings name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from commands import Fedtide

@@ -1,7 +1,5 @@
 """Bad input generated from the JSON Schema of the settings file: every key with values that the schema refuses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

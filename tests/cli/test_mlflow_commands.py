@@ -1,7 +1,5 @@
 """MLflow on the command line: addresses, credentials, and the report at the parent of its comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """``fedtide plot``: one figure of the report, as the report has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions for rows of a table: by the command, in Python and through MLflow, against the history of the run."""
 
-from __future__ import annotations
-
 import csv
 import io
 import shutil

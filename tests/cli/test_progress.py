@@ -1,7 +1,5 @@
 """Progress in a terminal of 80 columns: bars with elapsed and remaining time, read from the records of the runs."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

@@ -1,7 +1,5 @@
 """What an installation without extras can do: training needs no optional package, what needs one says which extra it is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

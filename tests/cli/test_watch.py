@@ -1,7 +1,5 @@
 """The report of runs that are still running: renewed as rounds come, and the runs are left alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

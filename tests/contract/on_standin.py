@@ -7,8 +7,6 @@ state, which puts everything on the device. The default type of PyTorch's number
 takes its type from neither run nor data shows, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

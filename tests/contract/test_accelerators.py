@@ -1,7 +1,5 @@
 """Nothing is left on the wrong device, and nothing takes its type from PyTorch's default; see on_standin.py."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contract of an algorithm stays small, and all of it is read."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from dataclasses import fields

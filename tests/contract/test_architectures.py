@@ -1,7 +1,5 @@
 """Published architectures train with any algorithm: two rounds each, on random images."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

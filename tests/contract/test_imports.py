@@ -1,7 +1,5 @@
 """What is imported with what: in one process, since each takes seconds to start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -3,8 +3,6 @@
 Environments are made of links to the packages of this one, so that no package index is needed.
 """
 
-from __future__ import annotations
-
 import email
 import re
 import subprocess

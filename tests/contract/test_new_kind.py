@@ -17,8 +17,6 @@ FILES = {
     "methods/damping/__init__.py": '"""Dampers of updates."""\n',
     "methods/damping/base.py": '''"""What a damper is."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

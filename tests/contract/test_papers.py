@@ -1,7 +1,5 @@
 """Every method with a published source can be cited, by what its docstring says and nothing else."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Which algorithm becomes which other one, by its settings or in its world: a line for each."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The areas of the package: no circle, no import from a higher area, packages of plug-ins that hold plug-ins."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """What every plug-in promises: the same run whether it is resumed or computed by another engine."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

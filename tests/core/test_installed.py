@@ -1,7 +1,5 @@
 """Plug-ins of installed packages, found by their entry points; a package here is a folder with its metadata on ``sys.path``."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import sys
 from collections.abc import Callable

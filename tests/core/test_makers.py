@@ -1,7 +1,5 @@
 """What an import path in a settings file may call."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Datasets that carry an encoding: kept when they are prepared, part of their digest, refused if it is another's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands of the documentation as bash sees them: it executes blocks as printed, with programs that note their calls."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

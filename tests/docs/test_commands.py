@@ -5,8 +5,6 @@ go through their own validation, up to the first training, in a copy of the repo
 minutes. A program, command or block that has no rule here fails.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

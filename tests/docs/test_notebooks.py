@@ -1,7 +1,5 @@
 """The notebooks in ``examples/`` run from top to bottom, one after another in one kernel, without each other's names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

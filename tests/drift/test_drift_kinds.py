@@ -1,7 +1,5 @@
 """Concepts by round, against worlds computed by independent programs, and the properties of those that are drawn."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs under drift: what is trained on, and under which concept clients are evaluated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

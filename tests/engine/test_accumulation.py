@@ -1,7 +1,5 @@
 """Gradient accumulation: k batches per local step are one batch of k times the size."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

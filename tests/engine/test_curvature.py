@@ -1,7 +1,5 @@
 """Diagonals of Hessians and Fisher information: closed forms, and second derivatives by automatic differentiation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

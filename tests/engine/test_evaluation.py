@@ -1,7 +1,5 @@
 """Scores and full gradients against the plain computation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

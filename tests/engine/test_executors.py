@@ -1,7 +1,5 @@
 """Workers, chunks and executors: other ways to compute the same rounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

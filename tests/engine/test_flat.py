@@ -1,7 +1,5 @@
 """Networks as flat vectors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The local step against a few lines of torch.optim, in float64."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

@@ -1,7 +1,5 @@
 """Local optimizers against torch.optim, in every executor and precision."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Who sees which sample in which local step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

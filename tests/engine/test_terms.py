@@ -1,7 +1,5 @@
 """What an extra loss sees beside the batch: a client its own row of the constants, everybody the same tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The worker pool and the memory plan."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from pathlib import Path

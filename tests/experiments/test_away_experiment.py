@@ -1,7 +1,5 @@
 """The experiments with clients that are away: their scripts, on small worlds, and what their settings say."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

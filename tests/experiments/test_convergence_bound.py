@@ -1,7 +1,5 @@
 """The convergence bound of dynamic initialization: its terms, softmax regression in closed form, and real runs."""
 
-from __future__ import annotations
-
 import math
 import runpy
 from pathlib import Path

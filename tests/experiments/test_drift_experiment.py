@@ -1,7 +1,5 @@
 """The experiments with drift: the planted table, and their scripts on small worlds."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

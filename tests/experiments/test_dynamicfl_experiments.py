@@ -1,7 +1,5 @@
 """DynamicFL's tables: every row is the method it names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

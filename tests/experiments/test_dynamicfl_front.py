@@ -1,7 +1,5 @@
 """The shipped search over DynamicFL's letters and budgets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every preset file is valid settings, and says what its name says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shipped search: the same range and budget for each method, results that add up to one settings file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

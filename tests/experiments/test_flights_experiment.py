@@ -1,7 +1,5 @@
 """The settings of the flights: the bounds are what they say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fedtide.settings.params import Params

@@ -1,7 +1,5 @@
 """The noisy quadratic model of CFL: simulations against closed recursions, and who wins."""
 
-from __future__ import annotations
-
 import runpy
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of the experiment with personal models, on a small world."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings of natural populations that return: they are valid, and the gate of FedSSG is that of all rounds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

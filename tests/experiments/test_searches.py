@@ -1,7 +1,5 @@
 """The searches of the experiments: one budget and one range of learning rates for every method that is compared."""
 
-from __future__ import annotations
-
 import runpy
 from itertools import pairwise
 from pathlib import Path

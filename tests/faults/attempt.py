@@ -4,8 +4,6 @@ Only what starts is faked: the command gets its arguments, runs the real entry p
 starts with ``multiprocessing`` are forked off in the same way, by a process that was set aside before the command began.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

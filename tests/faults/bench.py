@@ -1,7 +1,5 @@
 """Where a command is tried: its working directory before and after one undisturbed execution, and the operations of that."""
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

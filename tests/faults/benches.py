@@ -1,7 +1,5 @@
 """The benches of a campaign."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

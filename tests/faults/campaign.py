@@ -4,8 +4,6 @@ Every case is a line of JSON in the results file; a campaign that was stopped go
 status is 1 if a bit changed, something was stuck, or a false word was said.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

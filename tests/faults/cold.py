@@ -1,7 +1,5 @@
 """A command as a process with an interpreter of its own: seconds to start, but nothing about it is faked."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

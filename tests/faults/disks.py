@@ -3,8 +3,6 @@
 Real file systems in memory, mounted in a mount namespace of the campaign's own (see :func:`in_own_namespace`).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Kills: one to three in a row, each at a chosen file operation or at a random time, of one process or of all."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Too little memory: a limit of the address space, and a control group in which the kernel kills."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """Two processes at once on everything that is written: each finishes, or declines because of the other."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Kills of ``dvc repro`` and of its stages, in a copy of the project with small settings and interpreters of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

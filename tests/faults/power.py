@@ -5,8 +5,6 @@ the last ones may be undone; a file may have its content of the last fsync, or a
 SQLite database synchronizes itself in C code, out of sight, so it is left as it is.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

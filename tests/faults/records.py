@@ -1,7 +1,5 @@
 """What two executions with equal settings must agree on to the bit, however often one of them was interrupted."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

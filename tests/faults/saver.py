@@ -1,7 +1,5 @@
 """Saves the states of some rounds; executed as a command of its own, which is killed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

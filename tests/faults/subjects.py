@@ -1,7 +1,5 @@
 """The commands that the campaign executes, each on a problem that takes a moment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

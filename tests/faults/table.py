@@ -1,7 +1,5 @@
 """The table at the end of a campaign."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

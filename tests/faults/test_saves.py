@@ -1,7 +1,5 @@
 """Saved states whose rows are in logs: killed, or without power, at the operations of their saves."""
 
-from __future__ import annotations
-
 import random
 import signal
 from pathlib import Path

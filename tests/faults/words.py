@@ -1,7 +1,5 @@
 """What a command says and what MLflow shows, held against the records."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """Federations without rounds whose jobs take given times."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

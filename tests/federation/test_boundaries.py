@@ -1,7 +1,5 @@
 """Session boundaries: the model a session starts from, and what happens to memories."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Saved state: what is written, what is read back, and what happens when files are damaged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses of the models that participants receive, recorded before they train."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is left of a device that leaves within a session, for every algorithm whose clients remember."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Responses to alarms: what they equal, and that they survive interruptions, departures and clocks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The model that clients receive, where the server compresses what it sends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Local training that a client ends by its own loss, in every executor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

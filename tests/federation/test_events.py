@@ -1,7 +1,5 @@
 """Asynchronous training: what it equals, what it costs, and what a change of the population does to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

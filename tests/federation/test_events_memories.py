@@ -1,7 +1,5 @@
 """MIFA and FedVARP without rounds: what they equal, what they store, and what is left of a client that leaves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Clients that come and go at their own seconds while the server updates its model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Averages inside a round, driven by a schedule of the tests' own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The memory that a run takes, by part, known before it is allocated; and the limits that hold."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where the clients' memories live changes nothing but that: the same bits, uninterrupted or resumed."""
 
-from __future__ import annotations
-
 import csv
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Federated training of regressions and of tasks with several labels per sample."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The models that clients are served, and what their own are worth: test samples, the gain, clients that leave and return."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

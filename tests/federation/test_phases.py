@@ -1,7 +1,5 @@
 """Several trainings in a round, each of a part of the model, in every executor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When jobs start, arrive and are cancelled, without anything that is trained."""
 
-from __future__ import annotations
-
 import io
 
 import torch

@@ -1,7 +1,5 @@
 """Processes that share the clients of a round; threads stand in for them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Rounds in which a robust rule combines what arrives: what the server keeps, statistics of BatchNorm, several processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

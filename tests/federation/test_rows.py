@@ -1,7 +1,5 @@
 """Logs of the clients' rows: what a save writes, and that the two states do not depend on each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Learning rates over rounds."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

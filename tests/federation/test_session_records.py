@@ -1,7 +1,5 @@
 """What is recorded at the start of a session."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Accuracies of a session's labels, of all labels seen, and of the arg-max restricted to the session's labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Links on the way of an update, and the rule that combines what arrives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

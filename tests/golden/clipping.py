@@ -1,7 +1,5 @@
 """How many local steps were clipped."""
 
-from __future__ import annotations
-
 from typing import Any
 from weakref import WeakKeyDictionary
 

@@ -1,7 +1,5 @@
 """Trajectories computed by independent programs: the formulas, in float64, to 1e-9."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

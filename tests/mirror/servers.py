@@ -1,7 +1,5 @@
 """Real MLflow servers on the loopback interface, and one that never answers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

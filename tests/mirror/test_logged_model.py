@@ -1,7 +1,5 @@
 """MLflow models of runs: what they hold, and that they predict what the run's own model does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A process that is killed between its run's records and MLflow: the resumed run, or `fedtide mlflow sync`, completes it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

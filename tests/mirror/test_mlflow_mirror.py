@@ -1,7 +1,5 @@
 """MLflow holds what the run directory holds, and never gets in the way of a run."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

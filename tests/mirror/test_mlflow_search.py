@@ -1,7 +1,5 @@
 """Trials of a search in MLflow, and what is imported for neither."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs on a real MLflow server: with the rounds as they come, never stopped by an outage, complete in the end."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

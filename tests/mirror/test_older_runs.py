@@ -1,7 +1,5 @@
 """Runs that another version has recorded: the mirror names what it cannot read, and mirrors the rest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The MLflow model of a run on a table: its signature, and MLflow's scoring server, which takes raw rows."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

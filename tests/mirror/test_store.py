@@ -1,7 +1,5 @@
 """The store below a folder: made once, refused early, closed to nobody."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """A real run whose periods do not determine every score: empty cells from the history to report, search and MLflow."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Networks from elsewhere: how they are cut, what is refused, weights from files, constant layers."""
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 from collections.abc import Callable

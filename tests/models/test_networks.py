@@ -1,7 +1,5 @@
 """What the networks compute, and what they refuse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Published numbers of parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Data and settings that a network cannot have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

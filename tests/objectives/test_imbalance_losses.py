@@ -1,7 +1,5 @@
 """Cross-entropy, focal loss, balanced softmax and LDAM: reductions, closed forms, whose counts they see."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

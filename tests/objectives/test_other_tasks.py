@@ -1,7 +1,5 @@
 """Losses of regressions and of tasks with several labels per sample."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Availability models: long-run shares, lengths of stays, waves, turns, and who is drawn of those available."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cohorts of the released code, number by number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

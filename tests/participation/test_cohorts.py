@@ -1,7 +1,5 @@
 """Who is drawn: a function of seed, round and id, with the laws the rules promise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

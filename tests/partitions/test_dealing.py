@@ -1,7 +1,5 @@
 """The moves all rules share: their exact laws."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts around the prior: sizes, disjointness, and the statistics that tell the two readings of alpha apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The Dirichlet rules and iid: exact sizes, every sample once, published statistics."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from unittest import TestCase

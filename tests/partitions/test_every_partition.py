@@ -1,7 +1,5 @@
 """What every rule owes its caller, whatever it does; new rules are found by themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rules that fix the label sets of the clients: shards, two_label_shards, label_halves, partial_overlap, distinct."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings

@@ -1,7 +1,5 @@
 """Both ways to run a traced graph give the same bits, also where one takes over from the other or TorchScript is missing."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Traced programs are shared when all that a trace can see is equal, and only then."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """``fedtide init``: what it writes runs; nothing is overwritten, nothing is written beside an error."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

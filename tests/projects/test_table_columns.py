@@ -1,7 +1,5 @@
 """Which columns of a table are proposed, and how its file is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedtide.authoring.project.table import settings_for

@@ -1,7 +1,5 @@
 """Records as a script or a notebook shows them."""
 
-from __future__ import annotations
-
 import pytest
 
 import fedtide

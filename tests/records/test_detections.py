@@ -1,7 +1,5 @@
 """Alarms against true drifts, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Accuracy around drifts, from closed forms and from a run."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Means over the next periods, and falls, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

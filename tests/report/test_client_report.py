@@ -1,7 +1,5 @@
 """The report on how the clients fare: the table, its comparisons, and the quantiles behind the figure."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Drifts in the report: cells by hand from small histories, and marks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is still known of past data: by hand, estimated, and from the files of a run."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

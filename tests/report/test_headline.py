@@ -1,7 +1,5 @@
 """The report about any recorded score: directions, units, names, and runs that have not recorded it."""
 
-from __future__ import annotations
-
 import json
 import re
 

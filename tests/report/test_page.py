@@ -1,7 +1,5 @@
 """The page for every reader: by mouse, keyboard and screen reader, on a telephone and on paper, without a network."""
 
-from __future__ import annotations
-
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path

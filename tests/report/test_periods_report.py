@@ -1,7 +1,5 @@
 """What a report says of runs over periods, from a planted table: the headline, its intervals, falls."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

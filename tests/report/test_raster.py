@@ -1,7 +1,5 @@
 """Who is present and takes part: the tables, and the figure's file."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

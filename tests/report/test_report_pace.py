@@ -1,7 +1,5 @@
 """The table and figures of runs in one session: pace, gates, agreement of local and global progress."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

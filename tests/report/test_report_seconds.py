@@ -1,7 +1,5 @@
 """Accuracy over simulated seconds: asynchronous runs beside runs in lockstep."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

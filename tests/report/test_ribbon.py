@@ -1,7 +1,5 @@
 """How a population moves: the numbers, and the figure's file."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

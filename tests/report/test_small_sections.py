@@ -1,7 +1,5 @@
 """Small sections of the report: success of attacks, privacy that clients spend, scores over communication cost."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An experiment about another score than accuracy: what its measures read, in which direction."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Places on graphics cards: the list of cards is that of a program that stands for NVIDIA's."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

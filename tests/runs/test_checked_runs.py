@@ -1,7 +1,5 @@
 """An interrupted run that `fedtide check` calls intact continues, and has the numbers of a run without interruption."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs with a detector: interrupted ones, their records, and what is refused before any work."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs and their records: complete, interrupted, resumed, diverged, refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

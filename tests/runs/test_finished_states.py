@@ -1,7 +1,5 @@
 """Saved states of complete runs: removed unless they are kept on request, and only once nothing needs them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

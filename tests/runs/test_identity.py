@@ -1,7 +1,5 @@
 """Which changes of the sources change which run keys."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Commands called in a folder whose files have the names of modules: no process takes one for a library."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`import fedtide`: the public names, their examples, and what importing them costs."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs in worker processes that are really killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run on several machines: two launchers on the loopback interface stand for two of them."""
 
-from __future__ import annotations
-
 import csv
 import os
 import socket

@@ -1,7 +1,5 @@
 """Lightning loggers by import path: every round once, with the round as the step, whatever happens to the run."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run on twelve months begins with the records of the run on eight: nothing looks ahead."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

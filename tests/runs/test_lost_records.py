@@ -1,7 +1,5 @@
 """Runs whose records or saved states were lost, changed or exchanged: restored to the same bits, or refused by name."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The user's Lightning callbacks: in the run key, continued with the run, named when they raise."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of a network of the user's: what is in the run key, what is recorded, which status bad input has."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import sys

@@ -1,7 +1,5 @@
 """Pilot sessions that are equal are trained once."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable

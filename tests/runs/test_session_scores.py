@@ -1,7 +1,5 @@
 """Models at the end of a session are scored on the held-out samples of every session so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of tasks without classes: interrupted, over several sessions, with moving clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """From `fedtide.run` to the first local step: the files that somebody passes who reads along."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces of FedScale and FLASH: what they say of every second, rounds of seconds, and files that are refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Evolving data: what a client holds when, how windows overlap, and that clients may come and go meanwhile."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

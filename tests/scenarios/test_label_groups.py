@@ -1,7 +1,5 @@
 """Label groups: the published table, the formula for two groups, and its generalization."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 from math import floor

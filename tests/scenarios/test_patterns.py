@@ -1,7 +1,5 @@
 """Incremental arrival and departure: permanent changes of who is present."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from worlds import timeline, world

@@ -1,7 +1,5 @@
 """Sessions: who is present, which labels are evaluated, and that returning devices are the same."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

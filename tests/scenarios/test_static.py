@@ -1,7 +1,5 @@
 """Static federation, and what every timeline promises."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

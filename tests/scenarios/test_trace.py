@@ -1,7 +1,5 @@
 """Traces: the timeline follows the file, and bad files are refused by line."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """How much work a client does: exactly one of four settings, also after overrides and a label's own settings."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedtide.settings.groups.local import WORK, LocalSettings

@@ -1,7 +1,5 @@
 """Overrides that choose another plug-in, in a file, on the command line and in Python."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedtide.core.errors import SettingsError

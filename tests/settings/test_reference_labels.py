@@ -1,7 +1,5 @@
 """Labels that every settings file knows: what they train, exactly."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

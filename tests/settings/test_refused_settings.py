@@ -1,7 +1,5 @@
 """What is refused, in one line, beside what `cli/test_bad_input.py` has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

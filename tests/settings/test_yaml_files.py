@@ -1,7 +1,5 @@
 """YAML as people write it, and what a settings file must not be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ranks, gains and their intervals, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

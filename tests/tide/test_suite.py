@@ -1,7 +1,5 @@
 """The suite that comes with the package."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``fedtide tide``: a method runs, its folder is verified, and it is on the board; what was changed is found by name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Searches as the tests make them: below one folder, also ones that are killed."""
 
-from __future__ import annotations
-
 import csv
 import os
 import signal

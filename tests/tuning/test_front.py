@@ -1,7 +1,5 @@
 """Searches with two aims: the trials that no other one beats in metric and communication cost."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A search that is killed between any two lines of its journal, once and twice, ends as if it had not been."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

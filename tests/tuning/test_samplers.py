@@ -1,7 +1,5 @@
 """Samplers and pruners by name, and what other programs see of a search."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Searches: exactly as many trials as wanted, real runs on the validation split, results that can be used."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a search optimizes: every score on the validation split, with its direction, recorded by the trials themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

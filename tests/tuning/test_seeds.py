@@ -1,7 +1,5 @@
 """Trials of several seeds: their value is the mean, the first one is pruned, a killed trial goes on with what is missing."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Callable

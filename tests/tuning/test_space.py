@@ -1,7 +1,5 @@
 """What can be searched, and which settings a choice of values makes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """Searches on a calendar: every period counts, and nothing after the last one of the search does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

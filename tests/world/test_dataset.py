@@ -1,7 +1,5 @@
 """Samples of a dataset: who is read, who is counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The summary's numbers by hand, and the figure's file."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Visits in seconds: who is present at every tick, and when that changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A plug-in's own test file runs them with pytest, ``fedtide test NAME`` without.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

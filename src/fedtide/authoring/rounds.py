@@ -1,7 +1,5 @@
 """Rounds of a small run in this process, and what has to be equal: stopped and resumed, or by another engine."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Synthetic datasets of a few dozen samples, float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small run through any plug-in, on synthetic samples unless the plug-in is a dataset."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Writes the file of a new plug-in, and its test; they start from the examples of the guide, ``docs/extend*.md``."""
 
-from __future__ import annotations
-
 import ast
 import keyword
 import re

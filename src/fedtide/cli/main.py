@@ -1,7 +1,5 @@
 """``fedtide``: the command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

@@ -1,7 +1,5 @@
 """The stages of the pipeline as functions from settings to declared files, for the command line and DVC."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

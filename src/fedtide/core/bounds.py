@@ -1,7 +1,5 @@
 """Upper bounds of numbers that cost memory or time: the error says what a larger value would take."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

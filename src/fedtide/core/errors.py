@@ -1,7 +1,5 @@
 """Errors a user can cause, reported in one line."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable

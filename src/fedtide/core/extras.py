@@ -1,7 +1,5 @@
 """Packages that some commands and plug-ins need and training does not: which extra installs them."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 from fedtide.core.errors import SettingsError

@@ -9,8 +9,6 @@ distribution names in an entry point, is the algorithm ``foo``. A file that cann
 an error only where it is used, and a mark in lists.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -4,8 +4,6 @@ So a resumed run equals an uninterrupted one, chunks and workers change no draw,
 cohorts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from dataclasses import dataclass

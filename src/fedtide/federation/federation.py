@@ -1,7 +1,5 @@
 """The rounds of one run, and what happens where sessions begin and where the client population changes."""
 
-from __future__ import annotations
-
 import time
 from functools import cached_property
 from typing import Any

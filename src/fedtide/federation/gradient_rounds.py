@@ -1,7 +1,5 @@
 """Gradient rounds, which an initializer runs at the start of a session: they change nothing but the run's costs."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 

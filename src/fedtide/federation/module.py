@@ -1,7 +1,5 @@
 """The run as one Lightning fit: one ``training_step`` is one communication round."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

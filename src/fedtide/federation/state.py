@@ -1,7 +1,5 @@
 """The state of a run before its first round, and as it is read back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

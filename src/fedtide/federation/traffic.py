@@ -1,7 +1,5 @@
 """What a round costs: exchanges, bytes on the wire, simulated seconds and joules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

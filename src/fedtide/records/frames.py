@@ -1,7 +1,5 @@
 """Contents of run directories as frames, for the report."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -12,8 +12,6 @@ Records are never trusted blindly: a saved state holds marks of the records that
 all files of the run and a hash of itself. Until then the manifest holds hashes of the settings and of itself.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

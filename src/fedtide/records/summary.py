@@ -1,7 +1,5 @@
 """The summary of a run: what it is and how it has ended, the entries of ``summary.json`` and ``manifest.json``."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, TypedDict, cast
 
 from fedtide.settings.scores import Score, TaskName, main_score

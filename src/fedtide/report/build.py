@@ -1,7 +1,5 @@
 """From run directories to a report: a page, its figures and tables."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

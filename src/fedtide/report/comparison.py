@@ -1,7 +1,5 @@
 """The report of a comparison, from its settings and its run directories."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What DVC compares between experiments: curves of accuracy (or another main score), and one number per method."""
 
-from __future__ import annotations
-
 import csv
 import statistics
 from collections import defaultdict

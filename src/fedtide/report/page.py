@@ -1,7 +1,5 @@
 """The report as one HTML page that needs no other file."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A timeline as numbers and as a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

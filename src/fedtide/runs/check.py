@@ -1,7 +1,5 @@
 """Verification of run directories: every file against the marks that the run left of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who participates in the rounds of a run, without training."""
 
-from __future__ import annotations
-
 from fedtide.core import plugins
 from fedtide.core.array_types import Bools, Ints
 from fedtide.methods.accounting.cohorts import cohorts

@@ -1,7 +1,5 @@
 """A comparison: the runs of a grid, several at once; finished runs are reused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The last part of a run: its summary, its final model, and what becomes of its checkpoints; see :func:`conclude`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import cast
 

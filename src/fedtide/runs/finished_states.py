@@ -1,7 +1,5 @@
 """Checkpoints of complete runs, which serve to repair their records alone: removed, unless they are to be kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fedtide.core.storage.locks import Lock

@@ -3,8 +3,6 @@
 The run key is a hash of settings, data and code, so that equal keys mean equal results.
 """
 
-from __future__ import annotations
-
 import socket
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@
 other: those that begin before there is a pilot train their own, and the first to finish it shares it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where runs and their mirrors are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

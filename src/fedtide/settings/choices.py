@@ -1,7 +1,5 @@
 """Settings that name one of several groups of settings: ``{name: scaffold, server_lr: 0.5}``, or just the name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, get_args

@@ -1,7 +1,5 @@
 """Checks of the throw-away capability, run by ``test_new_kind.py`` in a copy of the project that has it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

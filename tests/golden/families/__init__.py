@@ -1,7 +1,5 @@
 """How the golden files of each family are read; chosen by what a file says, never by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Family ``async``: jobs of given lengths, a waiting line in a given order, departures and arrivals in seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle

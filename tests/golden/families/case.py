@@ -1,7 +1,5 @@
 """A golden run as a run of this project, and what it must give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

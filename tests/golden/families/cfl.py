@@ -1,7 +1,5 @@
 """Family ``cfl``: every round a client holds another subset; plain means and a fixed number of plain SGD steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

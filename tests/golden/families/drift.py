@@ -1,7 +1,5 @@
 """Family ``drift``: concepts that change by round and client; clusters, heads and server optimizers that follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Family ``dynamicfl``: clients that average inside a round, at two intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files without a family whose runs leave the weighting to the algorithm (the FedSSG lineage)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

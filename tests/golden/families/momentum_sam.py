@@ -1,7 +1,5 @@
 """Files without a family whose runs name their weighting and list every round (server optimizers, momentum, SAM)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

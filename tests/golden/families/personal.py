@@ -1,7 +1,5 @@
 """Family ``personal``: a model for every client, by itself, shared in part, or a few steps from the global one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Family ``sessions``: base algorithms with local momentum, and initializers at session boundaries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

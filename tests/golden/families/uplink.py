@@ -1,7 +1,5 @@
 """Family ``uplink``: links that updates pass on their way, attacks on them, and the rules that combine what arrives."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

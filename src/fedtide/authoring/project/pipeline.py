@@ -1,7 +1,5 @@
 """The pipeline of DVC in a folder of the user's."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings for a table: how it is written, its label, client and time, and the periods of its time."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Settings files to begin with."""
 
-from __future__ import annotations
-
 import re
 
 from fedtide.core.discovery.shipped import DEFAULTS, SHIPPED

@@ -1,7 +1,5 @@
 """``fedtide cite``: the papers that docstrings name, as BibTeX."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple

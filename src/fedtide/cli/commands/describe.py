@@ -1,7 +1,5 @@
 """Plug-ins in words: names, documentation, settings, traffic."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """``fedtide init``: settings and a pipeline to begin with."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated

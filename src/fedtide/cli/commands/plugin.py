@@ -1,7 +1,5 @@
 """``fedtide new`` and ``fedtide test``: write a plug-in, and test it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """``fedtide predict``: what the final model of a run predicts for rows of a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

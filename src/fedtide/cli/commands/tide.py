@@ -1,7 +1,5 @@
 """``fedtide tide``: the suite Tide-1."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

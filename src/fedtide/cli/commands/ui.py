@@ -1,7 +1,5 @@
 """``fedtide ui``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

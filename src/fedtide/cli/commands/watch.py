@@ -1,7 +1,5 @@
 """``fedtide watch``: the report of a comparison that is still running, rebuilt as rounds are recorded."""
 
-from __future__ import annotations
-
 import html
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Errors that come from plug-ins, in one line with the file and the line they come from."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules of the user's, found as Python finds modules and in the working directory, and what they import."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Sources: of which modules they are, what they import, and a hash of what they do."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Arrays in one file: an ``.npz`` that ends with a hash of itself, so that damage is noticed before anything is read."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Files that are complete or absent: written under a temporary name, then renamed. JSON of values, and its hash."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

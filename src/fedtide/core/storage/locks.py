@@ -4,8 +4,6 @@ The lock is the operating system's and ends with its process. Where the file sys
 as git's ``index.lock`` is: that of a dead process of another machine stays until somebody deletes it.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

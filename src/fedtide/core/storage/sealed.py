@@ -1,7 +1,5 @@
 """Files that prove to be whole and name their owner: a SHA-256 of what follows, a line of JSON, then the content."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

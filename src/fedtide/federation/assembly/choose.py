@@ -1,7 +1,5 @@
 """The plug-ins and features of one run, built once, and which of them do not go together."""
 
-from __future__ import annotations
-
 from fedtide.core import plugins
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError

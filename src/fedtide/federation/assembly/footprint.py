@@ -4,8 +4,6 @@ Counted are vectors of models, rows of clients, batches and data. What the opera
 a run that finds too little memory for that ends with a line that names the settings to lower.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where a run computes: device and precision, the processes that share the work, and where client state is kept."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

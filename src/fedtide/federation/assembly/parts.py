@@ -1,7 +1,5 @@
 """The parts of one run, assembled once."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from functools import partial

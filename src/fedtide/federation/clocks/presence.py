@@ -1,7 +1,5 @@
 """Who is present when, with ``mode: async``."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

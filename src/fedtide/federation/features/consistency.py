@@ -1,7 +1,5 @@
 """Loss of the broadcast model on each participant's data and on all data, recorded before training."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

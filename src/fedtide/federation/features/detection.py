@@ -1,7 +1,5 @@
 """Detectors of change on the losses of a run, and the responses to their alarms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

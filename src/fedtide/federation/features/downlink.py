@@ -10,8 +10,6 @@ Q is a contraction, the error is no longer than some updates, and vanishes with 
 detector replaces the model, w~ = w and clients have received nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clients' models that are kept for evaluation."""
 
-from __future__ import annotations
-
 from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
 from fedtide.training.engine.flat import Layout
 

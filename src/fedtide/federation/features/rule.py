@@ -1,7 +1,5 @@
 """The aggregation rule that takes the place of the weighted mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

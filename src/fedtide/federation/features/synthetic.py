@@ -1,7 +1,5 @@
 """Synthetic samples that an algorithm makes and trains on: rows after those of the training set."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The links that updates pass on their way to the server, and what undoes the privacy of those that are private."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise

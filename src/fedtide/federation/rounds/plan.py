@@ -1,7 +1,5 @@
 """The plan of a round: participants, their data, learning rate and keys."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

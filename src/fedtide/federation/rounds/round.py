@@ -1,7 +1,5 @@
 """One communication round, to be read aloud."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What the engine computes for an algorithm in one round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 

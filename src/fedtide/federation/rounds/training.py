@@ -1,7 +1,5 @@
 """Local training of a round: the phases that an algorithm asks for, each with its exchanges."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import replace
 from functools import cache

@@ -9,8 +9,6 @@ Whenever a process is killed or the power fails, two states, or the first one, a
 state that names it, and what is dropped is dropped after that.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Which held-out samples each client is tested on."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

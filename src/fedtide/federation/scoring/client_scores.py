@@ -1,7 +1,5 @@
 """Scores of every client on its own data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Scores of models on a run's held-out samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The evaluation of a round: models, and the columns of the history that hold their scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The models that clients are served, and what a few local steps make of them, each on its client's own data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of client scores: one Parquet file per evaluation of the clients, complete or not named by any mark."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path

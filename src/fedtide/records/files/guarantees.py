@@ -1,7 +1,5 @@
 """What a run with noise guarantees each client, known before the first round: ``privacy.csv``, a row per client."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

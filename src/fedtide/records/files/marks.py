@@ -1,7 +1,5 @@
 """Marks of record files: how long a file was at some moment, and a hash of that much of it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

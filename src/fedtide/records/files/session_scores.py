@@ -1,7 +1,5 @@
 """Scores of the model at the end of each session on the held-out samples of every session so far: a matrix, row by row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of saved states: their names, integrity and owners."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How long ago the participants of a run arrived."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

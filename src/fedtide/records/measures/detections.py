@@ -4,8 +4,6 @@ Both are given as one value per round: ``alarm`` [R], 1 where there is one (:dat
 as in :mod:`fedtide.records.measures.drifts`. Rounds are counted from 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

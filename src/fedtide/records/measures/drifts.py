@@ -4,8 +4,6 @@ All functions take one value per round: ``changed`` [R], the clients present who
 (:data:`COLUMN` of the history; NaN without drift), and ``accuracy`` float [R], a share, NaN where not evaluated.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -7,8 +7,6 @@ described by the class shares of the samples that participants held: ``A[s, u] =
 that samples of a class are the same in all periods; where the relation of inputs and labels changes, it does not hold.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import NamedTuple

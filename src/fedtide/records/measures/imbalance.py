@@ -1,7 +1,5 @@
 """Accuracy on frequent and rare classes of a long-tailed training set."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ All functions take one value per round: ``accuracy`` float [R], a share in [0, 1
 evaluated, no session change) is NaN.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from itertools import pairwise

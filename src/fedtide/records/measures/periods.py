@@ -1,7 +1,5 @@
 """Scores on the next period at the end of each, from the rounds of a run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

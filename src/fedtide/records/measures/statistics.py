@@ -4,8 +4,6 @@ A seed fixes the world, the initial model and the cohorts of every method, so me
 relevant spread is that of the differences, not of the accuracies.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A figure as data, drawn twice: by Matplotlib for files and papers (``printed``), by Plotly on the page (``interactive``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts as figures of Plotly, which draws them on the page."""
 
-from __future__ import annotations
-
 import html
 import textwrap
 from collections.abc import Iterator

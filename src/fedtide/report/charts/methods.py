@@ -1,7 +1,5 @@
 """Methods in figures: their names, panels and lines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

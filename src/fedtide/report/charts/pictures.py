@@ -1,7 +1,5 @@
 """Figures of the report: as files, and on the page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Charts drawn by Matplotlib, for files."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is marked on the axis of rounds: sessions, drifts of concepts, and alarms of detectors."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

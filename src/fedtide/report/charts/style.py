@@ -1,7 +1,5 @@
 """Style of the figures: a color-blind-safe palette, axes in percent, long names, reproducible bytes."""
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Iterator

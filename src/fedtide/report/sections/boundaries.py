@@ -1,7 +1,5 @@
 """Figures of session starts: the weights of stored models, and the losses of the candidate initial models."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Session changes: the score after them, and recovery."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Figures of the clients' accuracies: their distribution, and newcomers against the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The score over rounds, bytes and simulated seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Alarms of detectors in a comparison, against the true drifts."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Records, by_method

@@ -1,7 +1,5 @@
 """Drifts of a comparison: accuracy before each, how far it falls, and how long it takes to recover."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figure of what models still know: the model at the end of each session on the samples of every session so far."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.records.files.session_scores import column_of, matrix

@@ -1,7 +1,5 @@
 """Figures of what is kept of the newcomers' updates, compared with residents and attackers, and of successful attacks."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Records

@@ -1,7 +1,5 @@
 """Figures of what a model of its own is worth to a client: gains, and what newcomers get."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The table of accuracy, stability and speed of learning, for runs of one session (Zhou et al. 2025, Tables 1 to 6)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

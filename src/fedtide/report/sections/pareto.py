@@ -1,7 +1,5 @@
 """A score over communication cost, with the Pareto front of the methods."""
 
-from __future__ import annotations
-
 from fedtide.records.frames import METHOD, Records
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats, score_axis, stepped
 from fedtide.report.charts.methods import method_names

@@ -1,7 +1,5 @@
 """Accuracy per class."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.records.frames import METHOD, Records

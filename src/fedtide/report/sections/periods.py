@@ -1,7 +1,5 @@
 """Scores on the next period, period by period: comparisons over periods and over rows, and falls."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

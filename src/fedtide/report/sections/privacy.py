@@ -1,7 +1,5 @@
 """The table of what clients spend of their privacy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

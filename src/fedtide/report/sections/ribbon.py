@@ -1,7 +1,5 @@
 """Arrivals and departures of clients from session to session, with the scores of the models below."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes

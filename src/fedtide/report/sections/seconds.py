@@ -1,7 +1,5 @@
 """Asynchronous and synchronous methods compared: score at equal simulated seconds, time to a target, staleness."""
 
-from __future__ import annotations
-
 import math
 from statistics import median
 

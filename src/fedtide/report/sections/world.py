@@ -1,7 +1,5 @@
 """The world of the runs: the clients' data over time, and who takes part when."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

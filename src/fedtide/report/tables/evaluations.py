@@ -1,7 +1,5 @@
 """Scores of single clients, evaluation by evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

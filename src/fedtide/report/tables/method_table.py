@@ -1,7 +1,5 @@
 """Metrics of every run, and their mean and spread over the seeds of a method."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

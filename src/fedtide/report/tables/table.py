@@ -1,7 +1,5 @@
 """The final table: metrics of every run, and their mean and spread over the seeds of a method."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

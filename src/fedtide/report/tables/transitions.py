@@ -3,8 +3,6 @@
 Times and gains are relative to a reference initializer, with the same algorithm, seed and session.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bars of work in progress in a terminal, below the lines of the log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType

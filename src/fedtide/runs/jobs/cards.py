@@ -1,7 +1,5 @@
 """GPUs: every process that executes runs takes a place on one; those that others use are left alone."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import os

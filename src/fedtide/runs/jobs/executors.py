@@ -1,7 +1,5 @@
 """What executes the jobs of a command: processes of this machine, or the workers of a cluster."""
 
-from __future__ import annotations
-
 import functools
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Jobs, one after another in this process or several at once in worker processes, that fail one by one."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """Worker processes: how they start, and how they end with the process that started them."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

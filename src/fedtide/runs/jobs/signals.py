@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP while work is in progress that should be saved first."""
 
-from __future__ import annotations
-
 import os
 import signal
 from types import FrameType

@@ -1,7 +1,5 @@
 """Callbacks of a run: records, saved state, signals, a line of progress."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator

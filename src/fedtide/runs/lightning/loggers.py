@@ -1,7 +1,5 @@
 """Lightning loggers: each gets every round once, also if the run is interrupted and continued."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
 import time

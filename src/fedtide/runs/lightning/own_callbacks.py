@@ -1,7 +1,5 @@
 """The user's Lightning callbacks: called in their order, saved and restored with the run, and named if they raise."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Lightning's trainer, configured for federated runs."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """A run in MLflow: its rounds while it trains, all of its records at the end."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The final model of a run as an MLflow model: it takes rows of a table, or samples as the dataset has them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The MLflow run of one run directory."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import time

@@ -1,7 +1,5 @@
 """The results of a comparison or search in MLflow, at the parent of its runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

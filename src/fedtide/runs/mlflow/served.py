@@ -1,7 +1,5 @@
 """What an MLflow model of a run consists of, and how it predicts: MLflow calls ``_load_pyfunc``."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

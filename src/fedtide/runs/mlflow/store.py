@@ -3,8 +3,6 @@
 On this machine a store is a folder with an SQLite file and a folder of artifacts.
 """
 
-from __future__ import annotations
-
 import functools
 import getpass
 import logging

@@ -1,7 +1,5 @@
 """Run directories in MLflow: uploaded at the end of a run, and by ``fedtide mlflow sync`` at any time."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Settings on top of others: ``a.b=value``, and groups merged into groups, with plug-ins chosen anew."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels that every settings file knows: bounds beside a comparison's methods, and methods that are settings of another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

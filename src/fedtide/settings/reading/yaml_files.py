@@ -1,7 +1,5 @@
 """YAML as people write it: ``1e-3`` is a number, and keys are unique."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable
 from pathlib import Path

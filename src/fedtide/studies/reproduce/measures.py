@@ -4,8 +4,6 @@ A measure turns the session of a run (and that of a reference run with the same 
 quantities, and defines how the seeds are combined. What was never reached is infinite.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """Published numbers: CSV files with one row per number."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping, Sequence

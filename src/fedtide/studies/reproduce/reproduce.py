@@ -1,7 +1,5 @@
 """Find an experiment, run what is missing of it, and keep its results up to date meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

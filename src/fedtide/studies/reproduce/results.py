@@ -1,7 +1,5 @@
 """Obtained next to published numbers: rows, and their CSV, Markdown and terminal tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

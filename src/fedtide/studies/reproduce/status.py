@@ -1,7 +1,5 @@
 """How much of each published table has been reproduced, from the files in a results folder."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The board: the methods on it, and their ranks and gains over the worlds, with intervals over seeds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

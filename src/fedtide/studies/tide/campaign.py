@@ -1,7 +1,5 @@
 """A method's search and runs in every world. What is there is reused, what was interrupted continues."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The board as files: one page, its picture, and tables."""
 
-from __future__ import annotations
-
 import base64
 import html
 from pathlib import Path

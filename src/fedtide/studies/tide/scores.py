@@ -1,7 +1,5 @@
 """What counts of a run: its score, and what it has cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """The suite: its worlds, what they are made of, and what a run in them may cost."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Whether run directories are what the suite asks for: its worlds, its seeds, its budgets, and records that nobody changed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

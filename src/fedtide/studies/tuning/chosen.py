@@ -1,7 +1,5 @@
 """Optuna's samplers and pruners by the names of the settings, with Optuna's own arguments."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Iterator

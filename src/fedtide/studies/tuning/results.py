@@ -1,7 +1,5 @@
 """Results of a search: the best settings, a table of the trials, figures."""
 
-from __future__ import annotations
-
 import csv
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What proposes the settings of trials: Optuna's samplers, each trial with a key of its own."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The search space: varied settings by dotted key, and the settings of a trial."""
 
-from __future__ import annotations
-
 import copy
 import types
 from collections.abc import Iterator, Mapping

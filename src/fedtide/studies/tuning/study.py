@@ -1,7 +1,5 @@
 """A search: trials proposed by Optuna and executed as real runs, in the exact number asked for despite interruptions."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import statistics

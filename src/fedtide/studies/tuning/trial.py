@@ -1,7 +1,5 @@
 """One trial: real runs on the validation split, one per seed, that may be pruned."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping

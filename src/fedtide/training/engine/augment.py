@@ -1,7 +1,5 @@
 """Random flips and crops of image batches, a pure function of each image and its key."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What plug-ins return, checked where it enters the engine and the federation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from numbers import Real

@@ -6,8 +6,6 @@ Parameters that require no gradient are in neither: they are constants of the ne
 a local step is vector algebra, and nothing is allocated per client.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Logits of models in evaluation mode, from a traced program."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Loss and gradient of one client or of a chunk of clients as a function of tensors, traced where possible."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Callable, Sequence

@@ -13,8 +13,6 @@ of the step.
 ``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ The formulas are those of ``torch.optim``. The state of an optimizer is matrices
 each row counts its own steps.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 

@@ -1,7 +1,5 @@
 """The learning problem that all executors share: network, data, loss and augmentation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The module runs as a whole, and the layer's input is noted on the way. A layer w
 evaluation mode, with everything in it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Normalization of feature maps, chosen by name, and the initial weights of the residual-network papers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Post-activation residual networks of any depth (He et al. 2016, basic blocks)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

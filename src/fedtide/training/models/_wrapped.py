@@ -1,7 +1,5 @@
 """What models have in common that take their network from elsewhere: arguments, head, weights, constant layers."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from pathlib import Path
 from typing import Annotated, Any

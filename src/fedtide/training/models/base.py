@@ -1,7 +1,5 @@
 """What a model plug-in provides, which inputs it takes, and layers whose randomness is keyed."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Convolutions over time."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from pydantic import Field, PositiveInt

@@ -1,7 +1,5 @@
 """The 5x5-convolution network of the FedDyn line of work."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import nn

@@ -1,7 +1,5 @@
 """The network of FedCCFA on gray images."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import nn

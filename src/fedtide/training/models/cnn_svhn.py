@@ -1,7 +1,5 @@
 """The SVHN network of dynamic initialization."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from fedtide.core.plugins import PluginSettings

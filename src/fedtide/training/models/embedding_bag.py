@@ -1,7 +1,5 @@
 """Averaged word embeddings."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """LeNet-style convolutional network."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

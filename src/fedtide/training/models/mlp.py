@@ -1,7 +1,5 @@
 """Fully connected network."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A network of the user's."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pre-activation ResNet-18."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """ResNet-18."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from fedtide.training.models._residual import ResidualModel, ResidualSettings

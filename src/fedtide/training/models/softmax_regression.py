@@ -1,7 +1,5 @@
 """Softmax regression."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor, nn

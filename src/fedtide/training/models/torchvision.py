@@ -1,7 +1,5 @@
 """torchvision's networks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

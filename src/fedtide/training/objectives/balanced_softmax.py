@@ -1,7 +1,5 @@
 """Balanced softmax."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What an objective plug-in provides: its task and the loss of each sample."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Binary cross-entropy."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional
 

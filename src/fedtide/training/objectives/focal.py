@@ -1,7 +1,5 @@
 """Focal loss."""
 
-from __future__ import annotations
-
 import torch
 from pydantic import Field
 from torch import Tensor

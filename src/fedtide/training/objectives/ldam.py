@@ -1,7 +1,5 @@
 """LDAM."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Mean squared error."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings

@@ -4,8 +4,6 @@ Both call the same kernels in the same order, with bitwise identical results. To
 speed changes.
 """
 
-from __future__ import annotations
-
 import linecache
 import re
 import threading

@@ -5,8 +5,6 @@ On a CPU the product ``[batch, 784] x [784, 10]`` takes less than half the time 
 a few non-contiguous numbers takes fifty times as long as the root of their sum of squares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ MKL serves AMD's processors with 256-bit kernels even where they have AVX-512; o
 (measured on Zen 5, one thread).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The gradient of a linear layer is a product of two matrices, and a program retur
 can then do the update itself (``addmm`` into the parameters), and the gradient is never stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

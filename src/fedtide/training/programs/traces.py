@@ -1,7 +1,5 @@
 """Traced programs, shared by all runs of a process: tracing costs a tenth of a second per shape, as much as a small run."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

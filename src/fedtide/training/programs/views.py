@@ -1,7 +1,5 @@
 """Views in traced graphs: transpositions, and those that change nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Memory: how much is free, how large a network is, and how many clients `stacked` advances together."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

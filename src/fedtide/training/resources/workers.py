@@ -4,8 +4,6 @@ torch releases the GIL inside its kernels, so threads over disjoint rows use all
 nothing depends on the number of workers or on which one was faster.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import queue

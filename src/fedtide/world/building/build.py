@@ -1,7 +1,5 @@
 """From settings to a timeline, made anew or read from the file of the partition stage."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

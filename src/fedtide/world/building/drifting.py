@@ -1,7 +1,5 @@
 """A timeline under drift: the same clients with the same samples, seen under the concepts of each round."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

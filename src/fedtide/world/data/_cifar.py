@@ -1,7 +1,5 @@
 """What CIFAR-10 and CIFAR-100 share: pickled batches of 32x32 images, and their reader."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Mapping, Sequence

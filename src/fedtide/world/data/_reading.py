@@ -1,7 +1,5 @@
 """CSV and Parquet files as people have them, with one line for what is wrong."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

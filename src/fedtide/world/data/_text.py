@@ -1,7 +1,5 @@
 """Token ids of texts: hashed into a table of fixed size, or learned from training texts."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """AG News topics."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a dataset plug-in provides: files to fetch and a reader."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path

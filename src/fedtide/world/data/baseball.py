@@ -1,7 +1,5 @@
 """Seasons of major league baseball players, 1901 to 2019."""
 
-from __future__ import annotations
-
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path

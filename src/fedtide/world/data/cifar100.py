@@ -1,7 +1,5 @@
 """CIFAR-100."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Handwritten digits of scikit-learn."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 

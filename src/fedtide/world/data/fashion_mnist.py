@@ -1,7 +1,5 @@
 """Fashion-MNIST."""
 
-from __future__ import annotations
-
 from fedtide.world.data.mnist import Mnist, idx_resources
 
 

@@ -1,7 +1,5 @@
 """FEMNIST, from the JSON files that the LEAF benchmark writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Departures from New York City in 2013."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path

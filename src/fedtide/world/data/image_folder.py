@@ -1,7 +1,5 @@
 """Folders of images, one per class."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MNIST, and IDX, the file format of its family."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """20 Newsgroups, split by date."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path, PurePosixPath
 from typing import Literal

@@ -1,7 +1,5 @@
 """Street View House Numbers, cropped digits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

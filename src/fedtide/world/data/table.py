@@ -1,7 +1,5 @@
 """A table of the user's."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from pathlib import Path

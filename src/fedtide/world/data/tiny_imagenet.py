@@ -1,7 +1,5 @@
 """Tiny-ImageNet-200."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath

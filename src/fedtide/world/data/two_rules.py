@@ -1,7 +1,5 @@
 """Points of the unit square, labeled by two rules."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

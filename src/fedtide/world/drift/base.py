@@ -1,7 +1,5 @@
 """What a kind of drift is: the concept of every client in every round."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Sample by sample."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

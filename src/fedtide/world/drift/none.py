@@ -1,7 +1,5 @@
 """No drift."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Ints

@@ -1,7 +1,5 @@
 """There and back again."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """One after the other."""
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """As listed."""
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """For a time."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -3,8 +3,6 @@
 It is not in the timeline: a client that leaves the timeline may lose its state, an unavailable one never does.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Literal
 

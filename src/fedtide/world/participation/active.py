@@ -1,7 +1,5 @@
 """Clients with samples dated in the round participate."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Bools, Floats, Ints

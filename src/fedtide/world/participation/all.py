@@ -1,7 +1,5 @@
 """Full participation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Ints

@@ -1,7 +1,5 @@
 """Groups of clients that are available in turns."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

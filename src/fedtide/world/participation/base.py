@@ -1,7 +1,5 @@
 """What a participation plug-in provides: which of the present clients are drawn in a round."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Independent participation of each client."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

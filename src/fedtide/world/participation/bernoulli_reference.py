@@ -1,7 +1,5 @@
 """The cohorts of the code released with FedDyn and its successors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Ints

@@ -1,7 +1,5 @@
 """The availability patterns of DPFL's released code."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 import numpy as np

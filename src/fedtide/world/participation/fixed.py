@@ -1,7 +1,5 @@
 """A cohort of fixed size."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from fedtide.core.array_types import Ints

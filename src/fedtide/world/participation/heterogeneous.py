@@ -1,7 +1,5 @@
 """Independent availability that differs between clients."""
 
-from __future__ import annotations
-
 from fedtide.world.participation._available import Independent, SharedSettings
 
 

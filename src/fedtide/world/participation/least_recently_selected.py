@@ -1,7 +1,5 @@
 """Those whose last participation is oldest."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Availability with memory: on/off chains."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A cohort of fixed size from a very large population."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """Availability that changes over time."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What a partition plug-in provides: labels in, one array of positions per client out; and the steps that partitions share."""
 
-from __future__ import annotations
-
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence

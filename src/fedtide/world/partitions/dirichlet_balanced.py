@@ -1,7 +1,5 @@
 """Each class is spread over the clients that are not yet full."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

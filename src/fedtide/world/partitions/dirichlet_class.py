@@ -1,7 +1,5 @@
 """Each class is spread over the clients by its own Dirichlet draw."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

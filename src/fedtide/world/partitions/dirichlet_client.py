@@ -1,7 +1,5 @@
 """Each client draws its own label proportions; sizes may be skewed too."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

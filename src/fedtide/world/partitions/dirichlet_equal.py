@@ -1,7 +1,5 @@
 """Equal sizes, Dirichlet label proportions per client."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts of equal size with label proportions drawn around those of the data."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Equal shares at random."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """A block of labels per client, disjoint from the others."""
 
-from __future__ import annotations
-
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator

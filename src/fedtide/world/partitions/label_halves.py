@@ -1,7 +1,5 @@
 """Two halves of the clients, two halves of the labels."""
 
-from __future__ import annotations
-
 from fedtide.core.array_types import Ints
 from fedtide.core.plugins import PluginSettings
 from fedtide.core.randomness import generator

@@ -1,7 +1,5 @@
 """Every client holds the samples it made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal, Self
 

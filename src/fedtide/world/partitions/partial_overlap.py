@@ -1,7 +1,5 @@
 """Two halves of the clients whose label sets share a middle part."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

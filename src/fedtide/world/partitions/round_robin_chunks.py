@@ -1,7 +1,5 @@
 """Chunks of sorted data, dealt in turn."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import numpy as np

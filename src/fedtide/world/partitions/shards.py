@@ -1,7 +1,5 @@
 """A few equal shards of sorted data per client."""
 
-from __future__ import annotations
-
 from math import gcd
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Periods of time: years, months, weeks, days, parts of them that recur, spans of seconds, or equal counts of samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Who is new, who stayed, who came back and who has left."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Ints

@@ -1,7 +1,5 @@
 """Who is present when: patterns by round and by session, and traces in seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

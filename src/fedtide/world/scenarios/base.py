@@ -1,7 +1,5 @@
 """What a scenario plug-in provides: a pure function from labels and a seed to a timeline; and how timelines are written."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Sessions are periods of the data's own time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 

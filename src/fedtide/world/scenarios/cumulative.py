@@ -1,7 +1,5 @@
 """A scenario in which no data is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path

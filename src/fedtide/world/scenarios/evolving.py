@@ -1,7 +1,5 @@
 """Every client's data changes from round to round."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Literal, Self

@@ -1,7 +1,5 @@
 """Availability of FedScale's devices."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

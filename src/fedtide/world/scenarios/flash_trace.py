@@ -1,7 +1,5 @@
 """Availability of FLASH's devices."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

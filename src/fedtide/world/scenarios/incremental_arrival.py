@@ -1,7 +1,5 @@
 """Clients that arrive and stay."""
 
-from __future__ import annotations
-
 from typing import Self
 
 import numpy as np

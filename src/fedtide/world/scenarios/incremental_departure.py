@@ -1,7 +1,5 @@
 """Clients that leave for good."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Bools

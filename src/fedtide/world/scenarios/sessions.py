@@ -1,7 +1,5 @@
 """Devices arrive and depart between sessions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction

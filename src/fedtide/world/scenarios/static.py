@@ -1,7 +1,5 @@
 """A fixed population."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """Availability read from a file."""
 
-from __future__ import annotations
-
 import csv
 from itertools import groupby, pairwise
 from pathlib import Path

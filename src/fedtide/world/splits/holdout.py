@@ -1,7 +1,5 @@
 """Samples that are held out: by client and period without a look at the future, or by class."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedtide.core.array_types import Ints

@@ -1,7 +1,5 @@
 """Long-tailed thinning of a training set (Cao et al. 2019, LDAM; the exponential profile)."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The test set of data that comes without one."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 import numpy as np

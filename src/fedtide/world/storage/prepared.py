@@ -1,7 +1,5 @@
 """Prepared datasets: read once from the raw files, then kept as plain arrays next to them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

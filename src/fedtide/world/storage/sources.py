@@ -1,7 +1,5 @@
 """Where the files of a dataset come from: the raw folder, a mirror, the network, in this order; archives are read in place."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """The process that does the jobs of one thread of a Dask worker."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -4,8 +4,6 @@ A child process, since runs handle signals in the main thread, and a run that di
 imports only what is light of fedtide: jobs, questions and results pass through it pickled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import multiprocessing

@@ -6,8 +6,6 @@ as they are fit that. Refused are draws from torch's generator, other buffers th
 traced, control flow that depends on values.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap

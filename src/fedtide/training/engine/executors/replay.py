@@ -3,8 +3,6 @@
 A local step of a small network is some forty kernels of a few microseconds, whose launches take several times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

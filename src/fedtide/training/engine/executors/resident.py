@@ -1,7 +1,5 @@
 """Executor for networks with running statistics: worker threads, each with a resident module and plain autograd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Rows of a cohort in training: the local step that all executors of traced programs share."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, TypeVar
 
 import torch

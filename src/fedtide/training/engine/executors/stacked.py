@@ -1,7 +1,5 @@
 """Executor for accelerators and tiny models: chunks of clients, each advanced as one batched program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """Executor for CPUs: worker threads, each training one client at a time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

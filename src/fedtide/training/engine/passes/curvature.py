@@ -1,7 +1,5 @@
 """Diagonals of the Hessian and of the Fisher information of the clients' losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Scores beside accuracy and loss: of classifiers, and of models whose task has no classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Operations on the clients' models beyond gradients and scores."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Settings that a participation rule cannot use: the line that says why."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

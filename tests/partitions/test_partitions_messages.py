@@ -1,7 +1,5 @@
 """Requests that a partition cannot meet: the line that says why, with the largest feasible value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings that contradict each other and worlds that cannot be: the line that says why."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """What does not go together is refused in one line, before anything is trained."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a search refuses: one line each, before any run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
