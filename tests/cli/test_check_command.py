@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 
 import pytest
+
+from fedtide.core.storage.locks import held
 
 SESSIONS = (
     "--set",
@@ -74,3 +77,49 @@ def test_what_a_killed_process_leaves_is_not_damage(fedtide, folder):
 def test_a_folder_without_runs_is_refused(fedtide):
     called = fedtide("check", "nowhere")
     assert (called.status, called.err) == (2, ["fedtide: nowhere: no run directories in this folder"])
+
+
+def states(runs):
+    return {path: path.read_bytes() for path in runs.rglob("*") if path.match("state/*")}
+
+
+def size_of(states):
+    return sum(map(len, states.values()))
+
+
+def test_states_of_complete_runs_are_pruned(fedtide, runs):
+    """Nothing else is; what is needed to continue, to repair, or by another process stays."""
+    average, previous = sorted(path for path in runs.glob("*-s0-*"))
+    used, damaged, begun = (
+        shutil.copytree(average, runs / name, ignore=shutil.ignore_patterns("*.lock*"))
+        for name in ("a_used", "damaged", "begun")
+    )
+    (damaged / "model.pt").unlink()
+    (begun / "summary.json").unlink()
+    before, others = states(runs), contents(runs)
+    with held(used / ".lock", "used"):
+        found = fedtide("check", "--prune")
+    freed = {path: content for path, content in before.items() if path.parts[-3] in (average.name, previous.name)}
+    assert found.status == 1
+    assert found.out == [
+        "damaged: model.pt is missing",
+        "5 runs: 2 intact, 1 unfinished, 1 running, 1 damaged: damaged; 1 shared pilot: 1 intact",
+        f"{size_of(freed):,} bytes of checkpoints of 2 runs removed",
+    ]
+    assert states(runs) == {path: content for path, content in before.items() if path not in freed}
+    assert contents(runs) == others
+    shutil.rmtree(damaged)
+    found = fedtide("check", "--prune", "--json")
+    assert found.status == 0
+    sizes = {each["name"]: each["freed"] for each in json.loads(found.out[0])}
+    kept = {path: content for path, content in before.items() if path.parts[-3] == used.name}
+    assert sizes == dict.fromkeys(sizes, 0) | {used.name: size_of(kept)}
+    assert len(sizes) == 5
+    assert fedtide("check").out == ["4 runs: 3 intact, 1 unfinished; 1 shared pilot: 1 intact"]
+    assert fedtide("check", "--prune").out[1] == "0 bytes of checkpoints of 0 runs removed"
+
+
+def contents(runs):
+    """All other files but locks."""
+    found = (path for path in runs.rglob("*") if path.is_file() and not path.name.startswith(".lock"))
+    return {path: path.read_bytes() for path in found if not path.match("state/*")}

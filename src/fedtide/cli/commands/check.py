@@ -21,21 +21,41 @@ _STATES = ("intact", "unfinished", "running", "damaged")
 
 def check(
     runs: Annotated[Path, typer.Argument(help="Folder of run directories.")] = Path("runs"),
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Remove the checkpoints of complete, intact runs, which only serve to repair them; records and "
+            "models are kept.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Verify the records of all runs of a folder: nothing missing, nothing changed. Exit status 1 if a run is damaged."""
     from fedtide.runs.check import check as verify
 
     found = list(verify(runs))
+    freed = {each.name: _freed(runs, each) for each in found} if prune else {}
     if as_json:
-        print(json.dumps([asdict(each) for each in found]))
+        print(json.dumps([asdict(each) | ({"freed": freed[each.name]} if prune else {}) for each in found]))
     else:
         for each in found:
             for problem in each.problems:
                 print(f"{each.name}: {problem}")
         print(_summary(found))
+        if prune:
+            count = sum(size > 0 for size in freed.values())
+            print(f"{sum(freed.values()):,} bytes of checkpoints of {count} run{'s' * (count != 1)} removed")
     if any(each.problems for each in found):
         raise typer.Exit(1)
+
+
+def _freed(runs: Path, checked: Checked) -> int:
+    """Bytes of saved states that are removed; damaged runs may be repaired from theirs, pilots serve further runs."""
+    from fedtide.records.run_directory import RunDirectory
+    from fedtide.runs.finished_states import free_states
+
+    return free_states(RunDirectory(runs / checked.name)) if checked.state == "intact" and not checked.is_pilot else 0
 
 
 def _summary(found: list[Checked]) -> str:
