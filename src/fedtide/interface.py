@@ -58,7 +58,7 @@ def compare(
         SettingsError: bad input. RuntimeError: runs have failed; raised after all others have ended.
         KeyboardInterrupt: interrupted; the states of runs in progress are saved.
     """
-    from fedtide.records.unread import records_of
+    from fedtide.records.frames import load as read
     from fedtide.runs.compare import compare as compare_all
     from fedtide.runs.compare import unsuccessful
     from fedtide.runs.execution import INTERRUPTED, script_workspace, shown
@@ -81,7 +81,7 @@ def compare(
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")
     if failed and not allow_failures:
         raise RuntimeError(f"{len(failed)} of {len(summaries)} runs failed: {'; '.join(failed)}")
-    return records_of([folder / summary["run_key"] for summary in summaries])
+    return read([folder / summary["run_key"] for summary in summaries])
 
 
 def write_report(params: Params | None = None, runs: str | Path = "runs", out: str | Path = "report") -> Path:
@@ -149,12 +149,12 @@ def load(path: str | Path = "runs") -> Records:
     Raises:
         SettingsError: there are none, or a file is not what a run writes.
     """
-    from fedtide.records.unread import records_of
+    from fedtide.records.frames import load as read
 
     folder = Path(path)
     if (folder / "settings.json").is_file():
-        return records_of([folder])
+        return read([folder])
     found = sorted(file.parent for file in folder.glob("*/settings.json"))
     if not found:
         raise SettingsError(f"{folder}: no run directories here")
-    return records_of(found)
+    return read(found)

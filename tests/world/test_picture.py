@@ -8,15 +8,7 @@ import pytest
 from matplotlib import image
 
 from fedtide.report import picture
-from fedtide.report.picture import (
-    boundaries,
-    concept_shares,
-    draw,
-    holdings,
-    most_frequent_labels,
-    presence,
-    summary,
-)
+from fedtide.report.picture import boundaries, concept_shares, draw, holdings, most_frequent_labels, presence, summary
 from fedtide.world.concepts import Concept, Concepts
 from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world

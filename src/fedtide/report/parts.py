@@ -55,7 +55,7 @@ class Contents:
         speed: how the speed of runs in one session is measured.
         cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
-        moves: how the population moves, columns with a row per session, see :func:`fedtide.report.sections.ribbon.ribbon`.
+        moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
     """
 

@@ -18,7 +18,7 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
 
 
 def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
-    """Movements of a data set's population, columns with a row per session, for :func:`fedtide.report.sections.ribbon.ribbon`.
+    """Movements of a dataset's population: columns with a row per session, for :mod:`fedtide.report.sections.population`.
 
     Clients are counted in the first round of a session. No rows if the clients are not those of the data.
     """

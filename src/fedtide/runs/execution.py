@@ -23,7 +23,6 @@ from fedtide.core.plugins import naming_plugins
 from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
-from fedtide.records.unread import records_of
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.mlflow.server import Server
@@ -67,8 +66,7 @@ def run(
         log: gets remarks, one line each, such as ``print``; by default a terminal or a notebook shows progress.
 
     Returns:
-        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``. Without pandas they are
-        in the run directory alone.
+        The records, with one row in ``records.runs``; its ``state`` is ``complete`` or ``diverged``.
 
     Raises:
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
@@ -84,7 +82,9 @@ def run(
         summary = execute(settings, workspace, name=name, watch=watch)
     if summary["state"] == "interrupted":
         raise KeyboardInterrupt(INTERRUPTED)
-    return records_of([workspace.runs / (name or summary["run_key"])])
+    from fedtide.records.frames import load  # pandas, which training does without, takes long to import
+
+    return load([workspace.runs / (name or summary["run_key"])])
 
 
 def refuse_several_processes(settings: RunSettings) -> None:

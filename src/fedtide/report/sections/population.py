@@ -14,16 +14,13 @@ from fedtide.report.charts.style import GRAY, WIDTH, legend_layout, line_style, 
 from fedtide.report.parts import figures
 from fedtide.settings.scores import Score
 
-_ARRIVED = (("newcomers", "arrive for the first time", "#D55E00"), ("returners", "come back", "#E69F00"))
-_LEFT = ("left", "leave", GRAY)
-_STAYED = "#d6e6f2"
-_BAND = 0.26  # height of the band of those who stay, as a share of the largest movement
+_MOVES = {"newcomers": "arrive for the first time", "returners": "come back", "left": "leave"}
 
 
 def _caption(records: Records) -> str:
     """What the picture shows."""
     return (
-        "Above: clients present, and those who arrive and leave between sessions; the band is those present, not to scale. "
+        "Above: clients present, and those who arrive and leave between sessions. "
         f"Below: {_heading(records)[0].lower() + _heading(records)[1:]}; mean and range over the seeds."
     )
 
@@ -35,7 +32,7 @@ def _heading(records: Records) -> str:
     return f"Test {score.words} at the end of every session"
 
 
-def ribbon(records: Records, moves: pd.DataFrame) -> Figure | None:
+def figure_of(records: Records, moves: pd.DataFrame) -> Figure | None:
     """The figure; None for a single session, or without complete runs.
 
     Args:
@@ -69,30 +66,16 @@ def per_session(records: Records) -> pd.DataFrame:
 
 
 def _population(axes: Axes, moves: pd.DataFrame) -> None:
-    """Arrivals above a band, departures below it."""
-    place = np.arange(1, len(moves) + 1)
-    arrived, left = moves[["newcomers", "returners"]].sum(axis=1).to_numpy(), moves["left"].to_numpy()
-    most = max(1, arrived.max(), left.max())
-    half = _BAND * most / 2
-    axes.fill_between([0.4, len(moves) + 0.6], -half, half, color=_STAYED, linewidth=0)
-    bottom = np.full(len(moves), half)
-    for name, words, color in _ARRIVED:
-        axes.bar(place, moves[name], 0.72, bottom, color=color, label=words)
+    """Clients present as a line; arrivals as stacked bars, departures as bars below zero, all on one axis."""
+    place, bottom = np.arange(1, len(moves) + 1), np.zeros(len(moves))
+    axes.plot(place, moves["present"], color="black", marker="o", markersize=3, label="present")
+    for number, (name, words) in enumerate(_MOVES.items(), 1):
+        height = -moves[name] if name == "left" else moves[name]
+        axes.bar(place, height, 0.72, 0 if name == "left" else bottom, color=line_style(number)["color"], label=words)
         bottom = bottom + moves[name].to_numpy()
-    axes.bar(place, -left, 0.72, -half, color=_LEFT[2], label=_LEFT[1])
-    for x, now, gone, here in zip(place.tolist(), arrived, left, moves["present"], strict=True):
-        axes.text(x, 0, f"{here:,}", ha="center", va="center", fontsize=8, color="#1f4e79")
-        if x > 1 and now:
-            axes.text(x, half + now + 0.02 * most, f"+{now}", ha="center", va="bottom", fontsize=8)
-        if x > 1 and gone:
-            axes.text(x, -half - gone - 0.02 * most, f"\N{MINUS SIGN}{gone}", ha="center", va="top", fontsize=8)
-    axes.set_ylim(-half - 1.16 * left.max(), half + 1.16 * arrived.max())
-    axes.set_yticks([])
-    axes.grid(visible=False)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.tick_params(bottom=False, labelbottom=False)
-    axes.set_title("Clients present, and how many arrive and leave", pad=6)
-    axes.legend(loc="lower left", bbox_to_anchor=(0.5, 1.0), ncols=3, borderaxespad=0.2)
+    axes.axhline(0, color=GRAY, linewidth=0.8)
+    axes.set_ylabel("Clients")
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, borderaxespad=0.2)
 
 
 def _scores(axes: Axes, records: Records, scores: pd.DataFrame) -> None:
@@ -114,6 +97,6 @@ figures.add(
         "population",
         "Population over the sessions",
         _caption(source.records),
-        None if source.contents.moves is None else ribbon(source.records, pd.DataFrame(source.contents.moves)),
+        None if source.contents.moves is None else figure_of(source.records, pd.DataFrame(source.contents.moves)),
     ),
 )
