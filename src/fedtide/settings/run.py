@@ -121,8 +121,11 @@ class EngineSettings(SettingsModel):
         "keep", description="keep: freed memory stays with the process"
     )
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps"] = Field("auto", description="Lightning's accelerator")
-    devices: Annotated[int, MOST_THREADS] = Field(
-        1, ge=1, description="processes (CPU) or GPUs, on each machine, that share the clients of a round"
+    devices: int = Field(
+        1,
+        ge=1,
+        le=MOST_THREADS,
+        description="processes (CPU) or GPUs, on each machine, that share the clients of a round",
     )
     nodes: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="machines that share them, by torchrun or srun")
     precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from fedtide.core.bounds import AtMost
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, SettingsModel
 
@@ -51,9 +50,10 @@ class EvaluationSettings(SettingsModel):
         description="model that evaluates departed clients: global_model: the current one; last_model: also the one "
         "that each was served last",
     )
-    finetune_steps: Annotated[int, AtMost(10**9, 32, "batches for every client")] = Field(
+    finetune_steps: int = Field(
         0,
         ge=0,
+        le=10**9,
         description="number of local fine-tuning steps before an additional evaluation of every client; 0 disables it",
     )
     finetune_part: Annotated[Literal["all", "head", "body"], OMIT_DEFAULT] = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from fedtide.core import plugins
-from fedtide.core.bounds import AtMost
+from fedtide.core.bounds import Steps
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, SettingsModel
 from fedtide.settings.choices import Choice
@@ -16,8 +16,6 @@ Unit = Literal["epochs", "steps", "capped_steps", "mean_epochs"]
 
 WORK: tuple[Unit, ...] = get_args(Unit)
 """Settings of how much work a client does in a round; exactly one of them is given."""
-
-Work = Annotated[int, Field(ge=1), AtMost(10**9, 32, "batches for every client")] | None
 
 
 class Sgd(SettingsModel):
@@ -58,14 +56,14 @@ OptimizerChoice = Annotated[Optimizer, Choice(Optimizer)]
 class LocalSettings(SettingsModel):
     """Training on a client."""
 
-    epochs: Annotated[Work, OMIT_DEFAULT] = Field(
+    epochs: Annotated[Steps | None, OMIT_DEFAULT] = Field(
         None, description="passes over the client's own data per round (default: 5)"
     )
-    steps: Annotated[Work, OMIT_DEFAULT] = Field(None, description="instead of `epochs`: local steps per round")
-    capped_steps: Annotated[Work, OMIT_DEFAULT] = Field(
+    steps: Annotated[Steps | None, OMIT_DEFAULT] = Field(None, description="instead of `epochs`: local steps per round")
+    capped_steps: Annotated[Steps | None, OMIT_DEFAULT] = Field(
         None, description="instead of `epochs`: local steps per round, at most those of one epoch"
     )
-    mean_epochs: Annotated[Work, OMIT_DEFAULT] = Field(
+    mean_epochs: Annotated[Steps | None, OMIT_DEFAULT] = Field(
         None, description="instead of `epochs`: every client takes the steps of a client of mean size in so many epochs"
     )
     batch_size: int = Field(32, ge=1, description="samples per batch and local step; the last of a pass may be short")
