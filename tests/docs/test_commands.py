@@ -154,7 +154,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr("fedtide.runs.mlflow.upload.mirror", enough)
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
-    for work in ("campaign.run_method", "verify.methods_in", "entries.entries"):
+    for work in ("campaign.run_method", "verify.methods_in", "board.entries"):
         monkeypatch.setattr(f"fedtide.studies.tide.{work}", enough)
 
 

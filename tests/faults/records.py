@@ -82,7 +82,7 @@ def comparable(path: Path) -> Any:
         archive = content[content.index(_ARCHIVE) :]  # what is before it is a hash
         values = torch.load(io.BytesIO(archive), weights_only=True)
         for name, mark in _logs(path).items():
-            clients = values["counts"]["length"]
+            clients = len(values["counts"])
             memory = {key: form.new_zeros(clients, form.shape[1]) for key, form in values["memory"].items()}
             StoredRows(path.parent / name, mark["bytes"], memory).write_into(memory)
             values["memory"] = memory

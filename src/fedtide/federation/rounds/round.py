@@ -38,7 +38,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     r.clients = {"client": r.plan.ids, **columns} if columns else {}
     r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     r.participants = r.round.average() if parts.evaluates("participants") else state.w
-    del r.round, r.start, r.memory  # scoring, which may take as much memory again, does not need them
+    del r.start, r.memory  # scoring, which may take as much memory again, does not need them
     return r
 
 
