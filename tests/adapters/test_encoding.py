@@ -45,6 +45,7 @@ def test_learned_rows_are_standardized(values: list[float]) -> None:
 
 
 @given(st.lists(st.tuples(NUMBERS | st.none(), st.text(max_size=4) | st.none()), min_size=1, max_size=20))
+@pytest.mark.slow
 def test_storing_it_loses_nothing(values: list[tuple[float | None, str | None]]) -> None:
     frame = pd.DataFrame(values, columns=["x", "c"]).astype({"x": float, "c": object})
     encoding = fitted(frame, ["x"], ["c"])

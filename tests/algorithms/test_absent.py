@@ -31,6 +31,7 @@ def test_the_stored_mean_is_that_of_the_population(algorithm: str, weighting: st
     assert float(state.server["h_mean"].norm()) > 1e-2
 
 
+@pytest.mark.slow
 def test_memories_of_the_absent_end_where_everybody_takes_part() -> None:
     """Full batches, a constant rate: the fixed point is that of FedAvg with full participation, which others miss."""
     sizes, rounds = (12, 12, 12, 12, 12), 120

@@ -123,6 +123,7 @@ def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedti
     assert "2 trials, 2 of them complete" in "\n".join(second.out)
 
 
+@pytest.mark.slow
 def test_what_is_found_is_also_there_for_programs(fedtide, folder):
     assert fedtide("run", "-q").status == 0
     report = json.loads(fedtide("report", "--json").out[-1])

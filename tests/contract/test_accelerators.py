@@ -14,6 +14,7 @@ ROUNDS = Path(__file__).parent / "on_standin.py"
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this PyTorch has no devices written in Python",
 )
+@pytest.mark.slow
 def test_rounds_on_a_stand_in_accelerator_are_those_on_the_cpu() -> None:
     """In a process of its own: a device is there for good, and PyTorch counts them once."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(ROUNDS)]

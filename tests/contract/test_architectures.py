@@ -41,6 +41,7 @@ def rounds_of(architecture: str, arguments: dict[str, Any], algorithm: str) -> l
 
 
 @pytest.mark.parametrize(("architecture", "algorithm"), zip(SMALL, ALGORITHMS, strict=True))
+@pytest.mark.slow
 def test_an_architecture_trains(architecture: str, algorithm: str) -> None:
     assert len(rounds_of(architecture, SMALL[architecture], algorithm)) == 2
 

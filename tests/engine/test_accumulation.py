@@ -64,6 +64,7 @@ def test_steps_draws_and_costs_are_those_of_the_large_batch(local: dict[str, Any
     assert [whole.totals[name] for name in same] == [parts.totals[name] for name in same]
 
 
+@pytest.mark.slow
 def test_augmentation_is_that_of_the_large_batch() -> None:
     sizes = (5, 8)
     data, local = images(sum(sizes), side=16), {"epochs": 1, "lr": 0.05, "flip": 0.5, "crop": 2}

@@ -83,6 +83,7 @@ def test_cfl_is_the_best_in_all_settings() -> None:
             assert cfl < 0.6 * fedavg
 
 
+@pytest.mark.slow
 def test_bad_arguments_are_refused() -> None:
     for arguments, message in (
         (["--curves", "nowhere/figure2.csv"], "--curves nowhere/figure2.csv: no folder nowhere"),

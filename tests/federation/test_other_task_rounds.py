@@ -75,6 +75,7 @@ def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_
     assert closest(matrix(state, width), theta) < 1e-13
 
 
+@pytest.mark.slow
 def test_it_ends_at_least_squares() -> None:
     given = data(count=44)
     state, records = trained(given, 400, local={"epochs": 1, "batch_size": 100, "lr": 0.3})

@@ -46,6 +46,7 @@ def window(session: dict[str, Any]) -> float:
     return float(np.mean(session["rounds"][:10]))
 
 
+@pytest.mark.slow
 def test_before_two_groups_are_stored_all_are_the_same_and_know_nothing_of_the_new_labels(found: Any) -> None:
     for session in (2, 3):
         first, *others = (found[name][session] for name in found)

@@ -142,6 +142,7 @@ def models(store: Store) -> list[Any]:
     return list(store.client.search_logged_models([store.experiment]))
 
 
+@pytest.mark.slow
 def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     settings: Make, raw: dict[str, Any], tmp_path: Path, mlruns: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_no_credentials_are_anywhere(sent: tuple[Server, Path], server: MlflowSe
         assert not [path for path in folder.rglob("*") if path.is_file() and b"hunter-7Qx" in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
     sent: tuple[Server, Path], raw: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def report(dirs, out, score="accuracy", **options):
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
+@pytest.mark.slow
 def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessions):
     dirs = [
         with_columns(

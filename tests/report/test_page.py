@@ -117,6 +117,7 @@ def test_every_figure_has_words_and_names_are_no_markup(page: str) -> None:
     assert "a &lt;b&gt;" in page
 
 
+@pytest.mark.slow
 def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
     dirs = [write_run(tmp_path / "runs", sessions=1, rounds=3)]
     for name in ("one", "two"):
@@ -132,6 +133,7 @@ def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_long_names_leave_room_for_the_figures(tmp_path: Path) -> None:
     long = "_very_long_name" * 6
     dirs = [

@@ -140,6 +140,7 @@ def test_without_session_changes_there_is_a_target_and_no_transition(tmp_path):
     assert "session" not in page.split("<h2>Settings")[0].split("</dl>")[1]
 
 
+@pytest.mark.slow
 def test_many_algorithms_and_classes(tmp_path):
     labels = [f"algorithm{number}" for number in range(8)]
     dirs = [write_run(tmp_path / "runs", label, rounds=3, classes=200) for label in labels]

@@ -83,6 +83,7 @@ def test_a_target_out_of_reach_is_written_with_the_rounds_run(fedtide, folder, t
     assert written == ["plain.csv", "plain.md", "plain_rounds.csv", "plain_rounds.png"]
 
 
+@pytest.mark.slow
 def test_what_was_measured_elsewhere_stays_until_it_is_measured_again(fedtide, folder, tiny):
     """Two cells of another machine, the third here: as if all had been played in one place."""
     options = ("--set", "experiment.transitions={end: 3}", "--set", "experiment.published=null", "-q")

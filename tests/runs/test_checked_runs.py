@@ -70,6 +70,7 @@ def numbers(run: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_named_or_does_not_matter(made: tuple[Any, Path], tmp_path: Path) -> None:
     settings, runs = made
     whole = numbers(runs / "whole")

@@ -52,6 +52,7 @@ def settings(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in ran.rglob("history.csv")}
     assert fedtide("tide", "run", "fedavg", "careful.yaml", "--suite", str(suite), "-q").status == 0
