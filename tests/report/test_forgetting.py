@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
-from fedtide.records.files.session_scores import matrix
 from fedtide.records.frames import load
-from fedtide.records.measures.forgetting import accuracy_matrix, forgetting
+from fedtide.records.measures.forgetting import accuracy_matrix, forgetting, matrix
 from fedtide.report.charts.interactive import figure
 from fedtide.report.charts.printed import drawn
 from fedtide.report.sections.earlier import session_scores

@@ -12,7 +12,7 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records.frames import load
-from fedtide.records.measures.imbalance import accuracies, groups
+from fedtide.records.measures.metrics import class_groups, group_accuracies
 from fedtide.report.sections import curves
 from fedtide.report.tables.table import tabulate
 
@@ -28,16 +28,21 @@ def set_tail(path, **tail):
 
 
 def test_groups_are_three_tenths_rounded_up():
-    assert groups(TAIL, 10) == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
-    assert groups(TAIL | {"long_tail.order": [3, 1, 0, 2]}, 4) == {"head": [3, 1], "middle": [], "tail": [0, 2]}
-    assert groups({"long_tail.imbalance": 1.0}, 10) == groups({"long_tail.imbalance": None}, 10) == groups({}, 10) == {}
+    assert class_groups(TAIL, 10) == {"head": [0, 1, 2], "middle": [3, 4, 5, 6], "tail": [7, 8, 9]}
+    assert class_groups(TAIL | {"long_tail.order": [3, 1, 0, 2]}, 4) == {"head": [3, 1], "middle": [], "tail": [0, 2]}
+    assert (
+        class_groups({"long_tail.imbalance": 1.0}, 10)
+        == class_groups({"long_tail.imbalance": None}, 10)
+        == class_groups({}, 10)
+        == {}
+    )
 
 
 def test_accuracies_of_groups():
     values = [0.9, 0.8, 0.7, 0.6, math.nan, 0.4, 0.3, 0.0, 0.2, 0.4]
-    found = accuracies(values, TAIL)
+    found = group_accuracies(values, TAIL)
     assert found == pytest.approx({"head": 0.8, "middle": 1.3 / 3, "tail": 0.2, "worst": 0.0})
-    assert all(map(math.isnan, accuracies([], TAIL).values()))
+    assert all(map(math.isnan, group_accuracies([], TAIL).values()))
 
 
 def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):

@@ -11,8 +11,7 @@ from synthetic_runs import write_run
 from fedtide.records.frames import load
 from fedtide.report.charts import style
 from fedtide.report.charts.pictures import Drawing
-from fedtide.report.sections.population import figure_of, per_session
-from fedtide.runs.cohorts import movements
+from fedtide.report.sections.population import figure_of, movements, per_session
 from fedtide.settings.scores import Score
 from support import deal, timeline
 

@@ -8,8 +8,7 @@ from matplotlib import image
 
 from fedtide.report.charts import style
 from fedtide.report.charts.pictures import Drawing
-from fedtide.report.sections.world import raster
-from fedtide.runs.cohorts import presence_and_cohorts
+from fedtide.report.sections.world import presence_and_cohorts, raster
 from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 WORLD = timeline(deal((5, 2, 7, 4)), [{0: 0, 1: 1, 2: 2}, {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2, 3: 3}] * 3)

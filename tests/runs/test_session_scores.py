@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.records.files.session_scores import matrix
 from fedtide.records.frames import Records, load
+from fedtide.records.measures.forgetting import matrix
 from fedtide.records.run_directory import RunDirectory
 from fedtide.report.tables.table import tabulate
 from fedtide.settings.run import RunSettings

@@ -95,11 +95,8 @@ def _outcome(summary: Summary) -> dict[str, Any]:
     main, found = main_score(summary.get("task", "classification")), headline(summary)
     ahead = [found.name] if found is not None and found.score.ahead else [f"best_{main.name}"]
     keys = ("run_key", "label", "initializer", "seed", "state", "rounds", f"final_{main.name}", *ahead)
-    return {key: _rounded(summary.get(key)) for key in keys}
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 6) if isinstance(value, float) else value
+    values = {key: summary.get(key) for key in keys}
+    return {key: round(value, 6) if isinstance(value, float) else value for key, value in values.items()}
 
 
 def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:

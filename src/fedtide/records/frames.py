@@ -13,11 +13,10 @@ import pandas as pd
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import read_text
-from fedtide.records.files import session_scores
 from fedtide.records.files.guarantees import COLUMNS, PRIVACY
-from fedtide.records.measures import detections, drifts
+from fedtide.records.measures import detections, drifts, forgetting
 from fedtide.records.measures.arrivals import since_arrival
-from fedtide.records.measures.forgetting import NOTHING, Forgetting, accuracy_matrix, forgetting
+from fedtide.records.measures.forgetting import NOTHING, Forgetting
 from fedtide.records.run_directory import RunDirectory, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
 from fedtide.world.presence.calendar import RECURRING
@@ -193,7 +192,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         return table.assign(label=table["key"].map(labels))
 
     by_session = [_session_scores(path) for path in found]
-    measured = [session_scores.measured(rows, score) for rows in by_session]
+    forgotten = [forgetting.measured(rows, score) for rows in by_session]
     return Records(
         runs=frame,
         history=joined(histories),
@@ -201,10 +200,10 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         clients=joined(map(_clients, found)),
         per_class=joined(map(_per_class, found)),
         session_scores=joined(by_session),
-        forgetting={path.name: known for path, known in zip(found, measured, strict=True)},
+        forgetting={path.name: known for path, known in zip(found, forgotten, strict=True)},
         estimated={
             path.name: _estimated(path, history, settings[path.name]) if known is NOTHING else NOTHING
-            for path, history, known in zip(found, histories, measured, strict=True)
+            for path, history, known in zip(found, histories, forgotten, strict=True)
         },
         privacy=joined(_read_csv(path / PRIVACY, COLUMNS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
@@ -302,7 +301,7 @@ def _per_class(path: Path) -> pd.DataFrame:
 
 def _session_scores(path: Path) -> pd.DataFrame:
     file = path / "session_scores.csv"
-    return session_scores.complete_rows(_read_csv(file, session_scores.COLUMNS), file)
+    return forgetting.complete_rows(_read_csv(file, forgetting.TABLE), file)
 
 
 def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
@@ -319,7 +318,7 @@ def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgett
         return NOTHING
     frames = (by_split[name].filter(regex=r"^class_\d+$") for name in ("test", "held"))
     accuracy, held = (each.reindex(history["round"]).to_numpy(dtype=float) for each in frames)
-    return forgetting(accuracy_matrix(accuracy, held, period.to_numpy()))
+    return forgetting.forgetting(forgetting.accuracy_matrix(accuracy, held, period.to_numpy()))
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:

@@ -85,7 +85,8 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     }
     frames = {"table": table.methods.reset_index(), "comparison": _comparison_frame(comparisons)}
     frames |= {name: found.methods.reset_index() for name, found in further.items()} | dict(parts.frames.of(source))
-    files |= {f"{name}.csv": _csv(frame) for name, frame in frames.items()}
+    for name, frame in frames.items():
+        files[f"{name}.csv"] = frame.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode()
     numbers = {name: value for found in (table, *further.values()) for name, value in _flat(found).items()}
     files["metrics.json"] = json.dumps(numbers, indent=2, allow_nan=False).encode() + b"\n"
     files["report.html"] = html.encode()
@@ -143,7 +144,3 @@ def _printable(title: str, table: Table) -> RichTable:
         texts = [f"[bold]{text}[/bold]" if best else text for text, best in (cells[place] for place in chosen)]
         printable.add_row(*map(escape, names), seeds, *texts)
     return printable
-
-
-def _csv(frame: pd.DataFrame) -> bytes:
-    return frame.to_csv(index=False, lineterminator="\n", float_format="%.12g").encode()

@@ -11,9 +11,9 @@ from fedtide.report.build import ReportSummary, build
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents, Pace
 from fedtide.report.picture import class_names, draw, drawn
-from fedtide.report.sections.world import raster
+from fedtide.report.sections.population import movements
+from fedtide.report.sections.world import presence_and_cohorts, raster
 from fedtide.report.tables.transitions import Rules
-from fedtide.runs.cohorts import movements, presence_and_cohorts
 from fedtide.runs.compare import refuse_unrecorded
 from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params

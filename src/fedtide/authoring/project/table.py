@@ -52,7 +52,8 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     problem: SettingsError | None = None
     for period in _periods(time):
         scenario = _scenario(period, client, time)
-        text = _text({**data, **_split(period)}, scenario, regression, client)
+        split = {} if period in ("month", "all") else {"split": {"period": "all" if period == "equal" else period}}
+        text = _text({**data, **split}, scenario, regression, client)
         try:
             _try(text)
         except SettingsError as error:
@@ -135,10 +136,6 @@ def _scenario(period: str | int, client: Found | None, time: Time | None) -> tup
     if isinstance(period, int):
         shown = f"every {period:,} of {time.name!r}"
     return [*lines, "  rounds_per_period: 10"], f"scenario: {shown} is a session with the clients that have rows in it."
-
-
-def _split(period: str | int) -> dict[str, Any]:
-    return {} if period in ("month", "all") else {"split": {"period": "all" if period == "equal" else period}}
 
 
 def _text(data: dict[str, Any], scenario: tuple[list[str], str], regression: bool, client: Found | None) -> str:

@@ -65,14 +65,10 @@ def papers(kind: str, name: str) -> list[Paper]:
     return list(found.values())
 
 
-def _first(paper: Paper) -> str:
-    """The first author."""
-    return re.split(r", | and | et al", paper.authors)[0]
-
-
 def _entry(name: str, paper: Paper) -> Iterator[str]:
     """The lines of a BibTeX entry."""
-    yield f"@misc{{{_first(paper).lower()}{paper.year}{name},"
+    first_author = re.split(r", | and | et al", paper.authors)[0]
+    yield f"@misc{{{first_author.lower()}{paper.year}{name},"
     yield f"  author = {{{paper.authors.replace(', ', ' and ').replace(' et al.', ' and others')}}},"
     if paper.title:
         yield f"  title = {{{{{paper.title}}}}},"

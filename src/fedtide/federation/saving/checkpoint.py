@@ -90,11 +90,6 @@ class RowLog:
         return self._files.marks()
 
 
-def _row_bytes(memory: dict[str, Tensor]) -> int:
-    """Bytes of a client's rows."""
-    return 8 + sum(rows.shape[1] * rows.element_size() for rows in memory.values())
-
-
 def _read(file: io.BufferedReader) -> Tensor:
     return torch.from_numpy(np.lib.format.read_array(file, allow_pickle=False))
 
@@ -152,7 +147,10 @@ class Generations:
     def _log_for(self, memory: dict[str, Tensor], written: Tensor, round_: int) -> RowLog:
         """The log of the state that is replaced, if there is one and it does not become too long; else a new one."""
         if len(self._logs) == self._keep:
-            log, one = self._logs[0], _row_bytes(memory)
+            log, one = (
+                self._logs[0],
+                8 + sum(rows.shape[1] * rows.element_size() for rows in memory.values()),
+            )  # bytes of a client
             if log.size + one * int((written > log.round).sum()) <= _GROWTH * one * int((written > 0).sum()):
                 return log
         return RowLog(self._folder, log_name(round_))

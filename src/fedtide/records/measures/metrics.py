@@ -6,8 +6,9 @@ evaluated, no session change) is NaN.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -110,3 +111,29 @@ def _evaluated(values: ArrayLike) -> Floats:
 def _sessions(accuracy: ArrayLike, session: ArrayLike) -> list[Floats]:
     changes = np.flatnonzero(np.diff(np.asarray(session))) + 1
     return np.split(np.asarray(accuracy, dtype=np.float64), changes)
+
+
+GROUPS = ("head", "middle", "tail")
+GROUP_METRICS = (*GROUPS, "worst")
+
+
+def class_groups(settings: Mapping[str, Any], classes: int) -> dict[str, list[int]]:
+    """Classes of ``head`` (the ceil(0.3 L) most frequent), ``tail`` (as many of the rarest) and ``middle``; empty if balanced.
+
+    ``settings`` are those of a run, flat; ``long_tail.order`` lists the L ``classes`` by frequency.
+    """
+    if settings.get("long_tail.imbalance") in (None, 1.0):
+        return {}
+    order = settings.get("long_tail.order")
+    ranks = list(range(classes)) if order is None else list(order)
+    size = math.ceil(0.3 * classes)
+    return {"head": ranks[:size], "middle": ranks[size : classes - size], "tail": ranks[classes - size :]}
+
+
+def group_accuracies(per_class: Sequence[float], settings: Mapping[str, Any]) -> dict[str, float]:
+    """Mean accuracy of each group and accuracy of the worst class [share], from accuracies by class (NaN: no test samples)."""
+    values = np.asarray(per_class, dtype=np.float64)
+    found = class_groups(settings, len(values))
+    if not found or np.isnan(values).all():
+        return dict.fromkeys(GROUP_METRICS, math.nan)
+    return {name: mean(values[found[name]]) for name in GROUPS} | {"worst": float(np.nanmin(values))}

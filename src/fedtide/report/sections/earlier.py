@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedtide.records.files.session_scores import column_of, matrix
 from fedtide.records.frames import Records, by_method
+from fedtide.records.measures.forgetting import column_of, matrix
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings

@@ -13,6 +13,8 @@ from fedtide.report.charts.printed import finish
 from fedtide.report.charts.style import GRAY, WIDTH, legend_layout, line_style, paper
 from fedtide.report.parts import figures
 from fedtide.settings.scores import Score
+from fedtide.world.presence.membership import membership
+from fedtide.world.timeline import Timeline
 
 _MOVES = {"newcomers": "arrive for the first time", "returners": "come back", "left": "leave"}
 
@@ -30,6 +32,25 @@ def _heading(records: Records) -> str:
     if score.ahead:
         return f"Test {Score(score.name.removesuffix('_next')).words} of every session, before it is trained on"
     return f"Test {score.words} at the end of every session"
+
+
+def movements(timeline: Timeline) -> dict[str, list[str] | list[int]]:
+    """Movements of a dataset's population: columns with a row per session.
+
+    Clients are counted in the first round of a session. No rows if the clients are not those of the data.
+    """
+    found: dict[str, list[int]] = {name: [] for name in ("present", "newcomers", "returners", "left")}
+    if not len(timeline.origin_of_client):
+        return {"name": [], **found}
+    for t in timeline.session_starts.tolist():
+        groups, present = membership(timeline, t), len(timeline.at(t).clients)
+        before = found["present"][-1] if t else 0
+        found["present"].append(present)
+        found["newcomers"].append(len(groups["newcomers"]))
+        found["returners"].append(len(groups["returners"]))
+        found["left"].append(before - len(groups["stayers"]))
+    names = timeline.notes.get("periods") or [f"S{number + 1}" for number in range(timeline.sessions)]
+    return {"name": [str(name) for name in names], **found}
 
 
 def figure_of(records: Records, moves: pd.DataFrame) -> Figure | None:

@@ -8,11 +8,16 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from fedtide.core.array_types import Bools
+from fedtide.core import plugins
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
+from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
+from fedtide.settings.run import RunSettings
+from fedtide.world.participation.base import Participation
+from fedtide.world.timeline import Timeline
 
 _COLORS = ("#f0f0f0", "#a9c7de", PALETTE[0])  # absent, present, takes part
 _COHORTS = (
@@ -27,6 +32,14 @@ def _pictures(source: Source) -> Iterator[Drawing]:
             raise SettingsError(f"no figure {picture}")
         name, content = (picture.stem, picture.read_bytes()) if isinstance(picture, Path) else ("world", picture)
         yield Drawing(name, "Clients and their data", "As generated before training.", content, written=False)
+
+
+def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:
+    """Whether each client is present, and participates, in each round: bool [N, rounds]. ``labels``: of the training set."""
+    rule = plugins.create(Participation, settings.participation)
+    rule.bind(timeline, labels, settings.seed)
+    found = cohorts(rule, timeline, settings.seed)
+    return found.present, found.drawn
 
 
 def raster(present: Bools, drawn: Bools) -> Figure | None:

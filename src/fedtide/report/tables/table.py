@@ -7,7 +7,7 @@ from typing import Literal
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Records
-from fedtide.records.measures import imbalance, metrics
+from fedtide.records.measures import metrics
 from fedtide.records.measures.forgetting import Forgetting
 from fedtide.report import formats
 from fedtide.report.formats import Scale
@@ -21,7 +21,7 @@ _OPTIONAL = ("transition", "backward", "backward_estimated", "latency", "energy"
 _METRICS = (
     "final", "best", "last", "transition", "drop", *Forgetting._fields, *(f"{name}_estimated" for name in Forgetting._fields),
     "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
-    *imbalance.METRICS,
+    *metrics.GROUP_METRICS,
 )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def _forgetting(records: Records, key: str) -> dict[str, float]:
 
 def _long_tail(records: Records, key: str) -> dict[str, float]:
     frame = records.per_class[records.per_class["key"] == key].filter(regex=r"^class_\d+$")
-    return imbalance.accuracies(frame.iloc[0].to_list() if len(frame) else [], records.settings[key])
+    return metrics.group_accuracies(frame.iloc[0].to_list() if len(frame) else [], records.settings[key])
 
 
 def _to_target(history: pd.DataFrame, score: Score, target: float) -> tuple[float, float]:

@@ -55,9 +55,8 @@ def connected(name: str, workers: int, log: Callable[[str], None]) -> Iterator[C
         try:
             client = holding.enter_context(Client(target, timeout=_PATIENCE, set_as_default=False))
         except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"compare.cluster = {name}: no Dask scheduler can be reached ({_first(error)})"
-            ) from None
+            shown = shortened(str(error) or type(error).__name__)
+            raise SettingsError(f"compare.cluster = {name}: no Dask scheduler can be reached ({shown})") from None
         yield Cluster(name, client, replace_lost)
 
 
@@ -130,7 +129,3 @@ def _ctrl_c_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
