@@ -132,6 +132,21 @@ def test_the_most_that_can_be_trimmed_leaves_the_median(seed: int, n: int, d: in
 
 @BY_SEED
 @FEW
+def test_equal_values_share_their_places_equally(seed: int, n: int, d: int) -> None:
+    """As colluding attackers have them, or zeros of sparse updates: the mean over rows is what it is without ties."""
+    D = torch.from_numpy(generator(seed, "ties").integers(-1, 2, (n, d))).to(torch.float64)
+    for cut in range(1, (n + 1) // 2):
+        wanted = torch.zeros(n, dtype=torch.float64)
+        for column in D.T:
+            between = column.sort().values[cut : n - cut]
+            wanted += torch.stack([(between == value).sum() / (column == value).sum() for value in column])
+        found = over(rule("trimmed_mean", trim=cut / n), D, torch.full((n,), 1 / n, dtype=torch.float64))
+        assert closest(found.kept, wanted / d) < 1e-12
+        assert float(found.kept.mean()) == pytest.approx(1 - 2 * cut / n)
+
+
+@BY_SEED
+@FEW
 def test_as_many_are_cut_off_as_the_share_says(seed: int, n: int, d: int) -> None:
     D, p = rows(seed, n, d)
     for cut in range((n + 1) // 2):

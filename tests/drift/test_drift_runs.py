@@ -16,7 +16,7 @@ from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
-from support import assert_same, federation, images, run_rounds, settings, steady, vectors
+from support import assert_same, dataset, deal, federation, images, run_rounds, settings, steady, timeline, vectors
 
 SIZES = (12, 8, 20)
 ROTATED = [1, 2, 0]
@@ -203,3 +203,37 @@ def test_clients_with_one_served_model_are_tested_under_their_own_concepts() -> 
     table = records[-1].client_scores
     assert table["served_accuracy"] == pytest.approx(table["accuracy"], abs=1e-12)
     assert len({*table["accuracy"]}) > 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "drifted"),
+    [
+        (
+            {0: 0, 1: 1},
+            {0: 0, 1: 2},
+            [0.0, 1.0],
+        ),  # client 1 held other labels in the round before, in which it was not drawn
+        ({0: 0, 1: 1}, {0: 0, 1: 1}, [0.0, 0.0]),  # the same samples have the same loss, so delta = 0 raises no alarm
+        ({0: 0}, {0: 0, 1: 2}, [0.0, 0.0]),  # it held none
+    ],
+)
+def test_the_round_before_is_that_of_all_clients_that_held_samples(
+    before: dict[int, int], after: dict[int, int], drifted: list[float]
+) -> None:
+    data = vectors(count=24, features=4)
+    labels = data.train_labels.clone()
+    labels[16:] = (labels[8:16] + 1) % 3
+    inputs = data.train_inputs.clone()
+    inputs[16:] = inputs[8:16]
+    world = timeline(deal((8, 8, 8)), [before, after], clients=2)
+    fed = federation(
+        settings(
+            algorithm={"name": "feddrift", "reference": "round", "delta": 0.0},
+            local={"steps": 5, "batch_size": 8, "lr": 0.5},
+        ),
+        world,
+        dataset(inputs, labels, 3),
+        cohorts=[[0], [0, 1]],
+    )
+    _, records = run_rounds(fed)
+    assert records[1].clients["drifted"] == drifted

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedtide.records.measures import metrics, statistics
-from fedtide.records.measures.periods import alarms, alarms_in, means_next
+from fedtide.records.measures.periods import alarms, alarms_in, means_next, undefined_in
+from fedtide.settings.scores import Score
 
 NAN = math.nan
 
@@ -39,8 +40,9 @@ def test_every_score_of_a_history_has_its_mean() -> None:
         }
         for place, (a, b, n) in enumerate([("0.5", "1", "10"), ("0.7", "", "10"), ("", "", "")])
     ]
-    assert means_next(rows, "test") == {"mean_next_accuracy": pytest.approx(0.6), "mean_next_loss": None}
+    assert means_next(rows, "test") == {"mean_next_accuracy": pytest.approx(0.6), "mean_next_loss": 1.0}
     assert means_next(rows, "validation") == {}
+    assert undefined_in(rows) == {2: [Score("loss_next")]}  # of the third period
 
 
 def test_a_fall_is_three_standard_errors_below_the_mean_of_the_last_three() -> None:

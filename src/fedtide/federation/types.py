@@ -252,6 +252,10 @@ class Parts(Chosen):
         network = self.network
         values = self.layout.named(w, b)
         values |= {name: value for name, value in network.state_dict().items() if name not in values}
+        first: dict[int, str] = {}
+        for name, value in network.state_dict(keep_vars=True).items():
+            if (same := first.setdefault(id(value), name)) != name:
+                values[name] = values[same]  # tied: the layout knows a value by its first name
         return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
 
 

@@ -9,7 +9,7 @@ from fedtide.core.storage.files import replacing
 from fedtide.federation.module import FederatedModule
 from fedtide.records.files.states import remove_states
 from fedtide.records.measures import detections, drifts
-from fedtide.records.measures.periods import alarms_in, means_next
+from fedtide.records.measures.periods import alarms_in, means_next, undefined_in
 from fedtide.records.run_directory import MODEL, RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.display.progress import title
@@ -55,12 +55,18 @@ def drop_states(run: OpenRun, summary: Summary) -> None:
 
 
 def alarms(run: OpenRun) -> Iterator[str]:
-    """A line for each period whose score fell, see :func:`fedtide.records.measures.periods.alarms`."""
-    names = [str(name) for name in run.timeline.notes.get("periods", ())]
-    for each in alarms_in(run.directory.history()):
-        name = names[each.period] if each.period < len(names) else str(each.period + 1)
+    """A line for each period whose score fell (:func:`fedtide.records.measures.periods.alarms`), or is not defined."""
+    names, history = [str(name) for name in run.timeline.notes.get("periods", ())], run.directory.history()
+
+    def name(period: int) -> str:
+        return names[period] if period < len(names) else str(period + 1)
+
+    for period, scores in undefined_in(history).items():
+        words = ", ".join(score.words for score in scores)
+        yield f"{title(run.settings)}: the rows of {name(period)} do not define {words}; means over the periods are without it"
+    for each in alarms_in(history):
         yield (
-            f"{title(run.settings)}: accuracy on {name}, before it is trained on, fell to {each.value:.1%}, "
+            f"{title(run.settings)}: accuracy on {name(each.period)}, before it is trained on, fell to {each.value:.1%}, "
             f"{each.errors:.1f} standard errors below the mean of the periods before ({each.before:.1%})"
         )
 

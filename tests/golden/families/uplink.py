@@ -234,6 +234,10 @@ def _round(outcome: Outcome, seen: Seen, links: dict[str, Any], normal: Any, t: 
         ours["inside"] = clip["quantile"] - math.log(seen.bounds[t] / row["clip_bound"]) / clip["rate"]
     if NOISE in passed:
         before, after = passed[NOISE]
+        lengths = torch.linalg.vector_norm(before, dim=1, keepdim=True)
+        before = before * (row["clip_bound"] / lengths).clamp(
+            max=1
+        )  # the bound applies again: a compressor may lengthen
         privacy = links["privacy"]
         Z = torch.linalg.vector_norm(privacy["denominator"] * after - len(after) * before, dim=1).mean()
         ours["noise_norm"] = Z

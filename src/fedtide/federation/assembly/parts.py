@@ -25,6 +25,7 @@ from fedtide.training.engine.augment import Augmentation
 from fedtide.training.engine.executors import factory
 from fedtide.training.engine.flat import Layout, flatten
 from fedtide.training.engine.passes.evaluation import features
+from fedtide.training.engine.probe import refuse_untrainable
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.workers import Workers
@@ -111,7 +112,7 @@ def _task(chosen: Chosen, network: Network, data: Dataset, hardware: Hardware) -
     settings, model, device = chosen.settings, chosen.model, hardware.device
     executor = factory.executor_name(network, device, settings.engine, model.family)
     few = data.prepare(data.read("test", slice(2))[0].to("cpu"), next(network.parameters()).dtype)
-    factory.refuse_untrainable(network, few, data.outputs, executor)
+    refuse_untrainable(network, few, data.outputs, executor)
     return Task(
         network=network,
         data=data,

@@ -111,8 +111,9 @@ class RoundServices:
         return Participations(counts.unsqueeze(-1).to(self._state.w), self._plan.participation_fraction)
 
     def population(self) -> Population:
-        ids, sizes = self._plan.present.clients, self._parts.timeline.sizes_of(self._plan.present)
-        return Population(ids, sizes, self._state.seen[torch.from_numpy(ids)].cpu().numpy())
+        present, sizes = self._plan.present, self._parts.timeline.sizes_of(self._plan.present)
+        seen = self._state.seen[torch.from_numpy(present.clients)].cpu().numpy()
+        return Population(present.clients, present.shards, sizes, seen)
 
     def _prior(self, counts: Tensor, like: Tensor) -> Tensor:
         """The clients' samples per class [C, L] as the objective sees them: each client's own, or those of all present."""

@@ -38,16 +38,16 @@ _COLUMNS = 1 << 12  # that are sorted at a time
 def middle(D: Tensor, cut: int) -> Combined:
     """In every coordinate of ``D`` [n, d] the mean without the ``cut`` smallest and the ``cut`` largest values.
 
-    A row is kept in the coordinates in which its value lies in between, ties included.
+    A row is kept in the coordinates in which its value is among those averaged; equal values share their places equally.
     """
     n = len(D)
     weights = D.new_full((n - 2 * cut,), 1 / (n - 2 * cut))
-    updates, counts = [], torch.zeros(n, dtype=torch.int64, device=D.device)
+    updates, kept = [], torch.zeros(n, dtype=torch.float64, device=D.device)
     for part in torch.split(D, _COLUMNS, dim=1):
         between = _ascending(part)[cut : n - cut]
         updates.append(weighted_sum(weights, between))
-        counts += _inside(part, between[0], between[-1])
-    return Combined(torch.cat(updates), counts.to(D) / D.shape[1])
+        kept += _places(part, between)
+    return Combined(torch.cat(updates), (kept / D.shape[1]).to(D))
 
 
 def _ascending(rows: Tensor) -> Tensor:
@@ -57,9 +57,12 @@ def _ascending(rows: Tensor) -> Tensor:
     return torch.from_numpy(np.sort(np.ascontiguousarray(rows.numpy().T), axis=1)).T
 
 
-def _inside(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """How many numbers of each row [c] lie between two rows, int64 [n]."""
-    inside = (rows >= low) & (rows <= high)
-    if rows.device.type != "cpu":
-        return inside.sum(1)
-    return torch.tensor([np.count_nonzero(row) for row in inside.numpy()])
+def _places(rows: Tensor, between: Tensor) -> Tensor:
+    """In how many columns each of ``rows`` [n, c] is among the sorted values ``between`` [m, c]; equal values share places."""
+    low, high = between[0], between[-1]
+    found = ((rows > low) & (rows < high)).sum(1).to(torch.float64)
+    for bound, here in ((low, torch.ones_like(low, dtype=torch.bool)), (high, high > low)):
+        equal = rows == bound
+        share = (between == bound).sum(0).to(torch.float64) / equal.sum(0)
+        found += equal.to(torch.float64) @ torch.where(here, share, 0.0)
+    return found

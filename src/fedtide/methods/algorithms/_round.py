@@ -58,12 +58,13 @@ class ForwardPass(NamedTuple):
 
 
 class Population(NamedTuple):
-    """The clients present in a round, K of them, by ascending id, int64 [K]: ``ids`` and ``samples``, what each holds.
+    """The clients present in a round, K of them, by ascending id, int64 [K]: ``ids``, ``shards``, and ``samples`` in these.
 
     ``seen``: bool [K], whether it has a memory from an earlier round.
     """
 
     ids: Ints
+    shards: Ints
     samples: Ints
     seen: Bools
 

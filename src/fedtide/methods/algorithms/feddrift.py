@@ -82,7 +82,7 @@ class FedDrift(Algorithm):
         reference: Literal["participation", "round", "stored"] = Field(
             "participation",
             description="loss to compare with: of today's models on the samples of the client's latest participation; the same "
-            "if that was the round before; or the least loss of its latest comparison, as it was",
+            "on those that it held in the round before, drawn or not; or the least loss of its latest comparison, as it was",
         )
         new: Literal["copy", "initial"] = Field(
             "copy", description="new model: copy of the best one, or the session's first"
@@ -128,8 +128,11 @@ class FedDrift(Algorithm):
             r.extra[name] = r.extra[name].cpu().clone()
         decision = self._decide(r)
         r.carry(drifted=torch.from_numpy(decision.drifted).unsqueeze(1).to(r.W))
-        r.extra["shard"][r.ids] = torch.tensor(r.shard_ids)
-        r.extra["round"][r.ids] = r.t
+        ids, shards = torch.tensor(r.ids), torch.tensor(r.shard_ids)
+        if self.settings.reference == "round":  # of all that hold samples, drawn or not
+            population = r.services.population()
+            ids, shards = torch.from_numpy(population.ids), torch.from_numpy(population.shards)
+        r.extra["shard"][ids], r.extra["round"][ids] = shards, r.t
         return chosen(r.extra["models"], r.extra["identity"][r.ids].numpy())  # (9)
 
     def finish(self, r: Round) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedtide.core.array_types import Floats
+from fedtide.core.array_types import Bools, Floats
 
 
 def final(accuracy: ArrayLike) -> float:
@@ -38,13 +38,22 @@ def at_period_ends(values: ArrayLike, session: ArrayLike) -> Floats:
     return np.array([final(part) for part in _sessions(values, session)], dtype=np.float64)
 
 
-def mean_next(values: ArrayLike, session: ArrayLike) -> float:
+def mean_next(values: ArrayLike, session: ArrayLike, rows: ArrayLike | None = None) -> float:
     """Mean over the periods of a score on the next period at the end of each, equally weighted.
 
-    The last period has no next one and does not count; NaN if another one has no value, since runs would not be comparable.
+    The last period has no next one and does not count; nor do periods on whose ``rows`` the score is not defined, such as the
+    AUROC of rows of one class. NaN if another one has no value, since runs would not be comparable.
     """
     ends = at_period_ends(values, session)[:-1]
+    if rows is not None:
+        ends = ends[~undefined(values, session, rows)]
     return float(ends.mean()) if len(ends) else math.nan
+
+
+def undefined(values: ArrayLike, session: ArrayLike, rows: ArrayLike) -> Bools:
+    """Whether a period, but for the last, has ``rows`` of the next one at its end, but no value, [sessions - 1]."""
+    ends, counted = (at_period_ends(each, session)[:-1] for each in (values, rows))
+    return np.isnan(ends) & (counted > 0)
 
 
 def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:

@@ -57,9 +57,25 @@ def means_next(history: Sequence[Mapping[str, str]], split: str) -> dict[str, fl
     session, found = [int(row["session"]) for row in history], dict[str, float | None]()
     for name in columns:
         if name != rows_column(split):
-            mean = metrics.mean_next([float(row[name] or "nan") for row in history], session)
+            mean = metrics.mean_next(_values(history, name), session, _values(history, rows_column(split)))
             found[Score(name.removeprefix(f"{split}_")).mean_next] = mean if math.isfinite(mean) else None
     return found
+
+
+def undefined_in(history: Sequence[Mapping[str, str]]) -> dict[int, list[Score]]:
+    """By period, a session from 0, the scores that its test rows do not define: ``mean_next_<score>`` is without it."""
+    found: dict[int, list[Score]] = {}
+    session = [int(row["session"]) for row in history]
+    for name in history[0] if history else ():
+        if name.startswith("test_") and name.endswith("_next") and name != rows_column():
+            lacking = metrics.undefined(_values(history, name), session, _values(history, rows_column()))
+            for place in np.flatnonzero(lacking).tolist():
+                found.setdefault(place + 1, []).append(Score(name.removeprefix("test_")))
+    return dict(sorted(found.items()))
+
+
+def _values(history: Sequence[Mapping[str, str]], name: str) -> list[float]:
+    return [float(row.get(name) or "nan") for row in history]
 
 
 def rows_column(split: str = "test") -> str:
@@ -73,7 +89,6 @@ def alarms_in(history: Sequence[Mapping[str, str]]) -> list[Alarm]:
         return []
     session = [int(row["session"]) for row in history]
     accuracy, rows = (
-        metrics.at_period_ends([float(row[name] or "nan") for row in history], session)[:-1]
-        for name in ("test_accuracy_next", rows_column())
+        metrics.at_period_ends(_values(history, name), session)[:-1] for name in ("test_accuracy_next", rows_column())
     )
     return [alarm._replace(period=alarm.period + 1) for alarm in alarms(accuracy, rows)]

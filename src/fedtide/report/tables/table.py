@@ -9,6 +9,7 @@ import pandas as pd
 from fedtide.records.frames import METHOD, Records
 from fedtide.records.measures import metrics
 from fedtide.records.measures.forgetting import Forgetting
+from fedtide.records.measures.periods import rows_column
 from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
@@ -90,10 +91,10 @@ def _measured(records: Records) -> list[str]:
 
 
 def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int], window: int) -> dict[str, float]:
-    values, session = history["score"], history["session"]
+    values, session, rows = history["score"], history["session"], history.get(rows_column())
     return {
         "final": metrics.final(values),
-        score.mean_next: metrics.mean_next(values, session) if score.ahead else math.nan,
+        score.mean_next: metrics.mean_next(values, session, rows) if score.ahead else math.nan,
         "best": score.sign * metrics.best(score.sign * values),
         "last": metrics.mean_of_last(values, last),
         "transition": metrics.transition_accuracy(values, session, sessions, window),

@@ -33,7 +33,7 @@ class Slot:
 
     def view(self, flat: Tensor) -> Tensor:
         """The named tensor as a view of ``flat`` [..., d]."""
-        return flat[..., self.start : self.stop].view(*flat.shape[:-1], *self.shape)
+        return flat[..., self.start : self.stop].view((*flat.shape[:-1], *self.shape))
 
 
 class Layout:
@@ -60,7 +60,7 @@ class Layout:
 
     def views(self, w: Tensor) -> list[Tensor]:
         parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
-        return [part.view(*w.shape[:-1], *slot.shape) for part, slot in zip(parts, self.parameters, strict=True)]
+        return [part.view((*w.shape[:-1], *slot.shape)) for part, slot in zip(parts, self.parameters, strict=True)]
 
     def mask(self, part: str | Sequence[str]) -> Tensor:
         """Which parameters belong to a part of the network, bool [d].

@@ -1,9 +1,10 @@
 """Any torch module as a network in two parts: what is in front of a named layer, and that layer.
 
-The module runs as a whole, and the layer's input is noted on the way. A layer whose parameters are all constant runs in
+The module runs as a whole, and the layer's input is recorded on the way. A layer whose parameters are all constant runs in
 evaluation mode, with everything in it.
 """
 
+import copy
 import sys
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
@@ -24,17 +25,22 @@ _SALT = 0x5851F42D4C957F2D  # an odd 64-bit multiplier keeps the keys of a netwo
 
 
 class _Tap(nn.Module):
-    """Takes the place of a layer: notes the input and calls the layer, which is registered elsewhere; looks like it."""
+    """Takes the place of a layer: records inputs and outputs of the layer, which is registered elsewhere; looks like it."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = (layer,)  # in a tuple, so that the layer's parameters have one name
-        self.seen: list[Tensor] = []
+        self.calls: list[tuple[Tensor, Tensor]] = []
 
     def forward(self, inputs: Tensor) -> Tensor:
-        self.seen[:] = [inputs]
         outputs: Tensor = self.layer[0](inputs)
+        self.calls.append((inputs, outputs))
         return outputs
+
+    def take(self) -> list[tuple[Tensor, Tensor]]:
+        """Inputs and outputs of the calls since the last time; a module that kept them could not be copied."""
+        calls, self.calls = self.calls, []
+        return calls
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -60,12 +66,14 @@ class ForeignNetwork(Network):
     def __init__(self, module: nn.Module, head: str, sample: Tensor) -> None:
         super().__init__()
         key_dropout(module)
-        module.eval()
+        for part in module.modules():
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+                part.sparse = False  # flat vectors need the gradient in full
         self.body, self.head = module, module.get_submodule(head)
         self._place, self._constant = head, list[str]()
         is_meta = any(value.is_meta for value in module.parameters())
         _set(module, head, _Tap(self.head))
-        self._linear = not is_meta and self._is_last(sample)
+        self._linear = not is_meta and all(self._is_last(sample, mode) for mode in (False, True))
         self._fixed = False
         self._keep_constant()
 
@@ -129,20 +137,25 @@ class ForeignNetwork(Network):
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         tap: Any = self.body.get_submodule(self._place)
         logits = logits_of(self.body(inputs))
-        return tap.seen.pop().flatten(1), logits
+        return tap.take()[-1][0].flatten(1), logits
 
-    def _is_last(self, sample: Tensor) -> bool:
-        """Whether features and head, one after the other, are the module."""
-        with torch.no_grad():
-            try:
-                features, logits = self._whole(sample)
-            except IndexError:
-                line = f"model.head = {self._place!r}: forward does not call it; name the last layer that it calls"
-                raise SettingsError(line) from None
-            try:
-                return torch.allclose(self.head(features), logits, rtol=1e-4, atol=1e-5)
-            except Exception:  # such as a convolution, which takes no flat features
-                return False
+    def _is_last(self, sample: Tensor, training: bool) -> bool:
+        """Whether the module calls the layer once, and returns the very tensor that the layer returns, unchanged.
+
+        Values would prove nothing: a gate or a scale behind the layer may begin as the identity.
+        """
+        body = copy.deepcopy(self.body).train(training)  # statistics stay as they are
+        tap: Any = body.get_submodule(self._place)
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                logits = logits_of(body(sample.clone()))
+        except Exception:  # the error is reported when samples of the run pass
+            return False
+        if not (calls := tap.take()):
+            raise SettingsError(
+                f"model.head = {self._place!r}: forward does not call it; name the last layer that it calls"
+            )
+        return len(calls) == 1 and logits is calls[0][1] and logits._version == 0
 
 
 def logits_of(outputs: Any) -> Tensor:

@@ -58,6 +58,12 @@ class WrappedModel(Model):
     def build(self, input_shape: tuple[int, ...], num_classes: int, vocabulary: int) -> Network:
         chosen = self.settings
         module = self.make(num_classes)
+        for name, value in module.named_parameters():
+            if value.is_complex():
+                raise SettingsError(
+                    f"{self.title}: parameter {name} is complex; keep real and imaginary parts in a real parameter [..., 2] "
+                    "and use torch.view_as_complex in forward"
+                )
         is_meta, sample = _is_meta(module), _sample(module, input_shape, vocabulary)
         if any(nn.parameter.is_lazy(value) for value in module.parameters()):
             self._run(module, sample)  # gives all parameters their shapes

@@ -52,7 +52,7 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
 
     The function must be pure and its Python control flow may depend on shapes only.
     """
-    graph = _graph(function, arguments)
+    graph = trace_graph(function, arguments)
     output = next(node for node in graph.graph.nodes if node.op == "output")
     *gradients, loss = output.args[0]
     results: list[Any] = []
@@ -67,15 +67,16 @@ def trace(function: Callable[..., tuple[Tensor, ...]], arguments: Sequence[Tenso
 
 def trace_plain(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """Trace a pure function of tensors at the shapes of ``arguments``."""
-    return _finished(_graph(function, arguments), arguments)
+    return _finished(trace_graph(function, arguments), arguments)
 
 
 def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """Trace a pure function of tensors; all operations stay as they are, so results are eager ones."""
-    return _as_function(_graph(function, arguments), arguments)
+    return _as_function(trace_graph(function, arguments), arguments)
 
 
-def _graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
+def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
+    """The operations of a pure function of tensors at the shapes of ``arguments``."""
     with TRACING:
         return make_fx(function)(*arguments)
 

@@ -84,7 +84,7 @@ def structure(*parts: Any) -> bytes | None:
     stream = io.BytesIO()
     try:
         _Describing(stream, protocol=5).dump(parts)
-    except (pickle.PicklingError, TypeError, AttributeError):
+    except (pickle.PicklingError, TypeError, AttributeError, RuntimeError):  # parametrized modules raise the last one
         return None
     return stream.getvalue()
 

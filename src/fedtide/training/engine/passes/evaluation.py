@@ -155,8 +155,8 @@ def _tally(logits: Tensor, labels: Tensor, groups: Tensor, size: int, excluded: 
     if excluded is not None:
         masked = scores.masked_fill(excluded.unsqueeze(1), -torch.inf)
         values.append((masked.max(0).indices == labels).to(torch.float64))
-    tally = torch.zeros(len(values), size, dtype=torch.float64, device=labels.device)
-    return tally.scatter_add_(1, groups.expand(len(values), -1), torch.stack(values)).cpu()
+    tally = torch.zeros(len(values), size, dtype=torch.float64)  # on the CPU: a GPU adds in no fixed order
+    return tally.scatter_add_(1, groups.cpu().expand(len(values), -1), torch.stack(values).cpu())
 
 
 def evaluate_each(

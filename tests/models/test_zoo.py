@@ -1,0 +1,114 @@
+"""Networks as users write them: each is trained as it is written, or refused in one line before training."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from fedtide.core.errors import SettingsError
+from fedtide.federation.federation import Federation
+from models import zoo
+from support import dataset, federation, run_rounds, settings, steady
+
+SIZES, EPOCHS, RATE, ROUNDS = (12, 10, 8), 2, 0.3, 3
+
+REFUSED = {
+    "Fourier": r"model\.path = 'models\.zoo:Fourier': parameter w is complex; keep real and imaginary parts",
+    "WritesInputs": "the model's forward writes into its inputs",
+    "ToList": "depends on values in Python",
+    "Unique": "depends on values in Python",
+    "Nonzero": "depends on values in Python",
+    "NumpyDraw": "draws from a generator of Python or NumPy",
+    "PythonDraw": "draws from a generator of Python or NumPy",
+    "Counter": "changes its attribute calls",
+    "Reassigned": r"changes its attribute mean, .* as in self\.mean\.copy_",
+    "Checkpointed": "the model cannot be traced",
+    "LstmDropout": r"its layer layer; make layer of several LSTM of one layer each with nn\.Dropout between them",
+    "TransformerDropout": r"its layer layer\.self_attn; set layer\.self_attn\.dropout = 0 after it is made",
+}
+"""What a network is refused for; all others are trained."""
+
+STATISTICS = ("BatchNorm", "SpectralNorm")
+
+NETWORKS = [
+    name
+    for name, made in vars(zoo).items()
+    if isinstance(made, type) and issubclass(made, nn.Module) and made.__module__ == zoo.__name__
+]
+
+
+def samples() -> tuple[Tensor, Tensor]:
+    count = sum(SIZES)
+    inputs = 2 * torch.randn(count, zoo.FEATURES, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return inputs, torch.arange(count) % 3
+
+
+def fed(name: str, executor: str) -> Federation:
+    chosen = settings(
+        model={"name": "module", "path": f"models.zoo:{name}"},
+        local={"epochs": EPOCHS, "batch_size": 100, "lr": RATE},
+        engine={"executor": executor, "workers": 1},
+    )
+    return federation(chosen, steady(SIZES, ROUNDS), dataset(*samples(), 3))
+
+
+def logits_of(outputs: Any) -> Tensor:
+    return outputs["logits"] if isinstance(outputs, dict) else outputs
+
+
+def trained_by_a_plain_loop(network: nn.Module) -> dict[str, Tensor]:
+    """Federated averaging with full batches: a copy of the module and an optimizer for every client."""
+    inputs, labels = samples()
+    shards = list(zip(inputs.split(SIZES), labels.split(SIZES), strict=True))
+    for _ in range(ROUNDS):
+        states = []
+        for x, y in shards:
+            client = copy.deepcopy(network).train()
+            optimizer = torch.optim.SGD(client.parameters(), RATE)
+            for _ in range(EPOCHS):
+                optimizer.zero_grad()
+                F.cross_entropy(logits_of(client(x.clone())), y).backward()
+                optimizer.step()
+            states.append(client.state_dict())
+        mean = {
+            name: sum(state[name] * (size / sum(SIZES)) for state, size in zip(states, SIZES, strict=True))
+            for name, value in states[0].items()
+            if value.is_floating_point()
+        }
+        network.load_state_dict({**states[0], **mean})
+    return network.state_dict()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_a_network_is_trained_as_it_is_written(name: str, executor: str) -> None:
+    """What is recorded is what the module computes with the weights of ``model.pt``."""
+    if name in REFUSED:
+        with pytest.raises(SettingsError, match=REFUSED[name] if executor == "threads" else None) as refusal:
+            fed(name, executor)
+        assert "\n" not in str(refusal.value)
+        return
+    if executor == "stacked" and name in STATISTICS:
+        with pytest.raises(SettingsError, match="statistics; use 'threads'"):
+            fed(name, executor)
+        return
+    run = fed(name, executor)
+    network = getattr(zoo, name)().double()
+    assert not network.load_state_dict(run.parts.named(run.parts.w0, run.parts.b0)).missing_keys
+    state, records = run_rounds(run)
+    stored = run.parts.named(state.w, state.b)
+    for key, value in trained_by_a_plain_loop(network).items():
+        if value.is_floating_point():
+            torch.testing.assert_close(stored[key], value, rtol=0, atol=1e-9)
+    network.load_state_dict(stored)
+    inputs, labels = samples()
+    with torch.no_grad():
+        logits = logits_of(network.eval()(inputs))
+    row = records[-1].row
+    assert row["test_loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), abs=1e-9)
+    assert row["test_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).double().mean()))
