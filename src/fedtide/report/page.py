@@ -16,7 +16,6 @@ from fedtide.report import findings, formats
 from fedtide.report.charts import interactive
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.pictures import Drawing
-from fedtide.report.formats import Scale
 from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table
 from fedtide.settings.scores import ACCURACY, capitalized
@@ -161,7 +160,9 @@ def _comparison(comparison: Comparison) -> Sheet:
             [
                 str(int(row["pairs"])),
                 scale.difference(row["difference"]),
-                _interval(scale, row["low"], row["high"]),
+                "n/a"
+                if math.isnan(row["low"])
+                else f"{scale.difference(row['low'])} to {scale.difference(row['high'])}",
                 *(formats.p_value(row[test]) for test in tests),
                 statistics.verdict(row, comparison.over[:-1]),
             ],
@@ -195,7 +196,3 @@ _OVER = {
     "rows": "Intervals of two binomial shares, for other rows of this one period; single predictions are not recorded, so rows "
     "are not paired and intervals are too wide rather than too narrow. ",
 }
-
-
-def _interval(scale: Scale, low: float, high: float) -> str:
-    return "n/a" if math.isnan(low) else f"{scale.difference(low)} to {scale.difference(high)}"

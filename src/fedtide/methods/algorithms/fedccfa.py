@@ -220,8 +220,11 @@ class FedCcfa(Algorithm):
             return [_alike([self._original(number, label) for number in numbers]) for label in range(classes)]
         if self.settings.clustering == "none" or count < 3:
             return [[[row] for row in range(count)] for _ in range(classes)]
-        D = [_row_distances(r.client.balanced[:, label]) for label in range(classes)]  # [C, C] of each label
-        return [_alike(connected_components(self.settings.eps >= distances)[1].tolist()) for distances in D]  # (7)
+        return [_alike(connected_components(self.settings.eps >= D)[1].tolist()) for D in self._distances(r)]  # (7)
+
+    def _distances(self, r: Round) -> list[Floats]:
+        """D [C, C] of each label."""
+        return [_row_distances(r.client.balanced[:, label]) for label in range(self.problem.classes)]
 
     def _original(self, concept: int, label: int) -> object:
         """What a label means under a concept: the classes seen as it, or the concept itself where it has labels of its own."""
