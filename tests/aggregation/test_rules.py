@@ -139,7 +139,7 @@ def test_equal_values_share_their_places_equally(seed: int, n: int, d: int) -> N
         wanted = torch.zeros(n, dtype=torch.float64)
         for column in D.T:
             between = column.sort().values[cut : n - cut]
-            wanted += torch.stack([(between == value).sum() / (column == value).sum() for value in column])
+            wanted += torch.stack([(between == value).sum().double() / (column == value).sum() for value in column])
         found = over(rule("trimmed_mean", trim=cut / n), D, torch.full((n,), 1 / n, dtype=torch.float64))
         assert closest(found.kept, wanted / d) < 1e-12
         assert float(found.kept.mean()) == pytest.approx(1 - 2 * cut / n)

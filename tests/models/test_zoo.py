@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,9 +49,9 @@ def samples() -> tuple[Tensor, Tensor]:
     return inputs, torch.arange(count) % 3
 
 
-def fed(name: str, executor: str) -> Federation:
+def fed(name: str, executor: str, **values: Any) -> Federation:
     chosen = settings(
-        model={"name": "module", "path": f"models.zoo:{name}"},
+        model={"name": "module", "path": f"models.zoo:{name}", **values},
         local={"epochs": EPOCHS, "batch_size": 100, "lr": RATE},
         engine={"executor": executor, "workers": 1},
     )
@@ -112,3 +113,15 @@ def test_a_network_is_trained_as_it_is_written(name: str, executor: str) -> None
     row = records[-1].row
     assert row["test_loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), abs=1e-9)
     assert row["test_accuracy"] == pytest.approx(float((logits.argmax(1) == labels).double().mean()))
+
+
+@pytest.mark.parametrize("name", ["Tied", "TiedHead"])
+def test_tied_parameters_have_one_value_under_both_names_and_are_loaded_as_such(name: str, tmp_path: Path) -> None:
+    run = fed(name, "threads")
+    state, _ = run_rounds(run)
+    stored = run.parts.named(state.w, state.b)
+    first, second = {"Tied": ("a.weight", "b.weight"), "TiedHead": ("a.weight", "fc.weight")}[name]
+    assert torch.equal(stored[first], stored[second])
+    torch.save(stored, tmp_path / "model.pt")
+    again = fed(name, "threads", weights=str(tmp_path / "model.pt"))
+    torch.testing.assert_close(again.parts.w0, state.w, rtol=1e-6, atol=1e-6)  # modules are made in single precision

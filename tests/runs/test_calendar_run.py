@@ -25,7 +25,7 @@ def table(path, later=0.0):
     return path
 
 
-def play(root, file, **scenario):
+def play(root, file, log=None, **scenario):
     params = Params(
         {
             "data": {"name": "table", "root": str(root), "file": str(file), "client": "who", "time": "when"},
@@ -36,7 +36,7 @@ def play(root, file, **scenario):
             "evaluation": {"metrics": METRICS, "splits": ["test", "validation"]},
         }
     )
-    summary = execute(params.run(), root / "runs")
+    summary = execute(params.run(), root / "runs", **({} if log is None else {"log": log.append}))
     with (root / "runs" / summary["run_key"] / "history.csv").open() as stream:
         return list(csv.DictReader(stream))
 
@@ -64,3 +64,19 @@ def test_a_session_begins_with_the_model_that_was_evaluated_ahead(tmp_path):
     starts = [facts for line in log.read_text().splitlines() if (facts := json.loads(line))["event"] == "session"]
     ahead = [float(history[round_]["test_accuracy_next"]) for round_ in (1, 3, 5)]
     assert [facts["test_accuracy"] for facts in starts] == ahead
+
+
+def test_a_month_of_one_class_has_no_auroc_and_the_mean_is_that_of_the_others(tmp_path):
+    frame = pd.read_csv(table(tmp_path / "rows.csv"))
+    frame.loc[frame["when"].str.startswith("2013-03"), "label"] = 1
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    remarks: list[str] = []
+    history = play(tmp_path, tmp_path / "rows.csv", remarks)
+    assert [bool(row["test_auroc_next"]) for row in history[1::2]] == [True, False, True, False]
+    (file,) = (tmp_path / "runs").glob("*/summary.json")
+    ends = [float(history[round_]["test_auroc_next"]) for round_ in (1, 5)]
+    assert json.loads(file.read_text())["mean_next_auroc"] == pytest.approx(np.mean(ends))
+    assert any(
+        line.endswith("the rows of 2013-03 do not define AUROC; means over the periods are without it")
+        for line in remarks
+    )

@@ -26,7 +26,8 @@ class Module(WrappedModel):
     the module and of what it imports, but for installed packages, is part of the run key, and so is the content of
     ``weights``; versions of packages are recorded.
 
-    Dropout layers get keyed masks; other draws from torch's generator in ``forward`` are refused. Of a ``LightningModule``
+    Dropout layers get keyed masks; other draws in ``forward`` are refused, as are writes into the inputs, attributes that
+    change from call to call, and Python that depends on values, which a trace would freeze. Of a ``LightningModule``
     only ``forward`` is used.
     """
 
