@@ -7,11 +7,12 @@ trains what is missing of all rules, without attackers and with a fifth of the c
 arguments override settings)
 
 * ``kept.csv``: by attack, rule and group, the kept share in a client's first rounds over that of the residents in the same
-  rounds (mean and standard deviation over the seeds), see :mod:`fedtide.report.sections.kept`,
+  rounds (mean and standard deviation over the seeds), see ``kept.py``,
 * ``ages.csv``: the same by rounds since the arrival, without attackers,
 * ``accuracy.csv``: accuracy in percent, of the global model at the end and of newcomers on the mean of all evaluations.
 """
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -19,8 +20,9 @@ import pandas as pd
 
 import fedtide
 from fedtide.core.storage.files import write_text
-from fedtide.report.sections.kept import relative
 from fedtide.settings.params import Params
+
+RELATIVE = runpy.run_path(str(Path(__file__).with_name("kept.py")))["relative"]
 
 ATTACKS = {
     "none": "attack={name: none}",
@@ -37,7 +39,7 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
     kept, scores = {}, {}
     for attack, setting in ATTACKS.items():
         read = fedtide.compare(Params.read(file, [*overrides, setting]))
-        kept[attack] = relative(read.clients)
+        kept[attack] = RELATIVE(read.clients, Path("runs"))
         history = read.history.dropna(subset=["test_accuracy"])
         run = ["label", "seed"]
         scores[attack] = 100 * pd.DataFrame(

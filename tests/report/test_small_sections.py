@@ -12,7 +12,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.records import frames as records
 from fedtide.records.files.guarantees import COLUMNS, write_guarantees
 from fedtide.report.sections import pareto, privacy
-from fedtide.report.sections.kept import success
+from fedtide.report.sections.attack_success import success
 from fedtide.report.tables.table import tabulate
 from fedtide.settings.scores import Score
 

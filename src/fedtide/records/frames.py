@@ -15,7 +15,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import read_text
 from fedtide.records.files.guarantees import COLUMNS, PRIVACY
 from fedtide.records.measures import detections, drifts, forgetting
-from fedtide.records.measures.arrivals import since_arrival
 from fedtide.records.measures.forgetting import NOTHING, Forgetting
 from fedtide.records.run_directory import RunDirectory, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
@@ -39,7 +38,7 @@ _OPTIONAL = [
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|finetuned_|finetuning_|personalization_|fraction_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
-_KEPT, _ARRIVAL = ["kept", "clip_factor", "attacker"], ["age", "stay"]
+_KEPT = ["kept", "clip_factor", "attacker"]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
 _READ = (
@@ -71,8 +70,7 @@ class Records:
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
         clients: records of participants: the run's columns, ``round``, ``client``, ``gate``, ``local_loss``,
-            ``global_loss``, ``staleness``, ``kept``, ``clip_factor`` and ``attacker``, NaN where not recorded, and where one of
-            the last three is, ``age`` and ``stay``, see :func:`fedtide.records.measures.arrivals.since_arrival`.
+            ``global_loss``, ``staleness``, ``kept``, ``clip_factor`` and ``attacker``, NaN where not recorded.
         per_class: per run, the test accuracies of its last evaluated model: the run's columns, then one per class.
         session_scores: one row per run, ``session`` and session ``tested`` up to it (both from 1), if sessions have held-out
             samples of their own: the run's columns, these two, ``round``, and the ``test_*`` and ``validation_*`` scores of the
@@ -286,10 +284,7 @@ def _boundaries(path: Path) -> pd.DataFrame:
 
 def _clients(path: Path) -> pd.DataFrame:
     named = ["round", "client"]
-    rows = _read_csv(path / "clients.csv", named)
-    if not set(_KEPT).isdisjoint(rows.columns):
-        rows = rows.join(since_arrival(path / "timeline.npz", rows))
-    return rows.reindex(columns=[*named, *_CLIENTS, *_KEPT, *_ARRIVAL])
+    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS, *_KEPT])
 
 
 def _per_class(path: Path) -> pd.DataFrame:

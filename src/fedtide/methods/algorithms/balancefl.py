@@ -82,9 +82,9 @@ def _within_class_covariance(seen: ForwardPass) -> Tensor:
     A class with a single sample has none.
     """
     features, labels = seen.features.to(torch.float64), seen.labels
-    member = functional.one_hot(labels, seen.logits.shape[-1]).to(features)  # on a GPU index_add is not repeatable
-    n = member.sum(0)
-    means = member.T @ features / n.clamp(min=1).unsqueeze(1)
+    n = torch.bincount(labels, minlength=seen.logits.shape[-1]).to(features)
+    sums = torch.zeros(len(n), features.shape[1], dtype=features.dtype)  # on the CPU: a GPU adds in no fixed order
+    means = sums.index_add(0, labels.cpu(), features.cpu()).to(features) / n.clamp(min=1).unsqueeze(1)
     away = features - means[labels]
     unbiased = n / (n - 1).clamp(min=1)
     return (away * unbiased[labels].unsqueeze(1)).T @ away / len(labels)

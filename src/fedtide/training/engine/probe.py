@@ -217,7 +217,8 @@ def _refusal(executor: str, error: Exception) -> str:
             "use 'threads'"
         )
     return (
-        f"the model cannot be traced ({_words(error)}): its forward should not depend on values, as in `if x.sum() > 0`"
+        f"the model cannot be traced ({_words(error)}): its forward should neither depend on values, as in `if x.sum() > 0`, "
+        "nor use torch.utils.checkpoint"
     )
 
 

@@ -1,14 +1,16 @@
 """How long ago participants arrived, and what is kept of those that are new."""
 
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.records.measures.arrivals import since_arrival
-from fedtide.report.sections.kept import NEW, relative
 from support import deal, timeline
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/uplink/kept.py"))
+NEW, relative, since_arrival = (SCRIPT[name] for name in ("NEW", "relative", "since_arrival"))
 
 HERE = [(0, 1), (0, 1), (0, 2), (0, 1, 2), (1, 2), (0, 1)]
 """Clients present by round."""
@@ -30,7 +32,9 @@ def test_ages_and_stays_follow_the_timeline(tmp_path: Path) -> None:
     assert found.loc[2, "stay"].tolist() == [1, 1, 1]
 
 
-def test_kept_shares_are_over_those_of_the_residents_of_the_round() -> None:
+def test_kept_shares_are_over_those_of_the_residents_of_the_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     columns = ["round", "age", "stay", "kept", "clip_factor", "attacker"]
     rows = pd.DataFrame(
         [
@@ -45,7 +49,10 @@ def test_kept_shares_are_over_those_of_the_residents_of_the_round() -> None:
         ],
         columns=columns,
     )
-    found = relative(rows.assign(key="a", label="mean", initializer="previous", seed=0))
+    ages = rows[["age", "stay"]]
+    monkeypatch.setitem(relative.__globals__, "since_arrival", lambda file, own: ages.loc[own.index])
+    rows = rows.drop(columns=["age", "stay"]).assign(key="a", label="mean", initializer="previous", seed=0)
+    found = relative(rows, tmp_path)
     kept = found.set_index(["group", "age"])["kept"].to_dict()
     assert kept == {
         ("Newcomers", 3): pytest.approx((0.2 + 0.1) / (0.5 + 0.5)),
