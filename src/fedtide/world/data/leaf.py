@@ -42,15 +42,22 @@ def read_users(path: Path) -> Iterator[User]:
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
             raise _refusal(path, f"no {kind.__name__} {key!r}")
     names, data = content["users"], content["user_data"]
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise _refusal(path, "a user has no name")
+    counts = content.get("num_samples", [None] * len(names))
+    if not isinstance(counts, list) or len(counts) != len(names):
+        raise _refusal(path, f"{len(names)} users, but num_samples is not a list of as many numbers")
     if len(set(names)) < len(names):
         raise _refusal(path, f"duplicate user {next(name for name in names if names.count(name) > 1)!r}")
-    for name in names:
+    for name, count in zip(names, counts, strict=True):
         samples = data.get(name)
         if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
             raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
         x, y = samples["x"], samples["y"]
         if len(x) != len(y) or not x:
             raise _refusal(path, f"user {name!r} has {len(x)} x and {len(y)} y; both must be equal and above 0")
+        if count not in (None, len(x)):
+            raise _refusal(path, f"user {name!r} has {len(x)} samples, but num_samples {count}")
         yield User(name, x, y)
 
 
