@@ -221,6 +221,13 @@ class Reassigned(Plain):
 # Usual layers.
 
 
+class Undefined(Plain):
+    """An attribute that is not equal to itself, and does not change."""
+
+    def more(self) -> None:
+        self.nothing = float("nan")
+
+
 class Checkpointed(Plain):
     def more(self) -> None:
         self.b = nn.Linear(HIDDEN, HIDDEN)

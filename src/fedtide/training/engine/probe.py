@@ -140,8 +140,9 @@ def _refuse_side_effects(network: Network, inputs: Tensor) -> None:
             "the model's forward draws from a generator of Python or NumPy, which would make runs irreproducible; use "
             "nn.Dropout layers, whose masks are seeded"
         )
-    for name in before.keys() | after.keys():
-        if before.get(name) != after.get(name):
+    for name in sorted(before.keys() | after.keys()):
+        was, is_ = before.get(name), after.get(name)
+        if was is not is_ and was != is_:  # a NaN that stays is not equal to itself
             raise SettingsError(
                 f"the model's forward changes its attribute {network.stored_name(name)}, so its outputs could depend on "
                 "earlier calls; statistics go into a floating buffer that forward writes in place, as in self.mean.copy_(...)"
