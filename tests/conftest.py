@@ -76,7 +76,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    if next(_finished) % 5 == 1:  # the first imports the most
+    if next(_finished) % 20 == 1:  # the first imports the most
         _freeze()
 
 

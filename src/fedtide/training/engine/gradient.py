@@ -81,7 +81,7 @@ class Gradient:
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
         # Described now: while a thread traces, the modules hold its tensors.
-        self._described = structure(self._train, self._frozen, task.objective, task.autocast, task.dtype, task.device)
+        self._described = structure(self._train, task.objective, task.autocast, task.dtype, task.device)
 
     @cached_property
     def references(self) -> References:
