@@ -97,4 +97,4 @@ def test_rounds_of_the_last_period_have_no_next_one() -> None:
     assert evaluated_rounds(world, "end", 1, ahead=True) == (18, 19, 20)
     assert evaluated_rounds(world, "changes", 1, ahead=True) == tuple(range(11, 21))
     assert evaluated_rounds(world, "end", 7, ahead=True) == (18, 19, 20)  # the end of a period is always evaluated
-    assert [world.ends_period(t) for t in (9, 18, 19, 29)] == [True, False, True, False]
+    assert [world.looks_ahead_at(t) for t in (9, 18, 19, 29)] == [True, False, True, False]

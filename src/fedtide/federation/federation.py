@@ -102,7 +102,7 @@ class Federation:
         record = RoundRecord(
             {
                 "round": plan.t + 1,
-                "session": plan.session + 1,
+                "session": int(parts.timeline.period_of_round[plan.t]) + 1,
                 "train_loss": r.train_loss,
                 "present": plan.population,
                 "selected": len(plan.ids),
@@ -128,7 +128,7 @@ class Federation:
 def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | None:
     """Start a session with round ``t``: take the initializer's model, reset client state or adapt it to the population.
 
-    Returns the :func:`session_record`; ``None`` for the first session.
+    Returns the :func:`session_record`; ``None`` for the first session, and for one that an alarm begins within a period.
     """
     boundary = boundary_at(parts, state, t)
     w, b = parts.initializer.start(boundary)
@@ -139,7 +139,7 @@ def begin_session(parts: Parts, state: RunState, t: int) -> dict[str, Any] | Non
         keep_means(parts.algorithm, state, parts.timeline, parts.timeline.at(t))
     else:
         forget_all(parts, state)
-    if not parts.hardware.leads:
+    if not parts.hardware.leads or t not in parts.timeline.period_starts:
         return None
     return session_record(parts.evaluator, boundary, parts.settings.initializer.name, (state.w, state.b), t)
 
@@ -162,7 +162,7 @@ def boundary_at(parts: Parts, state: RunState, t: int) -> Boundary:
         lr=parts.settings.local.lr,
         old_labels=torch.from_numpy(earlier.any(0)).to(parts.hardware.device),
         services=GradientRounds(parts, state, t),
-        kind=kinds.index(kinds[session]) if kinds else None,
+        kind=kinds.index(kinds[timeline.period_of_round[t]]) if kinds else None,
     )
 
 
@@ -175,9 +175,10 @@ def session_record(evaluator: Evaluator, s: Boundary, initializer: str, start: S
     the mean over all sessions after the pilot (``average``, null if there is none yet) and the run's first one.
     """
     settings, timeline = evaluator.settings, evaluator.timeline
+    period = int(timeline.period_of_round[t])
     facts = {
-        "session": s.session + 1,
-        "returning": timeline.returning(s.session),
+        "session": period + 1,
+        "returning": timeline.returning(period),
         "initializer": "pilot" if s.session < s.pilot else initializer,
         **s.facts,
     }

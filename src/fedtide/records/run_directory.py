@@ -3,6 +3,7 @@
 ``settings.json`` · ``manifest.json`` · ``history.csv`` (a row per round) · ``per_class.csv`` · ``clients.csv`` (a row per
 round and participant, if the algorithm records any) ·
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
+``owner_scores.csv`` (a row per period and client: its scores on the next one, if samples have owners) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
 are encoded) · ``privacy.csv`` (a row per client, with noise) ·
@@ -13,6 +14,7 @@ all files of the run and a hash of itself. Until then the manifest holds hashes 
 """
 
 import csv
+import io
 import json
 import math
 import shutil
@@ -52,7 +54,7 @@ PILOTS = "pilots"
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""
 
-TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv")
+TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "owner_scores.csv")
 """Tables with rows per round."""
 
 ENCODING, MODEL = "encoding.json", "model.pt"
@@ -280,13 +282,14 @@ class RunDirectory:
         clients: dict[str, Sequence[float]] | None = None,
         scores: dict[str, Sequence[Any]] | None = None,
         sessions: Sequence[dict[str, Any]] = (),
+        owners: Sequence[dict[str, Any]] = (),
     ) -> None:
         """Append a round to ``history.csv`` and its details to the other tables.
 
         Args:
             row: of the history. per_class: accuracies by split, and samples held.
             clients: columns (``client``, ...) with a value per participant. scores: columns of the table of client scores.
-            sessions: rows of scores on the samples of earlier sessions.
+            sessions: rows of scores on the samples of earlier sessions. owners: rows of clients' scores on the next period.
         """
         first = _first_columns(row)
         columns = [*first, *sorted(row.keys() - set(first))]
@@ -297,9 +300,10 @@ class RunDirectory:
         if clients:
             each = [dict(zip(clients, values, strict=True)) for values in zip(*clients.values(), strict=True)]
             self._append("clients.csv", ["round", *clients], *({"round": row["round"], **one} for one in each))
-        if sessions:
-            each = [{"round": row["round"], **one} for one in sessions]
-            self._append("session_scores.csv", list(each[0]), *each)
+        for name, rows in (("session_scores.csv", sessions), ("owner_scores.csv", owners)):
+            if rows:
+                each = [{"round": row["round"], **one} for one in rows]
+                self._append(name, list(each[0]), *each)
         if scores:
             self._growing.append(client_scores.file_name(row["round"]), client_scores.encoded(scores))
 
@@ -310,9 +314,11 @@ class RunDirectory:
         if not new:
             with path.open(encoding="utf-8") as stream:
                 columns = stream.readline().strip().split(",")
-        lines = [["" if row.get(column) is None else str(row[column]) for column in columns] for row in rows]
-        text = "".join(",".join(cells) + "\n" for cells in ([columns] if new else []) + lines)
-        self._growing.append(name, text.encode())
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([columns] if new else [])
+        writer.writerows([row.get(column) for column in columns] for row in rows)
+        self._growing.append(name, text.getvalue().encode())
 
     def mark_records(self) -> Marks:
         """Marks of the tables and events so far, once these are on the disk: for the state that continues them."""

@@ -61,11 +61,13 @@ class Headline(NamedTuple):
 def headline(summary: Summary, chosen: Score | None = None) -> Headline | None:
     """The mean over the periods of a score on the next period, else the final value; None if nothing was evaluated.
 
-    The score is the main one of the task, or a ``chosen`` one that is measured on the next period.
+    The score is the main one of the task, or a ``chosen`` one that is measured on the next period; of the models that clients
+    are served, where the samples have owners, else of the global model.
     """
     main = main_score(summary.get("task", "classification"))
     values = cast("dict[str, float | None]", summary)
-    for score in (*([chosen] if chosen is not None and chosen.ahead else []), main.next, main):
+    first = [chosen] if chosen is not None and chosen.ahead else []
+    for score in (*first, main.next.of_served, main.next, main.of_served, main):
         name, words = (score.mean_next, "mean") if score.ahead else (f"final_{score.name}", "final")
         if (value := values.get(name)) is not None:
             return Headline(name, f"{words} {score.words}", score, value)

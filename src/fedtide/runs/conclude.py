@@ -87,11 +87,14 @@ def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     over the drifts of a complete run; and with a detector what its alarms in a complete run were worth.
     """
     rows, main = directory.history(), main_score(task)
-    split = "test" if any(row.get(f"test_{main.name}") for row in rows) else "validation"
+    served = main.of_served.name
+    split = "test" if any(row.get(f"test_{name}") for row in rows for name in (main.name, served)) else "validation"
     values = [float(row[f"{split}_{main.name}"]) for row in rows if row.get(f"{split}_{main.name}")]
     last = values[-10:]
     found = (values[-1], max(values), sum(last) / len(last)) if values else (None, None, None)
     named = dict(zip((f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}"), found, strict=True))
+    if own := [float(row[f"{split}_{served}"]) for row in rows if row.get(f"{split}_{served}")]:
+        named[f"final_{served}"] = own[-1]
     if means := means_next(rows, split):
         del named[f"best_{main.name}"]
         named |= means if state == "complete" else dict.fromkeys(means)

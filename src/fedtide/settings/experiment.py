@@ -102,9 +102,10 @@ class ReportSettings(SettingsModel):
     metric: ScoreName = Field(
         "accuracy",
         description="headline test metric, also of the table and its comparisons; except accuracy and loss, it must "
-        "be among `evaluation.metrics`; `_next`: on the next period, with `scenario.next_period: 1`, "
-        "averaged over the periods; if not given, r2 for regression, mean_ap for multilabel, and with "
-        "`scenario.next_period: 1` that on the next period",
+        "be among `evaluation.metrics`; served_: of the models that clients are served, each sample by its owner's; others "
+        "are of the global model; `_next`: on the next period, with `scenario.next_period: 1`, averaged over the periods; if not "
+        "given, r2 for regression, mean_ap for multilabel, and with `scenario.next_period: 1` the served one of those on the "
+        "next period",
     )
     last: int = Field(10, ge=1, description="rounds averaged in the table")
     target: float | None = Field(
@@ -214,13 +215,13 @@ class Experiment(RunSettings):
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.
 
-        That of the next period where the scenario has ``next_period`` set.
+        On the next period, of what clients are served, where the scenario has ``next_period`` set.
 
         Raises:
             SettingsError: one is given that runs of the task do not record.
         """
         task, changed = self.task, dict[str, SettingsModel]()
-        main = main_score(task).next if getattr(self.scenario, "next_period", 0) else main_score(task)
+        main = main_score(task).next.of_served if getattr(self.scenario, "next_period", 0) else main_score(task)
         for group, scored, default in (
             ("report", Score(self.report.metric), main.name),
             ("tune", score_of(self.tune.metric), f"validation_{main.name}"),

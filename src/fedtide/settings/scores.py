@@ -13,8 +13,13 @@ ScoreName = Literal[
     "accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap",
     "accuracy_next", "loss_next", "balanced_accuracy_next", "macro_f1_next", "auroc_next", "calibration_error_next",
     "r2_next", "mae_next", "mean_ap_next",
+    "served_accuracy", "served_loss", "served_balanced_accuracy", "served_macro_f1", "served_auroc",
+    "served_calibration_error", "served_r2", "served_mae", "served_mean_ap",
+    "served_accuracy_next", "served_loss_next", "served_balanced_accuracy_next", "served_macro_f1_next",
+    "served_auroc_next", "served_calibration_error_next", "served_r2_next", "served_mae_next", "served_mean_ap_next",
 ]  # fmt: skip
-"""``_next``: on the samples of the next period, which has not been trained on."""
+"""``_next``: on the samples of the next period, which has not been trained on. ``served_``: of the models that clients are
+served, each sample by its owner's, at the end of a period; the others are of the global model."""
 
 RECORDED: Mapping[TaskName, tuple[str, ...]] = {
     "classification": ("accuracy", "loss"),
@@ -23,7 +28,10 @@ RECORDED: Mapping[TaskName, tuple[str, ...]] = {
 }
 """Scores that every run of a task records, its main score first."""
 
-_NEXT = "_next"
+_NEXT, _SERVED = "_next", "served_"
+OVER_CLIENTS = {"_mean": "mean {} of clients", "_worst_decile": "{} of the worst decile of clients"}
+"""Of what clients are served also over clients, each on its own samples, by the end of the score's name."""
+
 _LOWER = ("loss", "calibration_error", "mae")
 _NO_SHARE = ("loss", "r2", "mae")
 _OF_CLIENTS = {
@@ -53,6 +61,26 @@ class Score:
         return self.name.endswith(_NEXT)
 
     @property
+    def served(self) -> bool:
+        """Whether it is one of the models that clients are served."""
+        return self.name.startswith(_SERVED)
+
+    @property
+    def over_clients(self) -> bool:
+        """Whether it is a mean, or of the worst decile, over the clients that are served."""
+        return self._over != "{}"
+
+    @property
+    def of_global(self) -> Score:
+        """The same of the global model."""
+        return Score(self._measure + (_NEXT if self.ahead else ""))
+
+    @property
+    def of_served(self) -> Score:
+        """The same of the models that clients are served."""
+        return self if self.served else Score(f"{_SERVED}{self.name}")
+
+    @property
     def present(self) -> Score:
         """The same on the samples of the period itself."""
         return Score(self._base)
@@ -60,12 +88,12 @@ class Score:
     @property
     def metric(self) -> str | None:
         """What ``evaluation.metrics`` has to list; None for what is always recorded."""
-        base = self._base
+        base = self._measure
         return None if self.of_clients or any(base in names for names in RECORDED.values()) else base
 
     def fits(self, task: TaskName) -> bool:
         classifies = task == "classification" and (self.metric is not None or self.of_clients)
-        return self._base in RECORDED[task] or classifies
+        return self._measure in RECORDED[task] or classifies
 
     @property
     def of_clients(self) -> bool:
@@ -74,7 +102,9 @@ class Score:
 
     @property
     def words(self) -> str:
-        words = _WORDS.get(self._base, self._base.replace("_", " "))
+        words = _WORDS.get(self._measure, self._measure.replace("_", " "))
+        if self.served:
+            words = self._over.format(f"served {words}")
         return f"{words} on the next period" if self.ahead else words
 
     @property
@@ -93,7 +123,7 @@ class Score:
 
     @property
     def lower(self) -> bool:
-        return self._base in _LOWER
+        return self._measure in _LOWER
 
     @property
     def sign(self) -> int:
@@ -103,7 +133,7 @@ class Score:
     @property
     def share(self) -> bool:
         """Whether it lies in [0, 1] and is shown in percent."""
-        return self._base not in _NO_SHARE
+        return self._measure not in _NO_SHARE
 
     def shown(self, value: float) -> str:
         """A value in a line of progress, of constant width as far as possible."""
@@ -113,6 +143,8 @@ class Score:
     def remedy(self) -> str:
         """What makes a run record it."""
         needed = ["use scenario calendar with next_period: 1"] if self.ahead else []
+        if self.served:
+            needed.append("use data whose samples have owners")
         if self.metric is not None:
             needed.insert(0, f"add {self.metric} to evaluation.metrics")
         return " and ".join(needed) or "evaluate on this split"
@@ -120,6 +152,16 @@ class Score:
     @property
     def _base(self) -> str:
         return self.name.removesuffix(_NEXT)
+
+    @property
+    def _measure(self) -> str:
+        """What is measured, of whichever model and over whomever."""
+        ends = [end for end in OVER_CLIENTS if self.served and self._base.endswith(end)]
+        return self._base.removeprefix(_SERVED).removesuffix(ends[0] if ends else "")
+
+    @property
+    def _over(self) -> str:
+        return next((words for end, words in OVER_CLIENTS.items() if self._base.endswith(end)), "{}")
 
 
 def score_of(column: str) -> Score:

@@ -78,6 +78,7 @@ class Timeline:
         visits: when clients are present in seconds, if that decides and not the rounds: then these list, for every round, all
             clients that are ever present.
         concepts: what samples are seen as; without drift only as they are.
+        planned: ``session_of_round`` before the alarms of a detector began sessions; empty if none did.
     """
 
     num_clients: int
@@ -97,6 +98,7 @@ class Timeline:
     active: list[Ints] = field(default_factory=list)
     visits: Visits | None = None
     concepts: Concepts = NO_DRIFT
+    planned: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def rounds(self) -> int:
@@ -177,19 +179,19 @@ class Timeline:
         """Whether samples of a later time are evaluated in any round."""
         return bool((self.next_of_round >= 0).any())
 
-    def tested_in(self, session: int) -> tuple[HeldOut | None, Bools, Floats | None]:
-        """What the model at the end of a session (0-based) is evaluated on: samples, labels and mixture of concepts.
+    def tested_in(self, period: int) -> tuple[HeldOut | None, Bools, Floats | None]:
+        """What the model at the end of a period (0-based) is evaluated on: samples, labels and mixture of concepts.
 
         As :meth:`evaluated_at`, :meth:`labels_at` and :meth:`mixture_at` say of its last round.
         """
-        last = self._session_ends[session]
+        last = self._period_ends[period]
         return self.evaluated_at(last), self.labels_at(last), self.mixture_at(last)
 
     @cached_property
     def tests_sessions(self) -> bool:
         """Whether sessions are evaluated on samples of their own: not all on the same samples, labels and concepts."""
-        indices = [array[self._session_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
-        seen = {None if mixture is None else mixture.tobytes() for mixture in map(self.mixture_at, self._session_ends)}
+        indices = [array[self._period_ends] for array in (self.held_out_of_round, self.view_of_round) if len(array)]
+        seen = {None if mixture is None else mixture.tobytes() for mixture in map(self.mixture_at, self._period_ends)}
         return len(seen) > 1 or any(len(np.unique(index)) > 1 for index in indices)
 
     def with_session(self, round_: int) -> Timeline:
@@ -198,16 +200,32 @@ class Timeline:
         if not len(session) or session[0] < self.pilot or self.session_span(round_)[0] == round_:
             return self
         later = np.arange(self.rounds) >= round_
-        return replace(self, session_of_round=self.session_of_round + later)
+        planned = self.planned if len(self.planned) else self.session_of_round
+        return replace(self, session_of_round=self.session_of_round + later, planned=planned)
+
+    @property
+    def period_of_round(self) -> Ints:
+        """What scores and records number by: periods of the data's time, whatever alarms begin in them, else sessions."""
+        return self.planned if self.has_periods and len(self.planned) else self.session_of_round
+
+    @property
+    def period_starts(self) -> Ints:
+        """First round of each period, int64 [periods]."""
+        return np.append(0, self._period_ends[:-1] + 1)
+
+    def ends_period(self, round_: int) -> bool:
+        """Whether a round (0-based) is the last of its period."""
+        return bool(self._period_ends[self.period_of_round[round_]] == round_)
+
+    @cached_property
+    def _period_ends(self) -> Ints:
+        """Last round of each period."""
+        return np.append(np.flatnonzero(np.diff(self.period_of_round)), self.rounds - 1)
 
     def ends_session(self, round_: int) -> bool:
         """Whether a round (0-based) is the last of its session."""
-        return bool(self._session_ends[self.session_of_round[round_]] == round_)
-
-    @cached_property
-    def _session_ends(self) -> Ints:
-        """Last round of each session."""
-        return np.append(self.session_starts[1:], self.rounds) - 1
+        first, rounds = self.session_span(round_)
+        return round_ == first + rounds - 1
 
     def _held_out(self, indices: Ints, round_: int) -> HeldOut | None:
         return self.held_out[indices[round_]] if len(indices) and indices[round_] >= 0 else None
@@ -261,20 +279,20 @@ class Timeline:
         """Number of pilot sessions P; 0 in a scenario without a pilot."""
         return int(self.notes.get("pilot_sessions", 0))
 
-    def returning(self, session: int) -> bool:
-        """Whether a session (0-based) begins with exactly the clients of an earlier session after the pilot.
+    def returning(self, period: int) -> bool:
+        """Whether a period (0-based) begins with exactly the clients of an earlier one after the pilot.
 
-        Of periods that recur, whether an earlier one is of the same kind.
+        Of periods that recur: whether an earlier one is of the same kind.
         """
         if kinds := self.kinds:
-            return kinds[session] in kinds[:session]
-        starts = self.session_starts
-        own = self.at(starts[session]).clients
-        return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : session])
+            return kinds[period] in kinds[:period]
+        starts = self.period_starts
+        own = self.at(starts[period]).clients
+        return any(np.array_equal(self.at(round_).clients, own) for round_ in starts[self.pilot : period])
 
-    def ends_period(self, round_: int) -> bool:
+    def looks_ahead_at(self, round_: int) -> bool:
         """Whether a round is the last one before a period that its model is evaluated on."""
-        return self.evaluated_ahead_at(round_) is not None and self.ends_session(round_)
+        return self.evaluated_ahead_at(round_) is not None and self.ends_period(round_)
 
     @property
     def has_periods(self) -> bool:

@@ -52,6 +52,7 @@ class RoundRecord:
         clients: columns of ``clients.csv``, one value per participant.
         client_scores: columns of the table of client scores, one value per client that is evaluated.
         session_scores: rows of ``session_scores.csv``, after the last round of a session.
+        owner_scores: rows of ``owner_scores.csv``, after the last round before a period that is evaluated.
         session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
         initial: initial model [d] of the session that begins with this round, else ``None``.
     """
@@ -61,6 +62,7 @@ class RoundRecord:
     clients: dict[str, Sequence[float]] = field(default_factory=dict)
     client_scores: dict[str, Sequence[Any]] = field(default_factory=dict)
     session_scores: list[dict[str, Any]] = field(default_factory=list)
+    owner_scores: list[dict[str, Any]] = field(default_factory=list)
     session: dict[str, Any] | None = None
     initial: Tensor | None = None
 

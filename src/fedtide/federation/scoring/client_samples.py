@@ -7,7 +7,9 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.federation.scoring.evaluator import Evaluator, part_of
+from fedtide.world.dataset import Split
 from fedtide.world.presence.membership import last_round
+from fedtide.world.timeline import HeldOut
 
 
 class Tested(NamedTuple):
@@ -49,8 +51,26 @@ def samples_of(evaluator: Evaluator, t: int, clients: Ints) -> Tested:
 
 def owners(evaluator: Evaluator) -> Ints | None:
     """Whose the samples are, by virtual position, that hold those of the first split; ``None`` if the data does not know."""
+    return _of_part(evaluator, part_of(evaluator.settings.splits[0]))
+
+
+def has_owners(evaluator: Evaluator, split: str) -> bool:
+    """Whether samples of a split are of clients of the run."""
+    return _of_part(evaluator, part_of(split)) is not None
+
+
+def owners_of(evaluator: Evaluator, split: str, held_out: HeldOut | None) -> Ints:
+    """Whose each sample of :meth:`Evaluator.samples` is, where they have owners."""
+    of, trained = _of_part(evaluator, part_of(split)), _of_part(evaluator, "train")
+    assert of is not None
+    assert trained is not None
+    later = held_out.train if split == "test" and held_out is not None else np.zeros(0, dtype=np.int64)
+    return np.concatenate([of[evaluator.positions(split, held_out)], trained[later]])
+
+
+def _of_part(evaluator: Evaluator, part: Split) -> Ints | None:
     origins, timeline = evaluator.data.origins, evaluator.timeline
-    found = origins.train_client if evaluator.settings.splits[0] == "validation" else origins.test_client
+    found = origins.train_client if part == "train" else origins.test_client
     if found is None or not len(timeline.origin_of_client):
         return None
     return np.tile(found, len(timeline.concepts.maps))

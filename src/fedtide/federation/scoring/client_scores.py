@@ -204,20 +204,22 @@ def _share(values: Tensor, count: Tensor) -> Floats:
 
 def summary(accuracy: Floats, clients: Ints, groups: dict[str, Ints], threshold: float) -> dict[str, float | None]:
     """Spread of accuracies (NaN if unknown) over the clients present, and each group's mean; ``None`` where none is known."""
-    known = np.sort(accuracy[np.isfinite(accuracy) & ~np.isin(clients, groups.get("departed", []))])
-    found = dict.fromkeys(_OF_ACCURACY)
-    if len(known):
-        worst, below = known[: math.ceil(_WORST * len(known))], known < threshold
-        found = {
-            "mean": float(known.mean()),
-            "std": float(known.std()),
-            "worst_decile": float(worst.mean()),
-            "below": float(below.mean()),
-        }
+    known = accuracy[np.isfinite(accuracy) & ~np.isin(clients, groups.get("departed", []))]
+    found = {**spread(known), "below": float((known < threshold).mean()) if len(known) else None}
     for name, members in groups.items():
         own = accuracy[np.isin(clients, members) & np.isfinite(accuracy)]
         found[name] = float(own.mean()) if len(own) else None
     return found
+
+
+def spread(values: Floats, lower: bool = False) -> dict[str, float | None]:
+    """Mean, standard deviation and mean of the worst tenth of those that are known, None without any; ``lower`` is better."""
+    known = np.sort(values[np.isfinite(values)])
+    if not len(known):
+        return dict.fromkeys(_SPREAD)
+    count = math.ceil(_WORST * len(known))
+    worst = known[-count:] if lower else known[:count]
+    return {"mean": float(known.mean()), "std": float(known.std()), "worst_decile": float(worst.mean())}
 
 
 def _mean(values: Floats | Bools, weights: Floats | Bools | None = None) -> float | None:

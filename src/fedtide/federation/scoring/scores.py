@@ -14,10 +14,11 @@ from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
+from fedtide.federation.scoring.owned_samples import OwnedSamples
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
-from fedtide.settings.scores import RECORDED
+from fedtide.settings.scores import RECORDED, Score
 from fedtide.training.engine.flat import weighted_sum
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.training.engine.passes.metrics import Fit
@@ -84,6 +85,9 @@ class Scoring:
         self._fits = ClientFits(served, own) if parts.data.task == "regression" else None
         self._keep_last = served.keep_last if served.keeps_last else None
         self._clients = ClientScores(served, own)
+        self._owned = OwnedSamples(served)
+        # A global model that nobody trains has no scores.
+        self._untrained = evaluation.model == "global" and "global" not in parts.algorithm.models
         self._values: dict[str, Value] = {}
         for split in evaluation.splits:
             self._values |= self._of_split(split, [name for name in MODELS if parts.evaluates(name)])
@@ -95,7 +99,7 @@ class Scoring:
     @property
     def columns(self) -> list[str]:
         """Every round has them, since the first one fixes the columns of the history."""
-        return [*self._values, *(self._fits or self._clients).columns]
+        return [*self._values, *self._owned.columns, *(self._fits or self._clients).columns]
 
     def score(self, record: RoundRecord, r: RoundContext) -> None:
         """Write the scores that are due after a round into its record."""
@@ -104,17 +108,37 @@ class Scoring:
         moment = Moment(r)
         if self._keep_last is not None:
             self._keep_last(r.state, t, len(r.plan.ids))
-        if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.ends_period(t):
+        if (t + 1) % settings.every == 0 or t + 1 == timeline.rounds or timeline.looks_ahead_at(t):
             self._score_round(record, r, moment)
-        if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_session(t):
-            record.session_scores = session_scores(evaluator, moment.model(self._reported), t)
+        if settings.earlier_sessions and timeline.tests_sessions and timeline.ends_period(t):
+            model = None if self._untrained else moment.model(self._reported)
+            record.session_scores = session_scores(evaluator, model, t)
+        if timeline.ends_period(t):
+            self._score_owned(record, r.state, t)
+
+    def _score_owned(self, record: RoundRecord, state: RunState, t: int) -> None:
+        """Scores of what clients are served at the end of a period: on its samples, on earlier ones, and on the next one's."""
+        timeline, owned = self._evaluator.timeline, self._owned
+        ahead = timeline.evaluated_ahead_at(t)
+        tested = [timeline.tested_in(number)[0] for number in range(int(timeline.period_of_round[t]) + 1)]
+        tested = tested if record.session_scores else tested[-1:]
+        for split in owned.splits:
+            rows = owned.rows(state, t, split, [*tested, *([] if ahead is None else [ahead])])
+            own = {f"{split}_{name}": value for name, value in rows[len(tested) - 1].items()}
+            record.row |= {name: value for name, value in own.items() if name in record.row}
+            for line, row in zip(record.session_scores, rows, strict=False):
+                line |= {f"{split}_{name}": value for name, value in row.items() if not Score(name).over_clients}
+            if ahead is not None:
+                record.row |= {f"{split}_{Score(name).next.name}": value for name, value in rows[-1].items()}
+        if ahead is not None and owned.splits:
+            record.owner_scores = owned.clients(state, t, owned.splits[0], ahead)
 
     def _score_round(self, record: RoundRecord, r: RoundContext, moment: Moment) -> None:
         evaluator, settings, reported = self._evaluator, self._evaluator.settings, self._reported
         record.row |= {name: value(moment) for name, value in self._values.items()}
         for split in settings.splits:
             scores = moment.scores(reported, split, False, self._masked)
-            if isinstance(scores, Scores):
+            if isinstance(scores, Scores) and not self._untrained:
                 record.per_class[split] = scores.per_class()
         scores = moment.scores(reported, settings.splits[0], False, self._masked)
         if self._fits is not None:
@@ -129,10 +153,14 @@ class Scoring:
         columns: dict[str, Value] = {}
 
         def of_model(name: str, score: str, ahead: bool = False) -> Value:
+            if name == reported and self._untrained:
+                return lambda moment: None
             masked = self._masked and name == reported and not ahead
             return lambda moment: moment.row(name, split, ahead, masked).get(score)
 
         def of_metric(metric: str, ahead: bool) -> Value:
+            if self._untrained:
+                return lambda moment: None
             return lambda moment: moment.metrics(reported, split, ahead).get(metric)
 
         def of_labels(masked: bool) -> Value:
@@ -169,14 +197,17 @@ def latest_mean(parts: Parts, state: RunState, t: int) -> Tensor:
     return weighted_sum(weights, rows).to(state.w.device)
 
 
-def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dict[str, Any]]:
-    """A row per session up to that which ends with round ``t``, with the scores of ``model`` on its samples.
+def session_scores(evaluator: Evaluator, model: ModelValues | None, t: int) -> list[dict[str, Any]]:
+    """A row per period up to that which ends with round ``t``, with the scores of ``model`` on its samples.
 
-    Columns: ``session`` that has ended and session ``tested``, both from 1; ``<split>_<score>``, those that every run of the
-    task records, over the labels that the tested session evaluates, and ``evaluation.metrics``, unless sessions evaluate
-    different labels, which these metrics do not distinguish.
+    Columns: ``session``, the period that has ended, and ``tested``, both from 1; ``<split>_<score>``, those that every run of
+    the task records, over the labels that the tested session evaluates, and ``evaluation.metrics``, unless sessions evaluate
+    different labels, which these metrics do not distinguish. Without a model there are no scores.
     """
     timeline, settings = evaluator.timeline, evaluator.settings
+    session = int(timeline.period_of_round[t])
+    if model is None:
+        return [{"session": session + 1, "tested": tested + 1} for tested in range(session + 1)]
     rows, known = list[dict[str, Any]](), dict[tuple[str, int, bytes | None], Any]()
 
     def scored(split: str, held_out: HeldOut | None, mixture: Floats | None) -> Any:
@@ -187,7 +218,6 @@ def session_scores(evaluator: Evaluator, model: ModelValues, t: int) -> list[dic
             known[key] = evaluator.scores(model, split, None, held_out, mixture), metrics
         return known[key]
 
-    session = int(timeline.session_of_round[t])
     for tested in range(session + 1):
         held_out, labels, mixture = timeline.tested_in(tested)
         row: dict[str, Any] = {"session": session + 1, "tested": tested + 1}

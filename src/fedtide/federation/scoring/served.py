@@ -1,5 +1,6 @@
 """The models that clients are served, and what a few local steps make of them, each on its client's own data."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,10 @@ from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.metrics import Fit, fit, mean_losses
 from fedtide.training.engine.plan import plan_batches
+from fedtide.world.presence.membership import last_shards
+
+_TOGETHER = 1 << 24
+"""Numbers in the models of clients that are asked for together."""
 
 
 @dataclass(frozen=True)
@@ -126,27 +131,73 @@ class ServedModels:
         scores = dict(zip(places, found, strict=True))
         return [scores[first[pair]] for pair in pairs]
 
+    def of_owners(self, state: RunState, t: int, owners: Ints) -> Iterator[tuple[ModelValues, Ints, list[Ints]]]:
+        """What the owners of some samples are served after round ``t``, a part of them at a time.
+
+        Models, which of them each of these clients uses, and the positions of its samples in ``owners``. Owners that never are
+        clients of the run come last, together, with what a newcomer gets.
+        """
+        numbers, timeline = self.evaluator.timeline.origin_of_client, self.evaluator.timeline
+        client_of = np.full(int(max(numbers.max(), owners.max(initial=0))) + 1, -1, dtype=np.int64)
+        client_of[numbers] = np.arange(timeline.num_clients)
+        clients = client_of[owners]
+        order = np.argsort(clients, kind="stable")
+        known, starts = np.unique(clients[order], return_index=True)
+        places = np.split(order, starts[1:])
+        if len(known) and known[0] < 0:
+            yield self.newcomer(state), np.zeros(1, dtype=np.int64), places[:1]
+            known, places = known[1:], places[1:]
+        size = max(1, _TOGETHER // self.parts.layout.size)
+        for start in range(0, len(known), size):
+            some = slice(start, start + size)
+            models, of = self._served(state, t, known[some])
+            yield models, of, places[some]
+
     def _served(self, state: RunState, t: int, clients: Ints) -> tuple[ModelValues, Ints]:
-        """Models, and which of them some of the clients present in round ``t`` use, ascending ids."""
-        evaluator, here = self.evaluator, self.evaluator.timeline.at(t)
-        held = here.shards[np.searchsorted(here.clients, clients)]
-
-        def losses(models: Tensor) -> Tensor:
-            shards = [evaluator.timeline.shards[shard] for shard in held]
-            return mean_losses(evaluator.workers, models, b, shards, evaluator.batch)
-
-        ids, w, b = torch.from_numpy(clients), state.w, state.b
+        """Models, and which of them some clients use after round ``t``, ascending ids; by the samples that each last held."""
+        ids = torch.from_numpy(clients)
         rows = {
-            name: state.memory[name][ids.to(state.memory[name].device)].to(w.device)
+            name: state.memory[name][ids.to(state.memory[name].device)].to(state.w.device)
             for name in self.parts.algorithm.client
         }
-        seen = state.seen[ids].unsqueeze(1).to(w)
-        shares = torch.from_numpy(evaluator.timeline.shares_of(held)).to(w)
+        held = last_shards(self.evaluator.timeline, t)[clients]
+        return self._ask(state, clients.tolist(), rows, state.seen[ids], dict(state.extra), held)
+
+    def newcomer(self, state: RunState) -> ModelValues:
+        """The model [1, d] that a client gets of which nothing is known, and its floating buffers [1, q]."""
+        extra = {name: value.clone() for name, value in state.extra.items()}
+        self.parts.algorithm.forget(extra, torch.zeros(1, dtype=torch.int64))  # as of a client that has left
+        rows = {
+            name: torch.zeros_like(state.memory[name][:1], device=state.w.device)
+            for name in self.parts.algorithm.client
+        }
+        nothing = np.full(1, -1, dtype=np.int64)
+        (models, buffers), of = self._ask(state, [0], rows, torch.zeros(1, dtype=torch.bool), extra, nothing)
+        return models[of], buffers[of]
+
+    def _ask(
+        self,
+        state: RunState,
+        ids: list[int],
+        rows: dict[str, Tensor],
+        seen: Tensor,
+        extra: dict[str, Tensor],
+        held: Ints,
+    ) -> tuple[ModelValues, Ints]:
+        """What the algorithm serves to clients; ``held``: numbers of their shards, -1 for none."""
+        timeline, workers, w, b = self.evaluator.timeline, self.evaluator.workers, state.w, state.b
+
+        def losses(models: Tensor) -> Tensor:
+            shards = [timeline.shards[shard] if shard >= 0 else held[:0] for shard in held]
+            return mean_losses(workers, models, b, shards, self.evaluator.batch)
+
+        shares = torch.from_numpy(np.where(held[:, None] >= 0, timeline.shares_of(held), 0.0)).to(w)
+        known = seen.unsqueeze(1).to(w)
         found = self.parts.algorithm.served(
-            ServedTo(clients.tolist(), w, b, Vectors(rows), seen, dict(state.extra), self.parts.layout, losses, shares)
+            ServedTo(ids, w, b, Vectors(rows), known, extra, self.parts.layout, losses, shares)
         )
         if found is None:
-            return (w.unsqueeze(0), b.unsqueeze(0)), ids.new_zeros(len(ids)).numpy()
+            return (w.unsqueeze(0), b.unsqueeze(0)), np.zeros(len(ids), dtype=np.int64)
         if not isinstance(found, Served):
             raise broken_contract(self.parts.algorithm, "served", f"Served or None, got {type(found).__name__}")
         models = contract.tensor(self.parts.algorithm, "served", found.models, w, (len(found.models), len(w)))

@@ -41,12 +41,14 @@ def served(s: ServedTo, models: Tensor, numbers: Ints, serve: Serve) -> Served:
     Args:
         models: [k, d], those in use; ``numbers``: int64 [n], the one that each client was last assigned to, -1 if never.
         serve: last: that one; choose: the one with the least loss on the client's own training samples, as for a client that
-            was never asked.
+            was never asked. One without samples is served the global model.
     """
     if serve == "last" and (numbers >= 0).all():
         return Served(models, numbers)
-    best = s.losses(models).argmin(1).cpu().numpy()
-    return Served(models, np.where(numbers >= 0, numbers, best) if serve == "last" else best)
+    losses = s.losses(models).cpu()
+    best = torch.where(losses.isfinite().any(1), losses.argmin(1), len(models)).numpy()
+    found = np.where(numbers >= 0, numbers, best) if serve == "last" else best
+    return Served(torch.cat([models, s.w[None]]) if (found == len(models)).any() else models, found)
 
 
 def main_concept(shares: Tensor) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedtide.core.array_types import Floats
 from fedtide.records.measures import metrics
-from fedtide.settings.scores import Score
+from fedtide.settings.scores import ACCURACY, Score, score_of
 
 BEFORE = 3
 """Number of last periods, at most, with whose mean a period is compared."""
@@ -66,11 +66,14 @@ def undefined_in(history: Sequence[Mapping[str, str]]) -> dict[int, list[Score]]
     """By period, a session from 0, the scores that its test rows do not define: ``mean_next_<score>`` is without it."""
     found: dict[int, list[Score]] = {}
     session = [int(row["session"]) for row in history]
-    for name in history[0] if history else ():
-        if name.startswith("test_") and name.endswith("_next") and name != rows_column():
+    names = [name for name in (history[0] if history else ()) if name.startswith("test_") and name.endswith("_next")]
+    for name in names:
+        score = score_of(name)
+        twice = score.of_served.name != score.name and f"test_{score.of_served.name}" in names
+        if name != rows_column() and not twice and not score.over_clients:
             lacking = metrics.undefined(_values(history, name), session, _values(history, rows_column()))
             for place in np.flatnonzero(lacking).tolist():
-                found.setdefault(place + 1, []).append(Score(name.removeprefix("test_")))
+                found.setdefault(place + 1, []).append(score)
     return dict(sorted(found.items()))
 
 
@@ -85,10 +88,12 @@ def rows_column(split: str = "test") -> str:
 
 def alarms_in(history: Sequence[Mapping[str, str]]) -> list[Alarm]:
     """Alarms of a run by its test accuracy; the position of a period is its session, from 0. None without such scores."""
-    if not history or not {"test_accuracy_next", rows_column()} <= history[0].keys():
+    either = [f"test_{score.name}" for score in (ACCURACY.next.of_served, ACCURACY.next)]
+    columns = [name for name in either if history and name in history[0]]
+    if not columns:
         return []
     session = [int(row["session"]) for row in history]
     accuracy, rows = (
-        metrics.at_period_ends(_values(history, name), session)[:-1] for name in ("test_accuracy_next", rows_column())
+        metrics.at_period_ends(_values(history, name), session)[:-1] for name in (columns[0], rows_column())
     )
     return [alarm._replace(period=alarm.period + 1) for alarm in alarms(accuracy, rows)]

@@ -39,7 +39,7 @@ class Recorder(L.Callback):
         record, done = module.record, module.state.round
         if record.session is not None:
             self.directory.event(SESSION, round=record.row["round"], **record.session)
-        details = record.client_scores, record.session_scores
+        details = record.client_scores, record.session_scores, record.owner_scores
         self.directory.append(record.row, record.per_class, record.clients, *details)
         last = done == module.parts.timeline.rounds
         if module.diverged is None and (last or trainer.should_stop or done % self.every == 0):

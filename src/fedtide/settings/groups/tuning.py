@@ -85,10 +85,14 @@ TuneMetric = Literal[
     "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
     "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next", "validation_macro_f1_next",
     "validation_auroc_next", "validation_calibration_error_next", "validation_r2_next", "validation_mae_next",
-    "validation_mean_ap_next", "served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile",
+    "validation_mean_ap_next",
+    "validation_served_accuracy_next", "validation_served_loss_next", "validation_served_balanced_accuracy_next",
+    "validation_served_macro_f1_next", "validation_served_auroc_next", "validation_served_calibration_error_next",
+    "validation_served_r2_next", "validation_served_mae_next", "validation_served_mean_ap_next",
+    "served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile",
     "finetuned_accuracy_mean", "finetuned_accuracy_newcomers", "finetuned_accuracy_worst_decile",
 ]  # fmt: skip
-"""Every score of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served, or with
+"""Scores of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served, or with
 what local steps make of it."""
 
 
@@ -104,9 +108,10 @@ class TuneSettings(SettingsModel):
     metric: TuneMetric = Field(
         "validation_accuracy",
         description="metric to optimize, averaged over some rounds; loss, calibration error and mean absolute error are "
-        "minimized; `_next`: on the next period, with `scenario.next_period: 1`; served_accuracy: over clients, each with the "
-        "model that it is served; finetuned_accuracy: after `evaluation.finetune_steps` local steps from there; if not given, "
-        "r2 for regression, mean_ap for multilabel, and with `scenario.next_period: 1` that on the next period",
+        "minimized; `_next`: on the next period, with `scenario.next_period: 1`; validation_served: of the models that clients "
+        "are served, each sample by its owner's; served_accuracy: over clients, each with the model that it is served; "
+        "finetuned_accuracy: after `evaluation.finetune_steps` local steps from there; if not given, r2 for regression, "
+        "mean_ap for multilabel, and with `scenario.next_period: 1` the served one of those on the next period",
     )
     over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(
         "auto",

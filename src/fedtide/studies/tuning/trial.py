@@ -171,7 +171,7 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
         return not ahead or timeline.evaluated_ahead_at(round_ - 1) is not None
 
     def evaluated(round_: int) -> bool:
-        return round_ % every == 0 or round_ == last or timeline.ends_period(round_ - 1)
+        return round_ % every == 0 or round_ == last or timeline.looks_ahead_at(round_ - 1)
 
     spans = [timeline.session_span(first) for first in timeline.session_starts]
     drifts = starts([len(timeline.changed_at(round_)) for round_ in range(last)])

@@ -214,6 +214,20 @@ def predict(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) 
     return torch.cat([torch.zeros(0, workers.task.data.outputs, dtype=torch.float64), *parts])
 
 
+def predict_each(
+    workers: Workers, models: Sequence[tuple[Tensor, Tensor]], inputs: Sequence[Tensor], batch: int
+) -> list[Tensor]:
+    """Outputs of each of some models for inputs of its own, as :func:`predict`; the models share the worker threads."""
+    task, forward = workers.task, workers.forward
+
+    def one(_: WorkerState, row: int) -> Tensor:
+        with torch.inference_mode():
+            parts = [task.lay_out(task.data.prepare(part, task.dtype)) for part in torch.split(inputs[row], batch)]
+            return torch.cat([forward(*models[row], part).cpu().to(torch.float64) for part in parts])
+
+    return workers.map(one, range(len(models)))
+
+
 def features(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, batch: int) -> Tensor:
     """Features [n, q] of one model in evaluation mode, on the run's device; arguments as for :func:`evaluate`."""
     task = workers.task

@@ -97,6 +97,16 @@ class Fit:
         return {**scores, "loss": self.mean_loss()}
 
 
+def recorded(task: TaskName, outputs: Tensor, labels: Tensor) -> dict[str, float | None]:
+    """The scores that every run of a task records, by name, of outputs [n, L], float64 on the CPU; ``None`` without samples."""
+    if task != "classification":
+        return Fit(task, outputs, labels).row()
+    if not len(labels):
+        return {"accuracy": None, "loss": None}
+    hits = (outputs.max(1).indices == labels).sum().item()
+    return {"accuracy": hits / len(labels), "loss": float(functional.cross_entropy(outputs, labels))}
+
+
 def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Fit:
     """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
     outputs = predict(workers, w, b, inputs, batch)
