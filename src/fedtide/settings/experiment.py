@@ -103,7 +103,7 @@ class ReportSettings(SettingsModel):
         "accuracy",
         description="headline test metric, also of the table and its comparisons; except accuracy and loss, it must "
         "be among `evaluation.metrics`; served_: of the models that clients are served, each sample by its owner's; others "
-        "are of the global model; `_next`: on the next period, with `scenario.next_period: 1`, averaged over the periods; if not "
+        "are of the global model; `_next`: on the next period, with `scenario.next_period: 1`, averaged over periods; if not "
         "given, r2 for regression, mean_ap for multilabel, and with `scenario.next_period: 1` the served one of those on the "
         "next period",
     )
