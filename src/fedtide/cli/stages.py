@@ -93,8 +93,9 @@ def train(
 def _outcome(summary: Summary) -> dict[str, Any]:
     """What DVC keeps of a run."""
     main, found = main_score(summary.get("task", "classification")), headline(summary)
-    ahead = [found.name] if found is not None and found.score.ahead else [f"best_{main.name}"]
-    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", f"final_{main.name}", *ahead)
+    plain = found is None or found.name == f"final_{main.name}"
+    more = [f"best_{main.name}"] if plain or found is None else [found.name, found.beside]
+    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", *dict.fromkeys((f"final_{main.name}", *more)))
     values = {key: summary.get(key) for key in keys}
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in values.items()}
 

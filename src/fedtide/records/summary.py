@@ -53,6 +53,11 @@ class Headline(NamedTuple):
     value: float
 
     @property
+    def beside(self) -> str:
+        """The same of the global model in the summary, where it is that of what clients are served."""
+        return self.score.of_global.mean_next if self.score.ahead else f"final_{self.score.of_global.name}"
+
+    @property
     def text(self) -> str:
         """Words and value."""
         return f"{self.words} {self.score.shown(self.value).strip()}"
@@ -65,16 +70,20 @@ def headline(summary: Summary, chosen: Score | None = None) -> Headline | None:
     are served, where the samples have owners, else of the global model.
     """
     main = main_score(summary.get("task", "classification"))
-    values = cast("dict[str, float | None]", summary)
     first = [chosen] if chosen is not None and chosen.ahead else []
     for score in (*first, main.next.of_served, main.next, main.of_served, main):
         name, words = (score.mean_next, "mean") if score.ahead else (f"final_{score.name}", "final")
-        if (value := values.get(name)) is not None:
+        if (value := number_in(summary, name)) is not None:
             return Headline(name, f"{words} {score.words}", score, value)
     return None
+
+
+def number_in(summary: Summary, name: str) -> float | None:
+    """An entry of a summary by its name, such as ``mean_next_served_accuracy``."""
+    return cast("dict[str, float | None]", summary).get(name)
 
 
 def score_in(summary: Summary, which: Literal["final", "best", "mean_last10"]) -> float | None:
     """``<which>_<main score>`` of a summary, such as ``final_accuracy``; None if nothing was evaluated."""
     main = main_score(summary.get("task", "classification"))
-    return cast("float | None", summary.get(f"{which}_{main.name}"))
+    return number_in(summary, f"{which}_{main.name}")

@@ -128,7 +128,9 @@ class MlflowRun:
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
         known = self._client.get_run(self._id).data.metrics
-        means = {key: value for key, value in summary.items() if key.startswith(("mean_next_", "drift_"))}
+        means = {
+            key: value for key, value in summary.items() if key.startswith(("mean_next_", "final_served_", "drift_"))
+        }
         missing = [(key, value) for key, value in finite(means) if key not in known]
         metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in missing]
         if metrics:
