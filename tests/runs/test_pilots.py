@@ -11,7 +11,6 @@ import torch
 from filelock import FileLock
 
 from fedtide.federation.federation import Federation
-from fedtide.records.run_directory import TABLES
 from fedtide.runs import pilots
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
@@ -65,7 +64,7 @@ def records(run: Path) -> Any:
     lines = (run / "events.jsonl").read_text(encoding="utf-8").splitlines()
     sessions = [facts for facts in map(json.loads, lines) if facts["event"] == "session"]
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
-    tables = [(run / name).read_text(encoding="utf-8") for name in TABLES if name not in ("history.csv", "clients.csv")]
+    tables = [(run / name).read_text(encoding="utf-8") for name in ("per_class.csv", "session_scores.csv")]
     scores = {file.name: file.read_bytes() for file in (run / "client_scores").iterdir()}
     return history, sessions, tables, scores, model
 

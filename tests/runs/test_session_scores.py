@@ -112,7 +112,7 @@ def test_the_diagonal_is_the_history_at_the_ends_of_sessions(calendar: Make, tmp
     rows = records.session_scores
     own = rows[rows["session"] == rows["tested"]].set_index("session")
     scores = [name for name in rows if name.startswith(("test_", "validation_"))]
-    assert len(scores) == {"classification": 6, "regression": 3, "multilabel": 2}[task]
+    assert len(scores) == {"classification": 12, "regression": 6, "multilabel": 4}[task]
     for name in scores:
         assert own[name].to_list() == ends[name].to_list(), name
     assert (own["round"] == ends["round"]).all()

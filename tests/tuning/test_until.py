@@ -98,8 +98,8 @@ def test_the_last_period_of_a_search_is_one_of_the_run(tmp_path: Path) -> None:
 
 
 def test_the_default_metric_of_a_calendar_is_that_of_the_next_period(tmp_path: Path) -> None:
-    assert params(tmp_path).experiment.tune.metric == "validation_accuracy_next"
-    assert params(tmp_path).experiment.report.metric == "accuracy_next"
+    assert params(tmp_path).experiment.tune.metric == "validation_served_accuracy_next"
+    assert params(tmp_path).experiment.report.metric == "served_accuracy_next"
     assert params(tmp_path, metric="validation_accuracy").experiment.tune.metric == "validation_accuracy"
     own = Params({**params(tmp_path).raw, "scenario": {"name": "calendar", "next_period": 0}}).experiment
     assert (own.tune.metric, own.report.metric) == ("validation_accuracy", "accuracy")

@@ -62,7 +62,7 @@ def alarms(run: OpenRun) -> Iterator[str]:
         return names[period] if period < len(names) else str(period + 1)
 
     for period, scores in undefined_in(history).items():
-        words = ", ".join(score.present.words for score in scores)
+        words = ", ".join(score.of_global.present.words for score in scores)
         yield f"{title(run.settings)}: the rows of {name(period)} do not define {words}; means over the periods are without it"
     for each in alarms_in(history):
         yield (

@@ -86,13 +86,16 @@ TuneMetric = Literal[
     "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next", "validation_macro_f1_next",
     "validation_auroc_next", "validation_calibration_error_next", "validation_r2_next", "validation_mae_next",
     "validation_mean_ap_next",
+    "validation_served_accuracy", "validation_served_loss", "validation_served_balanced_accuracy",
+    "validation_served_macro_f1", "validation_served_auroc", "validation_served_calibration_error",
+    "validation_served_r2", "validation_served_mae", "validation_served_mean_ap",
     "validation_served_accuracy_next", "validation_served_loss_next", "validation_served_balanced_accuracy_next",
     "validation_served_macro_f1_next", "validation_served_auroc_next", "validation_served_calibration_error_next",
     "validation_served_r2_next", "validation_served_mae_next", "validation_served_mean_ap_next",
     "served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile",
     "finetuned_accuracy_mean", "finetuned_accuracy_newcomers", "finetuned_accuracy_worst_decile",
 ]  # fmt: skip
-"""Scores of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served, or with
+"""Every score of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served, or with
 what local steps make of it."""
 
 
