@@ -40,13 +40,13 @@ def table() -> pd.DataFrame:
     sold = (a + 0.3 * b > 0) ^ (shop < 3)
     days = [f"2025-{m:02}-{d:02}" for m, d in zip(month, row + 1, strict=True)]
     frame = pd.DataFrame({"shop": shop, "day": days, "a": a, "b": b, "sold": np.where(sold, "yes", "no")})
-    return frame[(frame["shop"] < SHOPS) | (month == 1)].reset_index(drop=True)
+    return frame.loc[(frame["shop"] < SHOPS) | (month == 1)].reset_index(drop=True)
 
 
 def held_out(frame: pd.DataFrame, month: int) -> pd.DataFrame:
     """The last quarter of each shop's rows in a month, see ``split``."""
     day = pd.to_datetime(frame["day"]).dt
-    return frame[(day.month == month) & (day.day > 0.75 * ROWS)]
+    return frame.loc[(day.month == month) & (day.day > 0.75 * ROWS)]
 
 
 def accuracy(found: pd.DataFrame, rows: pd.DataFrame) -> float:
@@ -185,8 +185,8 @@ def test_a_run_without_any_model_is_refused(fedtide, folder, rows) -> None:
 
 def test_equal_numbers_are_one_owner_unless_two_have_it() -> None:
     def of(*owners: str) -> ClientModels:
-        kinds: tuple[Kind, ...] = ("own",) * len(owners)
-        return ClientModels({}, owners, kinds, torch.arange(len(owners)), -1, "shop")
+        kinds: list[Kind] = ["own" for _ in owners]
+        return ClientModels({}, owners, tuple(kinds), torch.arange(len(owners)), -1, "shop")
 
     assert of("7", "10").models_of(["7", "7.0", "010", "10"]).tolist() == [0, 0, 1, 1]
     both = of("007", "7")
