@@ -77,6 +77,7 @@ def test_every_way_predicts_what_the_history_says(fedtide, folder, rows, precisi
 
     settings = words(TABLE, *SETTINGS, f"engine.precision={precision}")
     assert fedtide("run", "--name", "one", *settings).status == 0
+    assert not Path("runs/one/served.pt").exists(), "all clients are served the global model"
     data = load_data(Params.read(Path("params.yaml"), settings[1::2]).run())
     save(Path("runs/one"), data, Path("model"))
     test = rows.iloc[held_out(rows)]

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from fedtide.core import plugins
+from fedtide.core.errors import SettingsError
+from fedtide.records.client_models import ClientModels
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
@@ -204,3 +206,27 @@ def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor
     found = load(tmp_path / "model" / "data" / "data").predict(np.ones((2, 3), np.float32))
     wanted = torch.full((2, outputs), 8.0)
     assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())
+
+
+def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: Path) -> None:
+    import mlflow.pyfunc
+
+    data = dataset(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64), 2)
+    plugin = plugins.load(Model, "softmax_regression")
+    weights = plugin(plugin.Settings()).build((3,), 2, 0).state_dict()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    torch.save({name: torch.zeros_like(value) for name, value in weights.items()}, folder / "model.pt")
+    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
+    biased = {name: torch.zeros(2, *value.shape) for name, value in weights.items()}
+    next(value for value in biased.values() if value.ndim == 2)[1, 0] = 1.0  # of the second model, of the first class
+    of = torch.tensor([0, 1, -1])
+    ClientModels(biased, ("ann", "bob", "cy"), ("global", "own", "newcomer"), of, -1, None).write(folder / "served.pt")
+    save(folder, data, tmp_path / "model")
+    model, samples = mlflow.pyfunc.load_model(str(tmp_path / "model")), np.ones((2, 3), np.float32)
+    for client, bias in (("ann", 0.0), ("bob", 1.0)):
+        wanted = torch.tensor([bias, 0.0]).softmax(0).expand(2, 2)
+        assert np.array_equal(model.predict(samples, params={"client": client}), wanted.numpy())
+    for params, message in (({"client": "cy"}, "no model for cy"), (None, "choose a client: params={'client': NAME}")):
+        with pytest.raises(SettingsError, match=message):
+            model.predict(samples, params=params)

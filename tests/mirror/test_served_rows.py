@@ -12,6 +12,7 @@ import pytest
 from fedtide.records.final_model import load_model
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.store import Store
+from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 
@@ -94,3 +95,16 @@ def test_the_scoring_server_takes_raw_rows(run: tuple[Path, Any]) -> None:
         answer = post(json.dumps(content))
         assert answer.status_code == 400
         assert message in answer.text
+
+
+def test_a_run_that_trains_no_global_model_and_keeps_no_others_logs_none(tmp_path: Path, mlruns: Path) -> None:
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    data = {"name": "table", "file": str(tmp_path / "rows.csv"), "label": "kept", "root": str(tmp_path / "data")}
+    static = {"name": "static", "num_clients": 2, "rounds": 1}
+    chosen = {"data": data, "scenario": static, "model": "softmax_regression", "partition": "iid"}
+    settings = Params({**chosen, "algorithm": "local"}).run()
+    summary = execute(settings, Workspace(tmp_path / "runs", None, mlruns, "tests", "", True))
+    store = Store(mlruns, "tests")
+    assert [run.data.tags["outcome"] for run in store.runs("")] == ["complete"]
+    assert store.client.search_logged_models([store.experiment]) == []
+    assert mirror([tmp_path / "runs" / summary["run_key"]], mlruns, "tests", models=tmp_path / "data") == 0

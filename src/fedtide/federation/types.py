@@ -249,14 +249,17 @@ class Parts(Chosen):
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """A model by parameter and buffer name, on the CPU, with all that a network of its class needs to load it."""
-        network = self.network
-        values = self.layout.named(w, b)
-        values |= {name: value for name, value in network.state_dict().items() if name not in values}
-        first: dict[int, str] = {}
-        for name, value in network.state_dict(keep_vars=True).items():
-            if (same := first.setdefault(id(value), name)) != name:
+        values, network = self.stacked(w, b), self.network
+        others = {network.stored_name(name): value for name, value in network.state_dict().items()}
+        return {name: value.clone().cpu() for name, value in (values | {**others, **values}).items()}
+
+    def stacked(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
+        """Views of what differs between models, parameters [..., d] and floating buffers [..., q], by name as :meth:`named`."""
+        values, first = self.layout.named(w, b), dict[int, str]()
+        for name, value in self.network.state_dict(keep_vars=True).items():
+            if (same := first.setdefault(id(value), name)) != name and same in values:
                 values[name] = values[same]  # tied: the layout knows a value by its first name
-        return {network.stored_name(name): value.clone().cpu() for name, value in values.items()}
+        return {self.network.stored_name(name): value for name, value in values.items()}
 
 
 @dataclass

@@ -7,7 +7,8 @@ round and participant, if the algorithm records any) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
 ``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
 are encoded) · ``privacy.csv`` (a row per client, with noise) ·
-``model.pt`` and ``summary.json`` at the end · ``error.txt`` after a failure.
+``model.pt``, ``served.pt`` (if clients are served models of their own) and ``summary.json`` at the end ·
+``error.txt`` after a failure.
 
 Records are never trusted blindly: a saved state holds marks of the records that it continues, and the summary holds marks of
 all files of the run and a hash of itself. Until then the manifest holds hashes of the settings and of itself.
@@ -57,15 +58,15 @@ LOGGERS = "loggers.json"
 TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "owner_scores.csv")
 """Tables with rows per round."""
 
-ENCODING, MODEL = "encoding.json", "model.pt"
-"""What the final model of a run on a table consists of: how rows become inputs, and the weights."""
+ENCODING, MODEL, SERVED = "encoding.json", "model.pt", "served.pt"
+"""What the final model of a run on a table consists of: how rows become inputs, the weights, and those of its clients."""
 
 SESSION = "session"
 """Kind of events that belong to a round: the start of a session."""
 
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
-_DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, MODEL)  # on the disk since they were written
+_DURABLE = ("settings.json", "manifest.json", ENCODING, PRIVACY, SERVED, MODEL)  # on the disk since they were written
 _TIMELINE = "timeline.npz"
 _AGAIN = "delete it, and the same command writes it again (a summary: if a checkpoint exists)"
 

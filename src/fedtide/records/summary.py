@@ -19,6 +19,10 @@ class Summary(TypedDict, total=False):
     events and means over them, of a complete run, see :func:`fedtide.records.measures.drifts.summary`; with a detector, so are
     ``drift_alarms``, ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``, see
     :func:`fedtide.records.measures.detections.summary`.
+
+    Of a complete run whose algorithm serves its clients other models than the global one, ``served`` says what it has of these:
+    they are ``kept`` in ``served.pt``, ``discarded`` with ``keep: global``, or ``unowned``, as no client owns the data's
+    samples. ``trains_global`` is false where the algorithm trains no global model, and absent otherwise.
     """
 
     run_key: str
@@ -42,6 +46,8 @@ class Summary(TypedDict, total=False):
     kappa: float
     latency: float
     energy: float
+    served: Literal["kept", "discarded", "unowned"]
+    trains_global: bool
 
 
 class Headline(NamedTuple):
@@ -61,6 +67,11 @@ class Headline(NamedTuple):
     def text(self) -> str:
         """Words and value."""
         return f"{self.words} {self.score.shown(self.value).strip()}"
+
+
+def predicts(summary: Summary) -> bool:
+    """Whether a complete run has kept a trained model: its global one, or those of its clients."""
+    return summary.get("trains_global", True) or summary.get("served") == "kept"
 
 
 def headline(summary: Summary, chosen: Score | None = None) -> Headline | None:

@@ -5,17 +5,20 @@ from typing import cast
 
 import torch
 
+from fedtide.core import plugins
 from fedtide.core.storage.files import replacing
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.scoring.final_models import client_models, own_samples, serves_others
 from fedtide.records.files.states import remove_states
 from fedtide.records.measures import detections, drifts
 from fedtide.records.measures.periods import alarms_in, means_next, undefined_in
-from fedtide.records.run_directory import MODEL, RunDirectory
+from fedtide.records.run_directory import MODEL, SERVED, RunDirectory
 from fedtide.records.summary import State, Summary
 from fedtide.runs.display.progress import title
 from fedtide.runs.open_run import OpenRun
 from fedtide.runs.train import Trained
 from fedtide.settings.scores import TaskName, main_score
+from fedtide.world.data.base import DatasetPlugin
 
 
 def conclude(run: OpenRun, trained: Trained) -> Summary:
@@ -30,6 +33,7 @@ def conclude(run: OpenRun, trained: Trained) -> Summary:
     if module.diverged:
         summary["message"] = module.diverged
     if state == "complete":
+        summary |= keep_served(run, module)
         # Given a path, torch hides disk errors.
         with replacing(directory.path / MODEL, durable=True) as part, part.open("wb") as stream:
             torch.save(module.parts.named(module.state.w, module.state.b), stream)
@@ -40,6 +44,25 @@ def conclude(run: OpenRun, trained: Trained) -> Summary:
         directory.finish(summary)
     drop_states(run, summary)
     return summary
+
+
+def keep_served(run: OpenRun, module: FederatedModule) -> Summary:
+    """Write what the clients of a complete run are served, and say in its summary what is kept of it."""
+    parts, path = module.parts, run.directory.path / SERVED
+    path.unlink(missing_ok=True)  # of a run that was concluded before
+    if not serves_others(parts):
+        return {}
+    found: Summary = {} if "global" in parts.algorithm.models else {"trains_global": False}
+    if not own_samples(parts):
+        return found | {"served": "unowned"}
+    if run.settings.keep == "global":
+        return found | {"served": "discarded"}
+    column = None
+    if run.data.encoding is not None:
+        column = plugins.create(DatasetPlugin, run.settings.data).client_column
+    client_models(parts, module.state, column).write(path)
+    parts.workers.close()
+    return found | {"served": "kept"}
 
 
 def interrupted(run: OpenRun, rounds: int, signal: int) -> Summary:

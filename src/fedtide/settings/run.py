@@ -205,6 +205,11 @@ class RunSettings(SettingsModel):
     costs: CostSettings = Field(CostSettings(), description="what a round costs")
     engine: EngineSettings = Field(EngineSettings(), description="execution")
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
+    keep: Annotated[Literal["served", "global"], INCIDENTAL] = Field(
+        "served",
+        description="models that a complete run keeps to predict with: served: those that its clients are served, where they "
+        "own the data's samples; global: the global model alone",
+    )
 
     @model_validator(mode="after")
     def _fit_together(self) -> RunSettings:

@@ -1,4 +1,4 @@
-"""``fedtide predict``: what the final model of a run predicts for rows of a table."""
+"""``fedtide predict``: what the final models of a run predict for rows of a table."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli.options import Runs
+from fedtide.cli.reporter import log
 from fedtide.core.extras import require
 
 
@@ -15,7 +16,11 @@ def predict(
     runs: Runs = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions. Default: print them.")] = None,
 ) -> None:
-    """Predict rows of a table with the final model of a run: a CSV line per row.
+    """Predict rows of a table with the final models of a run: a CSV line per row.
+
+    Where the run serves its clients models of their own, each row gets that of
+    its owner, which the column `data.client` names; an owner that the run has
+    never seen gets what the algorithm gives newcomers.
 
     FILE is written as the table of the run (delimiter, decimal sign, encoding),
     and needs every column that was a feature; others are ignored. Values may be
@@ -38,12 +43,16 @@ def predict(
         raise SettingsError(f"{file}: no such file")
     if out is not None and (not out.parent.is_dir() or out.is_dir() or out.resolve() == file.resolve()):
         raise SettingsError(f"--out = {str(out)!r} should be a new file in a folder that exists")
-    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}))
+    features = {each.column for each in model.encoding.columns}
+    owners = [model.column] if model.column and model.column not in features else []
+    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}), owners)
     try:
-        predictions = model.predict(rows, place)
+        predictions, described = model.predict(rows, place), model.described(rows, place)
     except SettingsError as error:
         text = str(error)
         raise SettingsError(text if text.startswith(str(file)) else f"{file}: {text}") from None
+    if described:
+        log(f"{directory.name}: {described}")
     text = predictions.to_csv(index=False, lineterminator="\n")
     if out is None:
         print(text, end="")

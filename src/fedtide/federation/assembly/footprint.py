@@ -18,6 +18,7 @@ from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
+from fedtide.federation.scoring.final_models import file_size
 from fedtide.federation.types import Chosen, Parts
 from fedtide.methods.algorithms.base import RunPreview, overrides
 from fedtide.methods.initializers.base import Initializer
@@ -220,9 +221,10 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     if isinstance(mode, Async):
         at_once = min(mode.concurrency, present)
         who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
+    kept = f"; models of clients, at the end on disk: at most {gigabytes(size)}" if (size := file_size(parts)) else ""
     return (
         f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
-        f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}; "
+        f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}{kept}; "
         f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
     )
 

@@ -11,7 +11,9 @@ from typing import Any
 from fedtide.core import plugins
 from fedtide.core.discovery.source import source_file
 from fedtide.core.errors import SettingsError
-from fedtide.records.run_directory import MODEL, read_json
+from fedtide.records.client_models import ClientModels
+from fedtide.records.final_model import clients_of
+from fedtide.records.run_directory import MODEL, SERVED, RunDirectory, read_json
 from fedtide.runs.mlflow.served import DESCRIPTION, PLUGINS
 from fedtide.runs.mlflow.store import Store
 from fedtide.settings.params import parse
@@ -54,8 +56,9 @@ def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str
 def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     """Write the final model of a run directory as an MLflow model in a folder.
 
-    It holds the weights, what the network is built from, sources of the user's that it needs, and a few samples, or with an
-    encoding rows that are nobody's; to load it takes the packages in its ``requirements.txt``, fedtide among them.
+    It holds the weights, those of clients too if they are served models of their own, what the network is built from, sources
+    of the user's that it needs, and a few samples, or with an encoding rows that are nobody's; to load it takes the packages in
+    its ``requirements.txt``, fedtide among them.
     """
     import mlflow.pyfunc
     from mlflow.models import Model as Card
@@ -66,7 +69,9 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     with tempfile.TemporaryDirectory() as made:
         contents, code = Path(made) / "data", Path(made) / "code"
         contents.mkdir()
-        shutil.copy(folder / MODEL, contents)
+        clients, _ = clients_of(RunDirectory(folder))
+        for name in (MODEL, SERVED) if clients is not None else (MODEL,):
+            shutil.copy(folder / name, contents)
         description = {"model": chosen, "constants": constants_of(data)}
         description |= {"input_shape": data.input_shape, "outputs": data.outputs}
         (contents / DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
@@ -77,8 +82,8 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
             data_path=str(contents),
             code_paths=_copy_sources(model, code),
             pip_requirements=list(_requirements(model, () if encoding is None else ("pandas",))),
-            signature=_signature(folder, data) if encoding is None else _signature_of_rows(encoding),
-            input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else encoding.example(),
+            signature=_signature(folder, data, clients) if encoding is None else _signature_of_rows(encoding, clients),
+            input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else _example(encoding, clients),
             mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
         )
 
@@ -92,23 +97,34 @@ def _model(settings: dict[str, Any]) -> Model:
     return plugin(parse(plugin.Settings, chosen, "model in its settings.json"))
 
 
-def _signature(folder: Path, data: Dataset) -> Any:
+def _signature(folder: Path, data: Dataset, clients: ClientModels | None) -> Any:
     """Of arrays, from what is recorded: nothing that a run names is imported to look at it."""
     import numpy as np
     import torch
     from mlflow.models import ModelSignature
-    from mlflow.types import Schema, TensorSpec
+    from mlflow.types import DataType, ParamSchema, ParamSpec, Schema, TensorSpec
 
     weights = torch.load(folder / MODEL, weights_only=True, mmap=True)
+    params: Any = None if clients is None else ParamSchema([ParamSpec("client", DataType.string, None)])
     double = any(value.dtype == torch.float64 for value in weights.values())
     return ModelSignature(
         Schema([TensorSpec(data.test_inputs.numpy().dtype, (-1, *data.input_shape))]),
         Schema([TensorSpec(np.dtype("float64" if double else "float32"), (-1, data.outputs))]),
+        params,
     )
 
 
-def _signature_of_rows(encoding: Encoding) -> Any:
-    """The table's columns, all required. Their types are the encoding's business.
+def _example(encoding: Encoding, clients: ClientModels | None) -> Any:
+    """Rows that are nobody's, or of a client that has a model where there is none for others."""
+    rows = encoding.example()
+    if clients is not None and clients.column is not None:
+        served = (name for name, model in zip(clients.owners, clients.of.tolist(), strict=True) if model >= 0)
+        rows[clients.column] = "a newcomer" if clients.newcomer >= 0 else next(served)
+    return rows
+
+
+def _signature_of_rows(encoding: Encoding, clients: ClientModels | None) -> Any:
+    """The table's columns, and that of the owners where rows are served by it; all required. Types are the encoding's business.
 
     MLflow refuses integers for floating-point numbers, and a column of missing values for one of texts.
     """
@@ -117,9 +133,11 @@ def _signature_of_rows(encoding: Encoding) -> Any:
     from mlflow.types.schema import AnyType
 
     any_type: Any = AnyType  # it has no types
+    columns = [each.column for each in encoding.columns]
+    columns += [] if clients is None or clients.column is None else [clients.column]
     types = {str: DataType.string, int: DataType.long, float: DataType.double}
     return ModelSignature(
-        Schema([ColSpec(any_type(), each.column) for each in encoding.columns]),
+        Schema([ColSpec(any_type(), name) for name in dict.fromkeys(columns)]),
         Schema([ColSpec(types[kind], name) for name, kind in encoding.predicted.items()]),
     )
 

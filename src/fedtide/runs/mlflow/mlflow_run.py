@@ -8,7 +8,8 @@ from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.files.guarantees import PRIVACY
-from fedtide.records.run_directory import ENCODING, MODEL, RunDirectory, finite, read_json
+from fedtide.records.run_directory import ENCODING, MODEL, SERVED, RunDirectory, finite, read_json
+from fedtide.records.summary import predicts
 from fedtide.runs.mlflow.logged_model import log_model
 from fedtide.runs.mlflow.store import Store, git_commit
 from fedtide.world.dataset import Dataset
@@ -18,7 +19,7 @@ _MAX_VALUE = 250  # characters of a parameter's value
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
-_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", ENCODING, PRIVACY, MODEL)
+_FILES = ("settings.json", "history.csv", "per_class.csv", "session_scores.csv", ENCODING, PRIVACY, SERVED, MODEL)
 _STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 
 
@@ -59,7 +60,7 @@ class MlflowRun:
     def lacks_model(self) -> bool:
         """Whether there is a final model that MLflow does not have."""
         known = self._run is not None and self._run.outputs is not None and self._run.outputs.model_outputs
-        return not known and outcome_of(self.directory) == "complete"
+        return not known and outcome_of(self.directory) == "complete" and predicts(self.directory.summary() or {})
 
     def begin(self, parent: str) -> None:
         """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new."""

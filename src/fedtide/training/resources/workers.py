@@ -81,7 +81,10 @@ class Workers:
         self._idle: queue.SimpleQueue[WorkerState] = queue.SimpleQueue()
         for _ in range(self.count):
             self._idle.put(WorkerState(task))
-        self._pool = ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
     @cached_property
     def forward(self) -> Forward:
@@ -113,4 +116,7 @@ class Workers:
         return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """End the threads; further work begins new ones."""
+        if "_pool" in self.__dict__:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            del self._pool

@@ -147,10 +147,10 @@ def categories_of(column: Column) -> tuple[Ints, list[str]]:
     import pandas as pd
 
     codes, found = pd.factorize(column.values)
-    return codes.astype(np.int64), [*map(_category, found), _MISSING]  # -1, of missing values, is the last
+    return codes.astype(np.int64), [*map(category, found), _MISSING]  # -1, of missing values, is the last
 
 
-def _category(value: Any) -> str:
+def category(value: Any) -> str:
     """The text of a value that is not missing."""
     text = str(value)
     if text.lower() in ("true", "false"):

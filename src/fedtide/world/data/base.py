@@ -35,6 +35,11 @@ class DatasetPlugin(Plugin):
         """Files outside the raw folder that ``read`` reads, all of them; folders are not files."""
         return ()
 
+    @property
+    def client_column(self) -> str | None:
+        """Column that names the client of a row, in rows that a final model predicts; None if none does."""
+        return None
+
     def dataset(self, kind: Kind, parts: Iterable[tuple[Tensor, Tensor]], num_classes: int, **others: Any) -> Dataset:
         """For :meth:`read`: a dataset of this name from the inputs and labels of the training and of the test set."""
         train, test = parts

@@ -59,6 +59,10 @@ class Flights(DatasetPlugin):
 
     settings: Settings
 
+    @property
+    def client_column(self) -> str:
+        return _CLIENTS[self.settings.client]
+
     def files(self) -> tuple[Path, ...]:
         """The files of the installed package, which is not imported: it would read everything."""
         package = find_spec(PACKAGE)

@@ -1,7 +1,7 @@
 """A table of the user's."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,10 +25,10 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 
-def read_rows(path: Path, data: Mapping[str, Any]) -> tuple[pd.DataFrame, Place]:
+def read_rows(path: Path, data: Mapping[str, Any], text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
     """The rows of a file that is written as the table of a run, whose dataset has settings ``data``; as :func:`read_table`."""
     written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
-    return read_table(path, FileSettings(name="table", **written))
+    return read_table(path, FileSettings(name="table", **written), text)
 
 
 logger = logging.getLogger(__name__)
@@ -123,6 +123,10 @@ class Table(DatasetPlugin):
             return self.labels or (self.label,)
 
     settings: Settings
+
+    @property
+    def client_column(self) -> str | None:
+        return self.settings.client
 
     def files(self) -> tuple[Path, ...]:
         return (Path(self.settings.file),)
