@@ -10,8 +10,8 @@ from fedtide.methods.algorithms.base import Algorithm, Round, RunPreview, Served
 class LocalTraining(Algorithm):
     """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
 
-    The global model stays the initial one, so only the clients' own scores mean anything (``served_accuracy_*``, with
-    ``evaluation.clients_every``), and no gains over it are recorded. With ``client_state.on_session_start: reset`` all clients
+    The global model stays the initial one, so it has no scores: those of the clients' own models are ``test_served_*``, where
+    samples have owners, and ``served_accuracy_*``, with ``evaluation.clients_every``. With ``client_state.on_session_start: reset`` all clients
     start again in every session. BatchNorm's running statistics are those of all.
     """
 
@@ -22,8 +22,8 @@ class LocalTraining(Algorithm):
 
     def advice(self, run: RunPreview) -> list[str]:
         return [
-            "algorithm local has no global model: test accuracy is that of the initial model, the clients' own models are in "
-            "served_accuracy_* (evaluation.clients_every)"
+            "algorithm local has no global model, and no test accuracy of one: the clients' own models are in test_served_* "
+            "(samples with owners) and served_accuracy_* (evaluation.clients_every)"
         ]
 
     def start(self, r: Round) -> Tensor:
