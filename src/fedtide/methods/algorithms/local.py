@@ -11,8 +11,8 @@ class LocalTraining(Algorithm):
     """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
 
     The global model stays the initial one, so it has no scores: those of the clients' own models are ``test_served_*``, where
-    samples have owners, and ``served_accuracy_*``, with ``evaluation.clients_every``. With ``client_state.on_session_start: reset`` all clients
-    start again in every session. BatchNorm's running statistics are those of all.
+    samples have owners, and ``served_accuracy_*``, with ``evaluation.clients_every``. With
+    ``client_state.on_session_start: reset`` all clients start again in every session. BatchNorm's running statistics are those of all.
     """
 
     models = ("personal",)
