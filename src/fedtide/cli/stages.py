@@ -9,7 +9,7 @@ import numpy as np
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import folder, short_hash, write_json
-from fedtide.records.summary import Summary, headline
+from fedtide.records.summary import Summary, headline, of_global
 from fedtide.runs.compare import compare, refuse_unrecorded
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.open_run import code
@@ -47,7 +47,7 @@ def download(params: Params, out: Path) -> dict[str, Any]:
 
 def timeline(params: Params, out: Path, log: Log) -> list[Path]:
     """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
-    from fedtide.report.picture import class_names, draw, summary
+    from fedtide.report.picture import draw, names_in, summary
 
     folder(out)
     written: dict[Path, tuple[RunSettings, str]] = {}
@@ -59,8 +59,9 @@ def timeline(params: Params, out: Path, log: Log) -> list[Path]:
         timeline = build_timeline(settings, data)
         labels = seen_classes(data, timeline.concepts)
         timeline.save(path, identity)
-        write_json(path.with_suffix(".json"), summary(timeline, labels))
-        draw(timeline, labels, path.with_suffix(".png"), class_names(settings))
+        names = names_in(data, settings, timeline)
+        write_json(path.with_suffix(".json"), summary(timeline, labels, names))
+        draw(timeline, labels, path.with_suffix(".png"), names)
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
     for stale in [file for file in ours if file.with_suffix(".npz") not in written]:
@@ -93,8 +94,10 @@ def train(
 def _outcome(summary: Summary) -> dict[str, Any]:
     """What DVC keeps of a run."""
     main, found = main_score(summary.get("task", "classification")), headline(summary)
-    ahead = [found.name] if found is not None and found.score.ahead else [f"best_{main.name}"]
-    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", f"final_{main.name}", *ahead)
+    beside = of_global(summary, found)
+    first = [found.name] if found is not None and (found.score.ahead or found.score.served) else [f"best_{main.name}"]
+    first += [] if beside is None else [beside.name]
+    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", f"final_{main.name}", *first)
     values = {key: summary.get(key) for key in keys}
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in values.items()}
 

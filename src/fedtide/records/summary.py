@@ -74,6 +74,16 @@ def headline(summary: Summary, chosen: Score | None = None) -> Headline | None:
     return None
 
 
+def of_global(summary: Summary, first: Headline | None) -> Headline | None:
+    """The same number of the global model beside a headline of what clients are served; None if it has none."""
+    if first is None or not first.score.served:
+        return None
+    score = first.score.of_global
+    name = score.mean_next if score.ahead else f"final_{score.name}"
+    value = cast("dict[str, float | None]", summary).get(name)
+    return None if value is None else Headline(name, "global model", score, value)
+
+
 def score_in(summary: Summary, which: Literal["final", "best", "mean_last10"]) -> float | None:
     """``<which>_<main score>`` of a summary, such as ``final_accuracy``; None if nothing was evaluated."""
     main = main_score(summary.get("task", "classification"))
