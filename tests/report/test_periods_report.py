@@ -98,7 +98,8 @@ def test_one_number_from_summary_to_report(reported: Path) -> None:
             assert [run[name] for name in both] == pytest.approx([means[label, run["seed"]]] * 2, abs=1e-6)
             assert "best_accuracy" not in run
             value = f"{means[label, run['seed']]:.1%}"
-            line = f"{label} / previous / seed {run['seed']}  mean served accuracy on the next period {value} (global model {value})"
+            both_values = f"mean served accuracy on the next period {value} (global model {value})"
+            line = f"{label} / previous / seed {run['seed']}  {both_values}"
             assert line in (reported / "log").read_text()
     assert not [name for name in table if name.startswith("best")]
     with (reported / "curves" / "previous.csv").open() as stream:
