@@ -36,7 +36,7 @@ def clients(source: Source) -> pd.DataFrame:
     mean, seeds = total["served"] / total["rows"], by_client["key"].nunique()
     rows = found["rows"] / seeds
     own = {name: found[name] / found["rows"] for name in ("served", "global")}
-    errors = (mean - own["served"]) / np.sqrt(mean * (1 - mean) / rows)
+    errors: pd.Series = (mean - own["served"]) / np.sqrt(mean * (1 - mean) / rows)
     return pd.DataFrame({"rows": rows, **own, "mean": mean, "errors_below": errors}).reset_index()
 
 

@@ -94,7 +94,7 @@ class MethodTable:
         """Every method against the one with the best mean, over the seeds; None for a single method."""
         values = self.by_seed(column.key).replace([math.inf, -math.inf], math.nan).dropna(axis=1, how="all")
         reference = self.leader(column)
-        if reference not in values or values.shape[1] < 2:
+        if reference is None or reference not in values or values.shape[1] < 2:
             return None
         return Comparison(column, reference, statistics.compare(values, reference))
 
