@@ -189,7 +189,9 @@ def test_a_client_that_returns(on_leave: str) -> None:
     table, kept = records[-1].client_scores, on_leave == "keep"
     assert table["known"][3] is kept
     assert torch.equal(state.memory["own"][3], own) is kept
-    assert (table["served_loss"][3] == table["loss"][3]) is not kept
+    assert table["loss"] == [None] * 4  # nobody trains the global model
+    _, never = run_rounds(made(away(), "local", cohorts=[[0], [1], *cohorts[2:]]))
+    assert (table["served_loss"][3] == never[-1].client_scores["served_loss"][3]) is not kept
 
 
 def test_only_models_of_clients_own_are_kept() -> None:

@@ -45,7 +45,7 @@ def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessio
     for name in ("table.csv", "comparison.csv", "metrics.json"):
         assert (tmp_path / "auroc" / name).read_bytes() == (tmp_path / "accuracy" / name).read_bytes()
     page = summary.page.read_text()
-    assert summary.results[0].startswith("Highest mean AUROC in the last 5 rounds: scaffold · previous, ")
+    assert summary.results[0].startswith("Highest mean AUROC in the last 5 rounds: scaffold, ")
     assert '<th scope="col" class="number">Final AUROC, %</th>' in page
     assert "Columns about rounds: test AUROC." in page
     assert "AUROC in the last 5 rounds: each method minus scaffold" in page
@@ -59,9 +59,11 @@ def test_no_method_is_highest_where_all_are_the_same(tmp_path):
         with_columns(write_run(tmp_path / "runs", label, seed=0), test_auroc=lambda values: 0 * values + 0.5)
         for label in ("fedavg", "scaffold")
     ]
-    assert report(dirs, tmp_path / "two", "auroc").results == ()
+    (same, *_) = report(dirs, tmp_path / "two", "auroc").results
+    untested = "no difference can be tested with one seed between fedavg 50.0 %, scaffold 50.0 % (1 seed)."
+    assert same == f"AUROC in the last 5 rounds: {untested}"
     alone = report(dirs[:1], tmp_path / "one", "auroc").results
-    assert alone[0] == "Mean AUROC in the last 5 rounds: fedavg \u00b7 previous, 50.0 % (1 seed)."
+    assert alone[0] == "Mean AUROC in the last 5 rounds: fedavg, 50.0 % (1 seed)."
 
 
 def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
@@ -80,11 +82,10 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
     np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
     opposite = {"higher": "lower", "lower": "higher"}
     assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
-    wanted = r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\."
-    sentence = re.fullmatch(wanted, summary.results[0])
-    assert sentence is not None
-    page = summary.page.read_text()
-    assert sentence[1] == mine["reference"][0]
+    page, best = summary.page.read_text(), re.escape(mine["reference"][0])
+    number = r"0\.\d{4} ± 0\.\d{4}"
+    wanted = rf"Lowest mean loss in the last 5 rounds: {best}, {number} \(3 seeds\); higher: (.+ {number}, ){{2}}.+ {number}\."
+    assert re.fullmatch(wanted, summary.results[0])
     assert '<th scope="col" class="number">Final loss</th>' in page
     assert '<th scope="col" class="number">Rise at a change</th>' in page
     assert "chosen for its lowest mean" in page

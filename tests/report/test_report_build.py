@@ -96,7 +96,7 @@ def test_the_terminal_table_shows_labels_as_they_are(single):
 
 
 def test_one_run_is_compared_with_nothing(single):
-    assert single.results[0].startswith("Mean accuracy in the last 5 rounds: fedavg[bold] · previous, ")
+    assert single.results[0].startswith("Mean accuracy in the last 5 rounds: fedavg[bold], ")
     assert "Paired comparison" not in single.page.read_text()
     assert pd.read_csv(single.page.with_name("comparison.csv")).empty
 

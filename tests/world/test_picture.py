@@ -106,7 +106,7 @@ def test_the_legend_has_the_classes_of_the_data(tmp_path, moving, monkeypatch):
     drawn = []
     monkeypatch.setattr(picture.Figure, "savefig", lambda figure, part, **_: (drawn.append(figure), part.touch()))
     for names in ((), tuple(f"class {number}" for number in range(moving.num_classes))):
-        picture.draw(moving, LABELS, tmp_path / "picture.png", names)
+        picture.draw(moving, LABELS, tmp_path / "picture.png", picture.Names(names))
         (legend,) = [axes for axes in drawn[-1].axes if axes.get_ylabel() == "most frequent label"]
         shown = [text.get_text() for text in legend.get_yticklabels()]
         assert shown == list(names or map(str, range(moving.num_classes)))

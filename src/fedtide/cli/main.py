@@ -65,7 +65,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one `algorithm`, `initializer` and `seed`. A finished run is loaded from disk, an interrupted one resumes."""
-    from fedtide.records.summary import headline, score_in
+    from fedtide.records.summary import headline, of_global, score_in
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import workspace
     from fedtide.settings.scores import Score, main_score
@@ -77,8 +77,8 @@ def run(
     main = main_score(chosen.experiment.task)
     scores = (f"final_{main.name}", f"best_{main.name}", f"mean_last10_{main.name}")
     found = headline(summary, Score(chosen.experiment.report.metric))
-    ahead = [found.name] if found is not None and found.score.ahead else []
-    keys = ("run_key", "state", "rounds", *scores, *ahead, "bytes_up", "bytes_down", "seconds")
+    first = [each.name for each in (found, of_global(summary, found)) if each is not None]
+    keys = ("run_key", "state", "rounds", *dict.fromkeys((*scores, *first)), "bytes_up", "bytes_down", "seconds")
     if summary["state"] == "follower":
         return
     if as_json:
@@ -87,7 +87,12 @@ def run(
         shown = ""
         if found is not None:
             best, digits = score_in(summary, "best"), ".2%" if found.score.share else ".4f"
-            shown = f": {found.words} {found.value:{digits}}" + ("" if best is None else f", best {best:{digits}}")
+            beside = of_global(summary, found)
+            shown = f": {found.words} {found.value:{digits}}"
+            if beside is not None:
+                shown += f", {beside.words} {beside.value:{digits}}"
+            elif best is not None:
+                shown += f", best {best:{digits}}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
 

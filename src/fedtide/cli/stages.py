@@ -47,7 +47,7 @@ def download(params: Params, out: Path) -> dict[str, Any]:
 
 def timeline(params: Params, out: Path, log: Log) -> list[Path]:
     """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
-    from fedtide.report.picture import class_names, draw, summary
+    from fedtide.report.picture import draw, names_in, summary
 
     folder(out)
     written: dict[Path, tuple[RunSettings, str]] = {}
@@ -59,8 +59,9 @@ def timeline(params: Params, out: Path, log: Log) -> list[Path]:
         timeline = build_timeline(settings, data)
         labels = seen_classes(data, timeline.concepts)
         timeline.save(path, identity)
-        write_json(path.with_suffix(".json"), summary(timeline, labels))
-        draw(timeline, labels, path.with_suffix(".png"), class_names(settings))
+        names = names_in(data, settings, timeline)
+        write_json(path.with_suffix(".json"), summary(timeline, labels, names))
+        draw(timeline, labels, path.with_suffix(".png"), names)
         log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
     for stale in [file for file in ours if file.with_suffix(".npz") not in written]:

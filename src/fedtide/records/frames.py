@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,15 @@ from fedtide.core.storage.files import read_text
 from fedtide.records.files.guarantees import COLUMNS, PRIVACY
 from fedtide.records.measures import detections, drifts, forgetting
 from fedtide.records.measures.forgetting import NOTHING, Forgetting
-from fedtide.records.run_directory import RunDirectory, read_json, whole_lines
+from fedtide.records.method_labels import METHOD as METHOD
+from fedtide.records.method_labels import Settings, differing, distinct_labels
+from fedtide.records.run_directory import ENCODING, RunDirectory, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
 from fedtide.world.presence.calendar import RECURRING
 from fedtide.world.scenarios.base import Scenario
 
-Settings = dict[str, Any]
-
 Method = tuple[str, str]
 """Label and initializer; runs of one method differ in their seeds."""
-
-METHOD = ["label", "initializer"]
-"""Columns that identify a row's method."""
 
 _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
@@ -41,12 +38,9 @@ _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _KEPT = ["kept", "clip_factor", "attacker"]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
 _TEXT = ["split", "layer"]
-_READ = (
-    "settings.json", "history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "events.jsonl",
-    PRIVACY,
-)  # fmt: skip
+_TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv")
+_READ = ("settings.json", *_TABLES, "events.jsonl", PRIVACY)
 _ROWS = 30  # most methods that are listed
-_NOT_A_METHOD = ("label", "initializer_label", "seed", "world_seed", "engine.chunk")
 
 
 @dataclass(frozen=True)
@@ -76,6 +70,7 @@ class Records:
             samples of their own: the run's columns, these two, ``round``, and the ``test_*`` and ``validation_*`` scores of the
             model at the end of ``session`` on the samples of ``tested``.
         forgetting: by run, measured by the session scores; NaN without them.
+        forgetting_beside: the same by :attr:`beside`.
         estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
         privacy: one row per client of each run with noise: the run's columns and those of
             :data:`fedtide.records.files.guarantees.COLUMNS`.
@@ -83,6 +78,7 @@ class Records:
             does not use.
         missing: names of directories without settings.
         score: that a report is about.
+        classes, periods: names of the classes, and of the sessions if they are periods of the data's time; else empty.
     """
 
     runs: pd.DataFrame
@@ -92,11 +88,14 @@ class Records:
     per_class: pd.DataFrame
     session_scores: pd.DataFrame
     forgetting: dict[str, Forgetting]
+    forgetting_beside: dict[str, Forgetting]
     estimated: dict[str, Forgetting]
     privacy: pd.DataFrame
     settings: dict[str, Settings]
     missing: tuple[str, ...]
     score: Score = ACCURACY
+    classes: tuple[str, ...] = ()
+    periods: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         title, table = self._brief()
@@ -109,7 +108,8 @@ class Records:
     def _brief(self) -> tuple[str, pd.DataFrame]:
         """How many runs are in which state; for each method the mean and standard deviation of its last main score."""
         history = self.history
-        found = [score for score in map(main_score, RECORDED) if f"test_{score.name}" in history]
+        either = [score for main in map(main_score, RECORDED) for score in (main.of_served, main)]
+        found = [score for score in either if f"test_{score.name}" in history]
         score = next((one for one in found if history[f"test_{one.name}"].notna().any()), main_score())
         rows = history.reindex(columns=["key", f"test_{score.name}"])
         last = self.runs.assign(last=self.runs["key"].map(rows.groupby("key").last().iloc[:, 0]))
@@ -123,6 +123,34 @@ class Records:
     def column(self) -> str:
         """The column of ``history`` with the score; NaN where the model was not evaluated."""
         return f"test_{self.score.name}"
+
+    @property
+    def beside(self) -> Score | None:
+        """The same score of the global model, or, if it is that one's, of what clients are served; None without values."""
+        other = self.score.of_global if self.score.served else self.score.of_served
+        column = f"test_{other.name}"
+        return other if column in self.history and self.history[column].notna().any() else None
+
+    def models(self, score: Score | None = None) -> str:
+        """Which models a score, by default the report's, is about."""
+        if (score or self.score).served:
+            return "the models that clients are served, each on its client's own samples, at the end of a period"
+        kinds = {settings.get("evaluation.model", "global") for settings in self.settings.values()}
+        return (
+            "the global model" if kinds == {"global"} else f"the reported model ({', '.join(sorted(map(str, kinds)))})"
+        )
+
+    def session_name(self, number: int, words: str = "S") -> str:
+        """Name of a session by its number, from 1: its period's, else the number after ``words``."""
+        return self.periods[number - 1] if number <= len(self.periods) else f"{words}{number}"
+
+    @property
+    def without_global(self) -> set[str]:
+        """Keys of the runs that train no global model: they only have scores of what clients are served."""
+        names = [[f"test_{score.name}" for score in map(main_score, RECORDED)]]
+        names.append([f"test_{main_score(task).of_served.name}" for task in RECORDED])
+        trained, served = (self.history.reindex(columns=each).notna().any(axis=1) for each in names)
+        return set(self.history["key"][served]) - set(self.history["key"][trained])
 
     @property
     def asynchronous(self) -> bool:
@@ -148,7 +176,7 @@ class Records:
         """Settings in which runs differ, apart from seeds and speed: dotted name -> run -> value."""
         return {
             name: {key: settings[name] for key, settings in self.settings.items() if name in settings}
-            for name in _differing(self.settings.values())
+            for name in differing(self.settings.values())
         }
 
 
@@ -177,9 +205,10 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         raise SettingsError(f"no runs to report: none of {len(run_dirs)} run directories has a settings.json{example}")
     settings = {path.name: _settings(path) for path in found}
     runs = [_run(path, settings[path.name]) for path in found]
+    score = _recorded(found, score)
     histories = [_history(path, score) for path in found]
     frame = pd.DataFrame([{**run, "rounds": len(history)} for run, history in zip(runs, histories, strict=True)])
-    labels = _distinct_labels(frame, settings)
+    labels = distinct_labels(frame, settings)
     frame["label"] = frame["key"].map(labels)
     _refuse_duplicates(frame)
 
@@ -191,6 +220,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
 
     by_session = [_session_scores(path) for path in found]
     forgotten = [forgetting.measured(rows, score) for rows in by_session]
+    others = [forgetting.measured(rows, score.of_global if score.served else score.of_served) for rows in by_session]
     return Records(
         runs=frame,
         history=joined(histories),
@@ -199,6 +229,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         per_class=joined(map(_per_class, found)),
         session_scores=joined(by_session),
         forgetting={path.name: known for path, known in zip(found, forgotten, strict=True)},
+        forgetting_beside={path.name: known for path, known in zip(found, others, strict=True)},
         estimated={
             path.name: _estimated(path, history, settings[path.name]) if known is NOTHING else NOTHING
             for path, history, known in zip(found, histories, forgotten, strict=True)
@@ -207,7 +238,21 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
         score=score,
+        classes=_classes(found[0], settings[found[0].name]),
     )
+
+
+def _recorded(found: Sequence[Path], score: Score) -> Score:
+    """The score, or the global model's if no run has scored what clients are served: they have no samples of their own."""
+    lines = [whole_lines(path / "history.csv").partition("\n")[0].split(",") for path in found]
+    named = any(f"test_{score.name}" in line for line in lines)
+    return score.of_global if score.served and not named else score
+
+
+def _classes(path: Path, settings: Settings) -> tuple[str, ...]:
+    encoding, given = read_json(path / ENCODING) or {}, settings.get("data.classes")
+    named = encoding.get("outputs") if encoding.get("task") == "classification" else given
+    return tuple(map(str, named)) if isinstance(named, list) else ()
 
 
 def _settings(path: Path) -> Settings:
@@ -321,23 +366,6 @@ def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
     return pd.concat([tags, frame], axis=1)
 
 
-def _distinct_labels(runs: pd.DataFrame, settings: dict[str, Settings]) -> dict[str, str]:
-    """Label of each run, followed by the settings in which runs of its label and initializer differ."""
-    labels = {}
-    for _, group in runs.groupby(METHOD, sort=False):
-        differ = _differing([settings[key] for key in group["key"]])
-        for key, label in zip(group["key"], group["label"], strict=True):
-            marks = ", ".join(f"{name}={_text(settings[key].get(name, 'absent'))}" for name in differ)
-            labels[key] = f"{label} ({marks})" if marks else label
-    return labels
-
-
-def _differing(settings: Collection[Settings]) -> list[str]:
-    """Names of settings, but for seeds and speed, that not all have, or not all alike."""
-    values = {name: {_text(each.get(name, "absent")) for each in settings} for each in settings for name in each}
-    return [name for name, found in values.items() if name not in _NOT_A_METHOD and len(found) > 1]
-
-
 def _refuse_duplicates(runs: pd.DataFrame) -> None:
     for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
         if len(group) > 1:
@@ -353,10 +381,6 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:

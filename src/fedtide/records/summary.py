@@ -94,6 +94,14 @@ def number_in(summary: Summary, name: str) -> float | None:
     return cast("dict[str, float | None]", summary).get(name)
 
 
+def of_global(summary: Summary, first: Headline | None) -> Headline | None:
+    """The same number of the global model beside a headline of what clients are served; None if it has none."""
+    if first is None or not first.score.served:
+        return None
+    value = number_in(summary, first.beside)
+    return None if value is None else Headline(first.beside, "global model", first.score.of_global, value)
+
+
 def score_in(summary: Summary, which: Literal["final", "best", "mean_last10"]) -> float | None:
     """``<which>_<main score>`` of a summary, such as ``final_accuracy``; None if nothing was evaluated."""
     main = main_score(summary.get("task", "classification"))

@@ -21,7 +21,8 @@ from fedtide.report.tables.method_table import Comparison, MethodTable, against_
 from fedtide.report.tables.table import Table
 
 _TERMINAL_COLUMNS = {
-    "final", "last", "transition", "drop", "backward", "backward_estimated", "tail", "bytes", "latency", "energy",
+    "final_served", "final_global", "final", "last", "transition", "drop", "backward", "backward_served", "backward_global",
+    "backward_estimated", "tail", "bytes", "latency", "energy",
 }  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         *(each for found in further.values() for each in against_leaders(found)),
     ]
     warnings = [*findings.warnings(read), *parts.warnings.of(source)]
-    results = [sentence for found in (table, *further.values()) for sentence in findings.results(found)]
+    results = findings.results([table, *further.values()])
     formats = dict.fromkeys(["png", *contents.formats])
     pictures = [(drawing, drawing.files(list(formats))) for drawing in parts.figures.of(source)]
     shown = [comparison for comparison in comparisons if comparison.shown]

@@ -10,7 +10,7 @@ from fedtide.report import parts
 from fedtide.report.build import ReportSummary, build
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents, Pace
-from fedtide.report.picture import class_names, draw, drawn
+from fedtide.report.picture import Names, draw, drawn, names_in
 from fedtide.report.sections.population import movements
 from fedtide.report.sections.world import presence_and_cohorts, raster
 from fedtide.report.tables.transitions import Rules
@@ -35,26 +35,26 @@ _ROWS = 5000  # most clients for which the picture of who participates is drawn,
 
 def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: str) -> ReportSummary:
     """Build the report of the grid from its run directories."""
-    directories, contents, timeline, labels = _reported(params, runs, worlds)
+    directories, contents, timeline, labels, names = _reported(params, runs, worlds)
     first = params.grid()[0]
     origin = world_identity(first, load_data(first))
     pictures = [world_file(worlds, first, origin).with_suffix(".png")] if worlds else []
     if not pictures or not pictures[0].is_file():
         pictures = [folder(out) / "world.png"]
-        draw(timeline, labels, pictures[0], class_names(first))
+        draw(timeline, labels, pictures[0], names)
     contents = replace(contents, command=command, timeline_pictures=pictures)
     return build(directories, folder(out), contents)
 
 
 def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
     """The figures of the report of the grid, none of them drawn yet."""
-    directories, contents, timeline, labels = _reported(params, runs, worlds)
-    world = drawn(timeline, labels, class_names(params.grid()[0]))
+    directories, contents, timeline, labels, names = _reported(params, runs, worlds)
+    world = drawn(timeline, labels, names)
     return parts.figures.of(parts.Source.read(directories, replace(contents, timeline_pictures=[world])))
 
 
-def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints]:
-    """Run directories, contents of the report, the timeline of the first run and its labels."""
+def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints, Names]:
+    """Run directories, contents of the report, the timeline of the first run, its labels and names."""
     data, grid = load_data(params.run()), params.grid()
     refuse_unrecorded(params, grid)
     first, directories = grid[0], run_directories(params, runs)
@@ -66,6 +66,7 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)
     chosen = params.experiment.report
+    names = names_in(data, first, timeline)
     few = timeline.num_clients <= _ROWS
     contents = Contents(
         chosen.title,
@@ -73,9 +74,10 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
         command="",
         rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
         speed=Pace(chosen.target, chosen.baseline),
-        cohorts=raster(*presence_and_cohorts(first, timeline, labels)) if few else None,
+        cohorts=raster(*presence_and_cohorts(first, timeline, labels), names.clients) if few else None,
         score=Score(chosen.metric),
         moves=movements(timeline),
+        periods=[str(name) for name in timeline.notes.get("periods", ())],
         formats=chosen.formats,
     )
-    return directories, contents, timeline, labels
+    return directories, contents, timeline, labels, names

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
-from fedtide.report.tables.method_table import MethodTable
+from fedtide.report.charts.methods import method_names
+from fedtide.report.tables.method_table import Column, MethodTable
 from fedtide.settings.groups.local import WORK
+from fedtide.settings.scores import capitalized
 
 _NOT_SHOWN = ("label", "initializer_label", "seed", "world_seed")
 _WORLD = ("data", "long_tail", "validation", "scenario", "partition", "drift", "model", "objective", "evaluation")
@@ -39,28 +40,69 @@ def facts(records: Records) -> list[tuple[str, str]]:
             f"{_work(records)} a round, batches of "
             f"{_values(records, 'local.batch_size')}, learning rate {_values(records, 'local.lr')}",
         ),
+        ("Scores", _scores(records)),
         ("Seeds", ", ".join(str(seed) for seed in sorted(set(runs["seed"])))),
     ]
 
 
-def results(table: MethodTable) -> list[str]:
-    """The best method by each headline metric, one sentence each; none without a complete run.
+def _scores(records: Records) -> str:
+    """Which models are scored."""
+    if records.beside is None:
+        lacking = "" if records.score.served else "; clients have no held-out samples of their own"
+        return f"of {records.models()}{lacking}"
+    served = records.score if records.score.served else records.beside
+    return f"of {records.models(served)}; beside them, of {records.models(served.of_global)}"
 
-    Left out are spreads, which are lowest where nothing is learned, and metrics whose means are equal as shown.
+
+def results(tables: Sequence[MethodTable]) -> list[str]:
+    """What the paired comparisons say by each headline metric, one sentence each; none without a complete run.
+
+    The first one is the verdict. If it finds no difference, those for the worst decile of clients and newcomers that do follow.
+    Left out are spreads, which are lowest where nothing is learned.
     """
-    sentences = []
-    for column in (column for column in table.columns if column.headline and not column.key.endswith("_std")):
-        leader = table.leader(column)
-        means = [row[f"{column.key}_mean"] for _, row in table.rows()]
-        readings = {column.text(mean, math.nan) for mean in means if math.isfinite(mean)}
-        if leader is not None and (len(readings) > 1 or len(table.methods) == 1):
-            row = dict(table.rows())[leader]
-            value = column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) + column.scale.unit
-            seeds = f"{row['seeds']} seed{'' if row['seeds'] == 1 else 's'}"
-            best = "Lowest mean" if column.good == "low" else "Highest mean"
-            what = f"{best if len(table.methods) > 1 else 'Mean'} {column.headline}"
-            sentences.append(f"{what}: {method(leader)}, {value} ({seeds}).")
-    return sentences
+    found = [
+        (column.key, *_result(table, column))
+        for table in tables
+        for column in table.columns
+        if column.headline and not column.key.endswith("_std")
+    ]
+    found = [(key, differs, sentence) for key, differs, sentence in found if sentence]
+    if found and not found[0][1]:
+        parts = [each for each in found[1:] if each[1] and each[0].endswith(("worst_decile", "newcomers"))]
+        found = [found[0], *parts, *(each for each in found[1:] if each not in parts)]
+    return [sentence for _, _, sentence in found]
+
+
+def _result(table: MethodTable, column: Column) -> tuple[bool, str]:
+    """Whether the comparison separates any methods, and what it says; no sentence without a value."""
+    leader, compared = table.leader(column), table.against_leader(column)
+    if leader is None:
+        return False, ""
+    rows, what = dict(table.rows()), capitalized(column.headline)
+    names_of = method_names(list(rows))
+
+    def shown(names: Method, gap: str = " ") -> str:
+        row = rows[names]
+        return f"{names_of[names]}{gap}{column.text(row[f'{column.key}_mean'], row[f'{column.key}_std'])}{column.scale.unit}"
+
+    seeds = f"({rows[leader]['seeds']} seed{'' if rows[leader]['seeds'] == 1 else 's'})"
+    if compared is None:
+        return False, f"Mean {column.headline}: {shown(leader, ', ')} {seeds}."
+    best, others = ("Lowest", "higher") if column.good == "low" else ("Highest", "lower")
+    if not compared.equals:
+        return (
+            True,
+            f"{best} mean {column.headline}: {shown(leader, ', ')} {seeds}; {others}: {_all(map(shown, compared.worse))}.",
+        )
+    tested = (compared.frame["pairs"] > 1).any()
+    no = "no difference detected" if tested else "no difference can be tested with one seed"
+    equal = _all(shown(names) for names in (leader, *compared.equals))
+    worse = f"; {others}: {_all(map(shown, compared.worse))}" if compared.worse else ""
+    return bool(compared.worse), f"{what}: {no} between {equal} {seeds}{worse}."
+
+
+def _all(words: Iterable[str]) -> str:
+    return ", ".join(words)
 
 
 def warnings(records: Records) -> list[str]:
@@ -80,7 +122,11 @@ def warnings(records: Records) -> list[str]:
     world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
     if world:
         lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")
-    tested = records.history.groupby("key", sort=False)[records.column].count()
+    columns = [
+        records.column,
+        *([f"test_{records.beside.name}"] if records.beside else []),
+    ]  # nobody may train the global one
+    tested = records.history.groupby("key", sort=False)[columns].count().sum(axis=1)
     return lines + [f"{key} has no test {records.score.words}." for key in tested[tested == 0].index]
 
 

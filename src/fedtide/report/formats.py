@@ -16,9 +16,12 @@ def percent(share: float, spread: float = math.nan) -> str:
     return f"{100 * share:.1f}" if math.isnan(spread) else f"{100 * share:.1f} ± {100 * spread:.1f}"
 
 
-def points(share: float) -> str:
-    """A signed difference in percentage points."""
-    return NOTHING if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
+def points(share: float, spread: float = math.nan) -> str:
+    """A signed difference in percentage points, with its spread if there is one."""
+    if math.isnan(share):
+        return NOTHING
+    shown = f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return shown if math.isnan(spread) else f"{shown} ± {100 * spread:.1f}"
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,12 @@ class Scale:
             return percent(mean, spread)
         return f"{mean:.4f}" if math.isnan(spread) else f"{mean:.4f} ± {spread:.4f}"
 
-    def difference(self, value: float) -> str:
+    def difference(self, value: float, spread: float = math.nan) -> str:
+        """A signed difference, or its mean and spread, without the unit."""
         if self.share or math.isnan(value):
-            return points(value)
-        return f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
+            return points(value, spread)
+        shown = f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
+        return shown if math.isnan(spread) else f"{shown} ± {spread:.4f}"
 
     def goal(self, value: float) -> str:
         """A value to reach, with its unit."""

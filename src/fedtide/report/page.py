@@ -78,7 +78,7 @@ def rows(table: MethodTable) -> list[tuple[Method, str, list[tuple[str, bool]]]]
     for names, row in table.rows():
         planned = row["seeds"] + row["diverged"] + row["unfinished"]
         texts = (column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns)
-        cells = [(text, names in best[key]) for text, key in zip(texts, best, strict=True)]
+        cells = [(text, names == best[key]) for text, key in zip(texts, best, strict=True)]
         lines.append((names, str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}", cells))
     return lines
 
@@ -107,14 +107,20 @@ _DROP = "Drop: last {} before a change minus the first after it"
 def _table_caption(table: Table) -> str:
     score, keys = table.score, {column.key for column in table.columns}
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
+    if table.beside is not None:
+        parts.append(
+            "Served: each client's samples by the model that it is served, at the end of a period; beside it, the global "
+            f"model. {formats.NOTHING}: no global model is trained."
+        )
     if score.ahead:
         parts.append(
             f"{capitalized(score.words)}: at the end of each period, before the next one is trained on; all periods "
             "have equal weight; the last has no next period."
         )
     if score != ACCURACY and keys & {"seen_estimated", "tail"}:
-        parts.append("Columns about classes and estimates: accuracy.")
-    parts.append("Bold: best of its column." if any(table.best(column) for column in table.columns) else "")
+        parts.append("Columns about classes and estimates: accuracy of the global model.")
+    if any(table.best(column) for column in table.columns):
+        parts.append("Bold: better than every other method in the paired comparison over the seeds.")
     if "drop" in keys:
         drop = "Rise: first {} after a change minus the last before it" if score.lower else _DROP
         parts.append(
@@ -125,7 +131,7 @@ def _table_caption(table: Table) -> str:
             parts.append(f"{score.title} is over the labels present in the session.")
     elif "transition" in keys:
         parts.append(f"After a change: mean of the first {table.rules.window} rounds of each period but the first.")
-    elif not math.isnan(table.target):
+    elif "rounds_to_target" in keys:
         parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
     if "seen" in keys:
         parts.append(_EARLIER)

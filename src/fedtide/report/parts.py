@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -56,6 +56,7 @@ class Contents:
         cohorts: who takes part when.
         score: that the key figure, the main table, its sentences and comparisons are about.
         moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
+        periods: names of the sessions, if they are periods of the data's time.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
     """
 
@@ -68,6 +69,7 @@ class Contents:
     cohorts: Figure | None = None
     score: Score = ACCURACY
     moves: Mapping[str, Sequence[Any]] | None = None
+    periods: Sequence[str] = ()
     formats: Sequence[str] = ("png",)
 
 
@@ -83,7 +85,7 @@ class Source:
     @classmethod
     def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
         """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
-        read = records.load(run_dirs, contents.score)
+        read = replace(records.load(run_dirs, contents.score), periods=tuple(contents.periods))
         return cls(read, tabulate(read, contents.last, contents.rules, contents.speed.target), run_dirs, contents)
 
     @cached_property
@@ -95,11 +97,6 @@ class Source:
     def evaluations(self) -> pd.DataFrame:
         """Every evaluation of a client, see :func:`fedtide.report.tables.evaluations.evaluations`."""
         return evaluations(self.run_dirs, self.records)
-
-    @property
-    def period_names(self) -> list[str]:
-        """Names of the sessions, where the population is known."""
-        return [str(name) for name in (self.contents.moves or {}).get("name", ())]
 
 
 T = TypeVar("T")

@@ -1,11 +1,13 @@
 """A timeline as numbers and as a figure."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axis import YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure, SubFigure
@@ -14,7 +16,9 @@ from matplotlib.ticker import MaxNLocator
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.storage.files import replacing
+from fedtide.report.charts.session_marks import session_labels
 from fedtide.settings.run import RunSettings
+from fedtide.world.dataset import Dataset
 from fedtide.world.presence.visits import Changes, Visits
 from fedtide.world.timeline import Timeline
 
@@ -26,6 +30,16 @@ _DOTS = 2000  # rows of a raster, several times as many as it has on paper
 _NAMED_CLASSES = 20  # with a color and a place in the legend each
 _NAME = 16  # letters of a class
 _LABELED_SESSIONS = 24  # more do not fit above the axes
+
+
+class Names(NamedTuple):
+    """The data's own names: of its classes, and of the timeline's clients; empty without."""
+
+    classes: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+
+
+NAMELESS = Names()
 
 
 def holdings(timeline: Timeline, labels: Ints) -> Ints:
@@ -132,14 +146,15 @@ def boundaries(timeline: Timeline) -> list[dict[str, int]]:
     return changes
 
 
-def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
+def summary(timeline: Timeline, labels: Ints, names: Names = NAMELESS) -> dict[str, Any]:
     """Facts about a timeline, JSON-able; ``labels`` int64 [n] are those of the whole training set.
 
     Returns:
         Numbers of clients (and of those ever present), rounds, sessions and validation samples; smallest, median and
         largest number of samples of the clients ever present; samples held per class (a sample held by two clients
         counts twice); mean over clients of the total variation between their labels and those of all; changes at
-        session boundaries; the timeline's notes. Nothing about classes where the task has none.
+        session boundaries; the timeline's notes. Classes with ``names`` are named. Nothing about classes where the task
+        has none.
     """
     counts = holdings(timeline, labels)
     ever = np.unique(np.concatenate([item.clients for item in timeline.assignments]))
@@ -148,6 +163,8 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
     with_data = counts[counts.sum(axis=1) > 0]
     share = with_data / with_data.sum(axis=1, keepdims=True)
     everybody = with_data.sum(axis=0) / with_data.sum()
+    each = counts.sum(axis=0).tolist()
+    named = len(names.classes) == len(each)
     facts = {
         "clients": timeline.num_clients,
         "clients_ever_present": len(ever),
@@ -155,7 +172,7 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
         "rounds": timeline.rounds,
         "sessions": timeline.sessions,
         "samples_per_client": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
-        "samples_per_class": counts.sum(axis=0).tolist(),
+        "samples_per_class": dict(zip(names.classes, each, strict=True)) if named else each,
         "mean_total_variation": float(np.abs(share - everybody).sum(axis=1).mean() / 2),
         "boundaries": boundaries(timeline),
         "validation_samples": len(timeline.validation),
@@ -166,21 +183,21 @@ def summary(timeline: Timeline, labels: Ints) -> dict[str, Any]:
     return facts
 
 
-def draw(timeline: Timeline, labels: Ints, path_png: Path, classes: Sequence[str] = ()) -> None:
+def draw(timeline: Timeline, labels: Ints, path_png: Path, names: Names = NAMELESS) -> None:
     """Write the figure of :func:`drawn` as a PNG."""
-    whole = drawn(timeline, labels, classes)
+    whole = drawn(timeline, labels, names)
     path_png.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path_png) as part:
         whole.savefig(part, format="png")
 
 
-def drawn(timeline: Timeline, labels: Ints, classes: Sequence[str] = ()) -> Figure:
+def drawn(timeline: Timeline, labels: Ints, names: Names = NAMELESS) -> Figure:
     """Who holds what (clients by classes) and who is present when (clients by rounds), with totals below.
 
     If the clients' data changes, the second panel also shows the most frequent label that each client holds; under
-    drift, a further one shows the concept of each client. ``labels`` int64 [n] are those of the whole training set, ``classes``
-    their names, if they have any.
+    drift, a further one shows the concept of each client. ``labels`` int64 [n] are those of the whole training set.
     """
+    classes = names.classes
     concepts = concept_shares(timeline)
     whole = Figure(figsize=(13, 6.5 if concepts is None else 10), dpi=110, layout="constrained")
     FigureCanvasAgg(whole)
@@ -188,7 +205,7 @@ def drawn(timeline: Timeline, labels: Ints, classes: Sequence[str] = ()) -> Figu
     if concepts is not None:
         halves = whole.subfigures(2, 1, squeeze=False, height_ratios=(6.5, 3.5))
         figure, below = halves[:, 0]
-        _draw_concepts(below.subplots(), concepts, timeline.num_clients)
+        _draw_concepts(below.subplots(), concepts, timeline.num_clients, names.clients)
     (heat, raster), (per_class, per_round) = figure.subplots(
         2, 2, sharex="col", gridspec_kw={"width_ratios": (1, 1.3), "height_ratios": (4, 1)}
     )
@@ -201,7 +218,7 @@ def drawn(timeline: Timeline, labels: Ints, classes: Sequence[str] = ()) -> Figu
         _draw_labels(figure, raster, changing, timeline, classes)
     for axes in (heat, raster):
         axes.set_ylabel("client")
-        axes.yaxis.set_major_locator(_whole_numbers())
+        name_clients(axes.yaxis, names.clients)
         axes.tick_params(which="minor", length=0)
     for axes in (per_class, per_round):
         if axes is per_round or not classes:
@@ -242,7 +259,7 @@ def _draw_holdings(figure: Figure | SubFigure, heat: Any, per_class: Any, counts
         per_class.tick_params(bottom=False, labelbottom=False)
 
 
-def _draw_concepts(axes: Any, shares: Floats, clients: int) -> None:
+def _draw_concepts(axes: Any, shares: Floats, clients: int, named: Sequence[str]) -> None:
     """The concept of each client in each round; where it sees samples under several, their colors are mixed by share."""
     _, rounds, count = shares.shape
     colors = concept_colors(count)
@@ -252,8 +269,8 @@ def _draw_concepts(axes: Any, shares: Floats, clients: int) -> None:
     axes.imshow(mixed, aspect="auto", interpolation="nearest", extent=(0, rounds, clients - 0.5, -0.5))
     axes.set_title("Concept of each client", loc="left")
     axes.set(xlabel="round", ylabel="client")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(_whole_numbers())
+    axes.xaxis.set_major_locator(_whole_numbers())
+    name_clients(axes.yaxis, named)
     names = [Patch(color=color, label=f"concept {number}") for number, color in enumerate(colors[:_NAMED_CLASSES])]
     axes.legend(handles=names, loc="lower right", bbox_to_anchor=(1, 1), ncols=10, frameon=False, fontsize=9)
 
@@ -308,11 +325,12 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     raster.set_title(
         "Clients present, by session" if named else "Clients present", loc="left", pad=20 if named else None
     )
-    for session in range(timeline.sessions if named else 0):
-        inside = np.flatnonzero(timeline.session_of_round == session)
-        middle = (inside[0] + inside[-1] + 1) / 2
+    periods = timeline.notes.get("periods") or range(1, timeline.sessions + 1)
+    ends = [*timeline.session_starts.tolist(), timeline.rounds]
+    spans = [(str(name), *span) for name, span in zip(periods, pairwise(ends), strict=False)] if named else []
+    for middle, name in session_labels(spans, 2):
         place = {"xycoords": raster.get_xaxis_transform(), "textcoords": "offset points"}
-        raster.annotate(str(session + 1), (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
+        raster.annotate(name, (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
 
     per_round.stairs(number, np.linspace(0, rounds, len(number) + 1), color=_BAR, fill=True)
     changes = boundaries(timeline)
@@ -326,7 +344,17 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     per_round.set(xlabel=unit, ylabel="present", xlim=(0, rounds), ylim=(0, 1.1 * top), yticks=(0, top))
 
 
-def class_names(settings: RunSettings) -> tuple[str, ...]:
-    """Names of the data's classes, if its settings give them."""
-    found = getattr(settings.data, "classes", ())
-    return found if isinstance(found, tuple) else ()
+def names_in(data: Dataset, settings: RunSettings, timeline: Timeline) -> Names:
+    """The data's own names of classes and clients, empty where it has none."""
+    classes = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
+    classes = classes or getattr(settings.data, "classes", ())
+    clients = data.origins.clients
+    own = [str(clients[number]) for number in timeline.origin_of_client] if clients else []
+    return Names(tuple(map(str, classes)) if isinstance(classes, tuple) else (), tuple(own))
+
+
+def name_clients(axis: YAxis, clients: Sequence[str]) -> None:
+    """Whole ticks of an axis of clients, with their names if they have some."""
+    axis.set_major_locator(_whole_numbers())
+    if clients:
+        axis.set_major_formatter(lambda place, _: _short(clients[round(place)]) if place in range(len(clients)) else "")

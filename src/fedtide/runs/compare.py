@@ -10,7 +10,7 @@ from fedtide.federation.assembly.choose import refuse_other_optimizer
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.run_directory import RunDirectory
-from fedtide.records.summary import Summary, headline
+from fedtide.records.summary import Summary, headline, of_global
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.execution import execute, refuse_several_processes
 from fedtide.runs.finished_states import free_unless_kept
@@ -220,7 +220,8 @@ def _name(settings: RunSettings) -> str:
 
 def _line(settings: RunSettings, summary: Summary, score: Score | None) -> str:
     found = headline(summary, score)
-    shown = "" if found is None else f"  {found.text}"
+    beside = of_global(summary, found)
+    shown = "" if found is None else f"  {found.text}" + ("" if beside is None else f" ({beside.text})")
     state = "" if summary["state"] == "complete" else f"  {summary['state'].upper()}"
     why = f": {summary['message']}" if summary["state"] == "failed" else ""
     return f"{_name(settings)}{shown}{state}{why}"

@@ -28,6 +28,8 @@ MODELS = ("global", "participants", "all", "ensemble")
 
 Value = Callable[["Moment"], float | None]
 
+_OF_REPORTED = ("accuracy", "loss", "r2", "mae")  # columns of client scores
+
 
 class Moment:
     """A round after its training. Models and their scores are computed when they are first asked for."""
@@ -145,6 +147,10 @@ class Scoring:
             self._fits.score(record, r, moment.model(reported))
         if isinstance(scores, Scores) and due(evaluator, r.plan.t):
             self._clients.score(record, r, moment.model(reported), scores)
+        if self._untrained:
+            record.row |= {name: None for name in record.row if name.startswith("client_")}
+            told = {name: [None] * len(column) for name, column in record.client_scores.items() if name in _OF_REPORTED}
+            record.client_scores |= told
 
     def _of_split(self, split: str, models: list[str]) -> dict[str, Value]:
         """The columns of a split, and where their values come from."""

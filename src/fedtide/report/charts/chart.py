@@ -94,14 +94,14 @@ class Panel:
 
     Attributes:
         title: above it. series: drawn in order. cells: drawn instead.
-        sessions: (session, first round, last round) of those to mark on the x axis.
+        sessions: (name, first round, last round) of those to mark on the x axis.
         drifts: x values at which clients' concepts change.
     """
 
     title: str = ""
     series: tuple[Series, ...] = ()
     cells: Cells | None = None
-    sessions: tuple[tuple[int, int, int], ...] = ()
+    sessions: tuple[tuple[str, int, int], ...] = ()
     drifts: tuple[float, ...] = ()
 
 

@@ -14,6 +14,7 @@ from fedtide.report.charts.style import DASHES, GRAY, INK, WIDTH, legend_layout,
 
 _TITLE = 84  # letters of a title over the width of a figure
 _ROW_NAME = 44  # letters in a line of the name of a row
+_MOST_LETTERS = 110  # of the names of ticks over the width of a figure
 _LINE, _LEGEND_LINE = 0.15, 0.19  # heights of a line of text in inches
 _MOST_TICKS = 12  # sessions whose ends can be ticks
 
@@ -37,6 +38,8 @@ def drawn(chart: Chart) -> Figure:
         axes.tick_params(labelbottom=number + chart.columns >= len(chart.panels))
         if number == 0 or chart.y.log:
             finish(axes, chart.x, chart.y, panel.cells is not None)
+        if sum(len(name) + 2 for name in chart.x.names) * chart.columns > _MOST_LETTERS:
+            axes.tick_params(axis="x", labelrotation=90)
     if (cells := chart.panels[0].cells) is not None:
         bar = figure.colorbar(image, ax=grid, fraction=0.03, pad=0.02, label=cells.title)
         if cells.share:
@@ -80,10 +83,10 @@ def _marks(axes: Axes, panel: Panel, columns: int, named: bool) -> None:
     """A line where a session begins, its name above; every other session is shaded; drifts are dashed lines."""
     if 0 < len(panel.sessions) <= _MOST_TICKS and columns == 1:
         axes.set_xticks([0, *(last for _, _, last in panel.sessions)])
-    for session, first, last in panel.sessions:
+    for number, (_, first, last) in enumerate(panel.sessions):
         if first > 1:
             axes.axvline(first - 0.5, color=GRAY, linewidth=0.6, zorder=0.5)
-        if session % 2 == 0:
+        if number % 2:
             axes.axvspan(first - 0.5, last + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
     for middle, name in session_labels(panel.sessions, columns) if named else []:
         place: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}

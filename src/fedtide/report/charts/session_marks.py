@@ -7,29 +7,34 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.records.frames import METHOD, Method
+from fedtide.records.frames import METHOD, Method, Records
 from fedtide.records.measures import drifts
 from fedtide.records.measures.detections import COLUMN
 from fedtide.report.charts.chart import Series, floats
 
 _MOST_SESSIONS = 40
-_MOST_LABELS = 20  # of sessions over the width of the page
+_MOST_LETTERS = 110  # of the names of sessions over the width of the page
 
 
-def session_spans(history: pd.DataFrame, methods: list[Method]) -> tuple[tuple[int, int, int], ...]:
-    """(session, first round, last round); empty for one session, too many to mark, or runs that disagree."""
+def session_spans(records: Records, methods: list[Method]) -> tuple[tuple[str, int, int], ...]:
+    """(name of the session, first round, last round); empty for one session, too many to mark, or runs that disagree."""
+    history = records.history
     mine = history[history.set_index(METHOD).index.isin(methods)]
     spans = mine.groupby("session")["round"].agg(["min", "max"])
     begins = mine.groupby(["session", "key"])["round"].min().groupby("session").nunique()
     if not 1 < len(spans) <= _MOST_SESSIONS or (begins > 1).any():
         return ()
-    return tuple((int(session), int(first), int(last)) for session, first, last in spans.reset_index().to_numpy())
+    return tuple(
+        (records.session_name(int(session)), int(first), int(last))
+        for session, first, last in spans.reset_index().to_numpy()
+    )
 
 
-def session_labels(spans: Sequence[tuple[int, int, int]], columns: int) -> list[tuple[float, str]]:
+def session_labels(spans: Sequence[tuple[str, int, int]], columns: int) -> list[tuple[float, str]]:
     """Middle and name of the sessions; every second or third where panels in several columns are too narrow for all."""
-    step = math.ceil(len(spans) * columns / _MOST_LABELS) or 1
-    return [((first + last) / 2, f"S{session}") for session, first, last in spans[::step]]
+    letters = max((len(name) + 2 for name, _, _ in spans), default=0)
+    step = math.ceil(len(spans) * columns * letters / _MOST_LETTERS) or 1
+    return [((first + last) / 2, name) for name, first, last in spans[::step]]
 
 
 def drift_marks(history: pd.DataFrame) -> tuple[float, ...]:

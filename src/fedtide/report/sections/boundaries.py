@@ -38,8 +38,11 @@ def weights(records: Records, reference: str) -> Chart | None:
         return Cells(values, "Blues", "Weight", written=written)
 
     return Chart(
-        Axis("Model stored at the end of session", names=tuple(map(str, stored))),
-        Axis("Session that begins", names=tuple(map(str, sessions))),
+        Axis("Model stored at the end of session", names=tuple(records.session_name(number, "") for number in stored)),
+        Axis(
+            f"{'Period' if records.periods else 'Session'} that begins",
+            names=tuple(records.session_name(number, "") for number in sessions),
+        ),
         tuple(Panel(name, cells=cells(rows)) for name, rows in panels),
         columns,
         0.5 + -(-len(panels) // columns) * (0.4 + 0.27 * len(sessions)),
@@ -51,10 +54,13 @@ def losses(records: Records, reference: str) -> Chart | None:
     panels = _panels(records, "losses", reference)
     if not panels:
         return None
+    order = sorted({row["session"] for _, rows in panels for row in rows})
     columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
 
     def series(rows: list[dict[str, Any]]) -> tuple[Series, ...]:
-        frame = pd.DataFrame([row["losses"] | {"session": row["session"]} for row in rows]).groupby("session")
+        frame = pd.DataFrame([row["losses"] | {"session": order.index(row["session"])} for row in rows]).groupby(
+            "session"
+        )
         found = []
         for key, (words, color, marker) in _LOOKS.items():
             if any(key in row["losses"] for row in rows):
@@ -63,7 +69,10 @@ def losses(records: Records, reference: str) -> Chart | None:
         return tuple(found)
 
     return Chart(
-        Axis("Session that begins", whole=True),
+        Axis(
+            f"{'Period' if records.periods else 'Session'} that begins",
+            names=tuple(records.session_name(number, "") for number in order),
+        ),
         Axis("Training loss", log=True),
         tuple(Panel(name, series(rows)) for name, rows in panels),
         columns,
@@ -83,6 +92,7 @@ def _panels(records: Records, column: str, reference: str) -> list[tuple[str, li
     Rows of the reference initializer if it recorded any, else of the first that did.
     """
     rows = [row for row in records.boundaries.to_dict("records") if row[column] and row["state"] == "complete"]
+    rows = [row for row in rows if row["key"] not in records.without_global]
     starts = [row["initializer"] for row in rows]
     if not rows:
         return []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from fedtide.records.frames import Method, by_method
+from fedtide.records.frames import Method, Records, by_method
 from fedtide.records.measures import metrics
 from fedtide.report import formats
 from fedtide.report.charts.chart import Axis, Chart, Panel, Series, floats
@@ -17,14 +17,15 @@ from fedtide.report.parts import figures, frames, sheets
 from fedtide.report.tables.method_table import Sheet
 from fedtide.report.tables.table import Table
 from fedtide.report.tables.transitions import Rules, per_session
+from fedtide.settings.scores import ACCURACY
 
 _MOST_SESSIONS = 6
 
 
 def score_after_changes(table: Table) -> Chart | None:
     """The score after session changes: one dot per run, a bar at the mean of each method."""
-    values = table.by_seed("transition")
-    if not values.notna().any(axis=None):
+    values, shown = table.by_seed("transition"), any(column.key == "transition" for column in table.columns)
+    if not shown or not values.notna().any(axis=None):
         return None
     methods = [method for method, _ in table.rows()]
     names, places = method_names(methods), places_of(methods)
@@ -41,14 +42,16 @@ def score_after_changes(table: Table) -> Chart | None:
     return Chart(Axis(title, table.score.share), rows, (Panel(series=tuple(series)),), 1, 0.8 + 0.26 * len(names))
 
 
-def sheets_of(frame: pd.DataFrame, rules: Rules) -> list[Sheet]:
+def sheets_of(frame: pd.DataFrame, rules: Rules, records: Records) -> list[Sheet]:
     """Tables of the result of :func:`transitions`, without empty ones."""
     groups = list(by_method(frame).items())
-    tables = [_accuracies(groups, sorted(set(frame["session"])), rules)] if groups else []
+    tables = [_accuracies(groups, sorted(set(frame["session"])), rules, records)] if groups else []
     return tables + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
 
 
-def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], rules: Rules) -> Sheet:
+def _accuracies(
+    groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], rules: Rules, records: Records
+) -> Sheet:
     shown = sessions if 1 < len(sessions) <= _MOST_SESSIONS else []
     starts = any(group["start"].notna().any() for _, group in groups)
     rows = []
@@ -56,17 +59,25 @@ def _accuracies(groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], 
         parts = [group[group["session"] == session] for session in shown]
         cells = [_percent(part, "accuracy") for part in parts] + [_percent(group, "accuracy")]
         rows.append((method, cells + ([_percent(group, "start"), _percent(group, "dip")] if starts else [])))
+    names, word = (
+        [records.session_name(session, "") for session in sessions],
+        "Period" if records.periods else "Session",
+    )
     if len(sessions) == 1:
-        evaluated = f"Session {sessions[0]}"
+        evaluated = f"{word} {names[0]}"
     elif sessions == list(range(sessions[0], sessions[-1] + 1)):
-        evaluated = f"Sessions {sessions[0]} to {sessions[-1]}"
+        evaluated = f"{word}s {names[0]} to {names[-1]}"
     else:
-        evaluated = f"Sessions {', '.join(map(str, sessions))}"
+        evaluated = f"{word}s {', '.join(names)}"
     return Sheet(
         f"Accuracy in the first {rules.window} rounds after a session change, %",
-        f"{evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
+        f"Of {records.models(ACCURACY)}. {evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
         + (" Start: before the first round; dip: drop from the end of the previous session." if starts else ""),
-        [*(f"Session {session}" for session in shown), "All", *(["Start", "Dip, points"] if starts else [])],
+        [
+            *(records.session_name(session, "Session ") for session in shown),
+            "All",
+            *(["Start", "Dip, points"] if starts else []),
+        ],
         rows,
     )
 
@@ -108,10 +119,10 @@ figures.add(
     lambda source: drawings(
         f"transition_{source.records.score.name}",
         f"{source.records.score.title} after session changes",
-        f"Mean over the first {source.table.rules.window} rounds after the evaluated changes. Dots: runs; bars: mean of a "
-        "method.",
+        f"Of {source.records.models()}. Mean over the first {source.table.rules.window} rounds after the evaluated "
+        "changes. Dots: runs; bars: mean of a method.",
         score_after_changes(source.table),
     ),
 )
-sheets.add(40, lambda source: sheets_of(source.changes, source.contents.rules))
+sheets.add(40, lambda source: sheets_of(source.changes, source.contents.rules, source.records))
 frames.add(0, lambda source: [("transitions", per_session(source.changes))] if len(source.changes) else [])

@@ -15,12 +15,14 @@ from fedtide.report.parts import figures
 from fedtide.report.tables.evaluations import PREFIX
 
 _DISTRIBUTION = (
-    "Percentiles over the clients present, each on its own held-out samples, or expected under its labels; mean of the "
-    "complete runs of a method."
+    "Percentiles over the clients present, each with the model that it is served (the global one where a method has no "
+    "others), on its own held-out samples, or expected under its labels; mean of the complete runs of a method."
 )
 _NEWCOMERS = (
-    "Stayers: present in the session before as well; newcomers: in their first session; returners: back after an absence; "
-    "departed: absent, on their last samples. Lines: mean of the complete runs; shading: range over the seeds."
+    "Each client with the model that it is served, or the global one, as for those that have departed. Groups are of different "
+    "clients: their differences are also ones of who they are. Stayers: present in the session before as well; newcomers: in "
+    "their first session; returners: back after an absence; departed: absent, on their last samples. Lines: mean of the "
+    "complete runs; shading: range over the seeds."
 )
 SHARES = (10, 25, 50, 75, 90)
 """Percentages of the clients below the quantiles of the figure."""
@@ -36,7 +38,8 @@ _GROUPS = {
 
 def quantiles(clients: pd.DataFrame) -> pd.DataFrame:
     """Quantiles over the clients present: the run's columns, ``session``, ``round`` and one column per :data:`SHARES`."""
-    present = clients[clients["group"] != "departed"].dropna(subset=["accuracy"])
+    served = clients["served_accuracy"].fillna(clients["accuracy"])
+    present = clients.assign(accuracy=served)[clients["group"] != "departed"].dropna(subset=["accuracy"])
     tags = ["key", *METHOD, "session", "round"]
     rows = [
         dict(zip(tags, of, strict=True)) | dict(zip(SHARES, np.percentile(own, SHARES).tolist(), strict=True))
@@ -66,21 +69,23 @@ def distribution(records: Records, found: pd.DataFrame) -> Chart | None:
 def newcomers(records: Records) -> Chart | None:
     """Mean accuracy of newcomers, stayers, returners and departed clients: a panel per method.
 
-    None unless clients were evaluated after the first session.
+    None unless clients of two groups were evaluated after the first session.
     """
     history = records.history[records.history["state"] == "complete"]
-    history = history.rename(columns={f"{PREFIX}{group}": group for group in _GROUPS}).reindex(
-        columns=[*METHOD, "session", "round", *_GROUPS]
-    )
+    columns = [f"{prefix}{group}" for prefix in ("served_accuracy_", PREFIX) for group in _GROUPS]
+    history = history.reindex(columns=[*METHOD, "session", "round", *columns])
+    served = {group: history[f"served_accuracy_{group}"].fillna(history[f"{PREFIX}{group}"]) for group in _GROUPS}
+    history = history.assign(**served)[[*METHOD, "session", "round", *_GROUPS]]
     history = history.dropna(subset=list(_GROUPS), how="all")
-    if history.empty:
+    groups = {group: look for group, look in _GROUPS.items() if history[group].notna().any()}
+    if len(groups) < 2:
         return None
     per_session = history.groupby("session")["round"].nunique().max()
     few = history["round"].nunique() <= MOST_MARKERS
 
     def series(method: Method) -> list[Series]:
         mine, found = history[(history[METHOD] == list(method)).all(axis=1)], []
-        for group, (color, dash, marker) in _GROUPS.items():
+        for group, (color, dash, marker) in groups.items():
             rounds = mine.groupby(["session", "round"])[group].agg(["mean", "min", "max"]).dropna().reset_index()
             # Other clients make up the group in another session: a line joins them only if it has nothing else to join.
             pieces = [piece for _, piece in rounds.groupby("session")] if per_session > 1 else [rounds]
@@ -108,7 +113,7 @@ def _panels(
 ) -> Chart:
     """A panel per method over communication rounds, on common axes that cover ``values``."""
     columns = {1: 1, 2: 1, 4: 2}.get(len(methods), 3)
-    names, spans = method_names(methods), {method: session_spans(records.history, [method]) for method in methods}
+    names, spans = method_names(methods), {method: session_spans(records, [method]) for method in methods}
     low, high = percent_limits(float(np.nanmin(values)), float(np.nanmax(values)))
     return Chart(
         Axis("Communication round", low=0.0, high=1.005 * records.history["round"].max()),

@@ -17,11 +17,11 @@ from fedtide.report.formats import byte_unit, second_unit
 from fedtide.report.parts import figures
 
 _RANGE = (
-    "Lines: mean of the complete runs of a method; shading: range over its seeds. Dotted, ending in a cross: a run that "
+    "Of {}. Lines: mean of the complete runs of a method; shading: range over its seeds. Dotted, ending in a cross: a run that "
     "diverged or did not finish. Where lines coincide, the last one is on top."
 )
 _SECONDS = (
-    "Of the latest model; in lockstep a round lasts as long as its slowest client. Lines: mean of the complete runs of a "
+    "Of {}; in lockstep a round lasts as long as its slowest client. Lines: mean of the complete runs of a "
     "method, up to the end of the shortest; shading: range over its seeds."
 )
 
@@ -37,7 +37,8 @@ def score_over_rounds(records: Records) -> Chart | None:
 def score_over_bytes(records: Records) -> Chart | None:
     """The same over the bytes communicated so far; a line per session."""
     size, unit = byte_unit(records.history["bytes"].max())
-    return _curves(records, "bytes", size, f"Communicated, both directions ({unit})", _per_session)
+    joined_up = _per_round if records.score.served else _per_session  # once a session there is nothing else to join
+    return _curves(records, "bytes", size, f"Communicated, both directions ({unit})", joined_up)
 
 
 def score_over_seconds(records: Records) -> Chart | None:
@@ -82,7 +83,7 @@ def _curves(records: Records, x: str, size: float, title: str, line: Line) -> Ch
             Panel(
                 panel if len(panels) > 1 else "",
                 (*series[panel], *failed[panel]),
-                sessions=session_spans(records.history, shown[panel]) if x == "round" else (),
+                sessions=session_spans(records, shown[panel]) if x == "round" else (),
                 drifts=drift_marks(records.history) if x == "round" else (),
             )
             for panel in panels
@@ -140,7 +141,7 @@ figures.add(
     lambda source: drawings(
         f"{source.records.score.name}_over_rounds",
         f"Test {source.records.score.words} over communication rounds",
-        _RANGE + marks_caption(source.records.history),
+        _RANGE.format(source.records.models()) + marks_caption(source.records.history),
         score_over_rounds(source.records),
     ),
 )
@@ -149,7 +150,7 @@ figures.add(
     lambda source: drawings(
         f"{source.records.score.name}_over_bytes",
         f"Test {source.records.score.words} over communicated bytes",
-        _RANGE,
+        _RANGE.format(source.records.models()),
         score_over_bytes(source.records),
     ),
 )
@@ -158,7 +159,7 @@ figures.add(
     lambda source: drawings(
         f"{source.records.score.name}_over_seconds",
         f"Test {source.records.score.words} over simulated time",
-        _SECONDS,
+        _SECONDS.format(source.records.models()),
         score_over_seconds(source.records),
     ),
 )

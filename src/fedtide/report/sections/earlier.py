@@ -12,8 +12,8 @@ from fedtide.report.parts import figures
 _MOST_WRITTEN = 30  # columns of cells, over the width of the page, in which a number has room
 
 _CAPTION = (
-    "A row: the model at the end of a session, tested on the held-out samples of each session so far. Mean over the complete "
-    "runs of a method."
+    "Of {}. A row: after a {word}, tested on the held-out samples of each {word} so far. Mean over the complete runs of a "
+    "method."
 )
 
 
@@ -36,23 +36,28 @@ def session_scores(records: Records) -> Chart | None:
         colors = "viridis_r" if score.lower else "viridis"
         return Cells(A, colors, score.title, share=score.share, written=written, low=low, high=high)
 
-    sessions = tuple(map(str, range(1, size + 1)))
+    sessions = tuple(records.session_name(number, "") for number in range(1, size + 1))
+    word = _word(records)
     lines = -(-len(found) // columns)
     return Chart(
-        Axis("Tested on session", names=sessions),
-        Axis("Model after session", names=sessions),
+        Axis(f"Tested on {word}", names=sessions),
+        Axis(f"Model after {word}", names=sessions),
         tuple(Panel(names[method] if len(found) > 1 else "", cells=cells(A)) for method, A in padded.items()),
         columns,
         0.5 + lines * (0.4 + 0.22 * size),
     )
 
 
+def _word(records: Records) -> str:
+    return "period" if records.periods else "session"
+
+
 figures.add(
     210,
     lambda source: drawings(
         "earlier_sessions",
-        f"Test {source.records.score.present.words} on earlier sessions",
-        _CAPTION,
+        f"Test {source.records.score.present.words} on earlier {_word(source.records)}s",
+        _CAPTION.format(source.records.models(), word=_word(source.records)),
         session_scores(source.records),
     ),
 )

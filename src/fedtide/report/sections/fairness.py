@@ -19,6 +19,7 @@ from fedtide.report.tables.method_table import Column, MethodTable, Sheet, over_
 _FIT = "client_r2_"
 _GROUPS = {"client": PREFIX, "served": "served_accuracy_", "finetuned": "finetuned_accuracy_"}
 _FIT_GROUPS = {"client": _FIT, "error": "client_mae_", "served": "served_r2_", "served_error": "served_mae_"}
+_OTHERWISE = {"served": "client", "served_error": "error"}  # what clients are served without models of their own
 _SPREAD = ("mean", "std", "worst_decile", "below")
 
 
@@ -39,7 +40,8 @@ def fairness(records: Records, last: int) -> MethodTable | None:
     empty = records.history.iloc[:0]
     rows = [_of_run(histories.get(key, empty), last, prefixes) for key in records.runs["key"]]
     runs = pd.concat([records.runs, pd.DataFrame(rows, index=records.runs.index)], axis=1)
-    candidates = _columns(records, last) if has_classes else _fit_columns(last)
+    served = any(f"{prefixes['served']}{ending}" in records.history for ending in _SPREAD)
+    candidates = _columns(records, last, served) if has_classes else _fit_columns(last, served)
     columns = [column for column in candidates if runs[column.key].notna().any()]
     if not columns:
         return None
@@ -51,21 +53,26 @@ def sheet(table: MethodTable, last: int) -> Sheet:
     keys = {column.key for column in table.columns}
     what, worst = (
         ("R² and mean absolute error of the clients present, each on its own held-out samples.", "worst scores")
-        if "error_mean" in keys
+        if {"error_mean", "served_error_mean"} & keys
         else (
             "Accuracy of the clients present, each on its own held-out samples, or, where these have no owner, expected under "
             "the client's labels.",
             "lowest accuracy",
         )
     )
+    served = "the model that it is served (the global one where a method has no others)"
+    what = what.replace("each on", f"each with {served if 'served_mean' in keys else 'the global model'}, on")
     notes = [
         f"{what} Evaluations in the last {last} rounds; mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds. "
         f"Worst decile: mean of the tenth of the clients with the {worst}."
     ]
-    if "client_newcomers" in keys:
+    if {"client_newcomers", "served_newcomers"} & keys:
         notes.append("Newcomers: clients in their first session; mean over the later sessions that have some.")
-    if "client_gap" in keys:
-        notes.append("Stayers: present in the session before as well.")
+    if {"client_gap", "served_gap"} & keys:
+        notes.append(
+            "Stayers: present in the session before as well. They are other clients than newcomers, so that the difference is "
+            "also one of who they are."
+        )
     if {"personalization_gain", "finetuning_gain"} & keys:
         notes.append("Gain: over the reported model, on the same samples; hurt: clients for whom it is negative.")
     cells = [
@@ -77,9 +84,12 @@ def sheet(table: MethodTable, last: int) -> Sheet:
 
 def _of_run(history: pd.DataFrame, last: int, prefixes: dict[str, str]) -> dict[str, float]:
     found: dict[str, float] = {}
+    endings = [*_SPREAD, "newcomers", "stayers"]
     for name, prefix in prefixes.items():
-        values = history.reindex(columns=[f"{prefix}{ending}" for ending in (*_SPREAD, "newcomers", "stayers")])
-        values.columns = [*_SPREAD, "newcomers", "stayers"]
+        values = history.reindex(columns=[f"{prefix}{ending}" for ending in endings]).set_axis(endings, axis=1)
+        if name in _OTHERWISE:
+            of_global = history.reindex(columns=[f"{prefixes[_OTHERWISE[name]]}{ending}" for ending in endings])
+            values = values.fillna(of_global.set_axis(endings, axis=1))
         found |= {f"{name}_{ending}": metrics.mean_of_last(values[ending], last) for ending in _SPREAD}
         worth = history.reindex(columns=list(GAINS.get(name, ())))
         found |= {str(column): metrics.mean_of_last(each, last) for column, each in worth.items()}
@@ -96,29 +106,32 @@ def _over_sessions(values: pd.Series[float], session: pd.Series[int]) -> float:
 def _column(scale: Scale, key: str, title: str, headline: str = "", good: Literal["high", "low"] = "high") -> Column:
     """A column; of differences, with their signs, if its key ends in gap or gain."""
     signed = key.endswith(("_gap", "_gain"))
-    text = (lambda mean, _: scale.difference(mean)) if signed else scale.value
+    text = scale.difference if signed else scale.value
     return Column(key, title, text, good=good, headline=headline, scale=scale)
 
 
-def _columns(records: Records, last: int) -> list[Column]:
+def _columns(records: Records, last: int, served: bool) -> list[Column]:
     rounds, steps = f"in the last {last} rounds", _setting(records, "finetune_steps")
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
     after = f"after {steps} local step{'' if steps == '1' else 's'}" if steps else "after local steps"
-    column = partial(_column, PERCENT)
-    spread = f"standard deviation of accuracy over clients {rounds}"
-    return [
-        column("client_mean", "Mean, %"),
-        column("client_std", "Standard deviation, points", spread, "low"),
-        column("client_worst_decile", "Worst decile, %", f"accuracy of the worst decile of clients {rounds}"),
-        column("client_below", f"{below}, % of clients", good="low"),
-        column("client_newcomers", "Newcomers, %", "accuracy of newcomers"),
-        column("client_gap", "Newcomers minus stayers, points"),
-        column("served_mean", "Mean with the model served, %", f"accuracy of the models served {rounds}"),
+    column, own, words = partial(_column, PERCENT), "served" if served else "client", "served " if served else ""
+    spread = f"standard deviation of {words}accuracy over clients {rounds}"
+    beside = [
+        column("client_mean", "Mean of the global model, %"),
+        column("client_worst_decile", "Worst decile of the global model, %"),
+        column("client_newcomers", "Newcomers with the global model, %"),
         column("personalization_gain", "Gain, points"),
         column("fraction_worse_than_global", "Hurt, % of clients", good="low"),
-        column("served_worst_decile", "Worst decile with the model served, %"),
-        column("served_newcomers", "Newcomers with the model served, %"),
+    ]
+    return [
+        column(f"{own}_mean", "Mean, %"),
+        column(f"{own}_std", "Standard deviation, points", spread, "low"),
+        column(f"{own}_worst_decile", "Worst decile, %", f"{words}accuracy of the worst decile of clients {rounds}"),
+        column(f"{own}_below", f"{below}, % of clients", good="low"),
+        column(f"{own}_newcomers", "Newcomers, %", f"{words}accuracy of newcomers"),
+        column(f"{own}_gap", "Newcomers minus stayers, points"),
+        *(beside if served else []),
         column("finetuned_mean", f"Mean {after}, %"),
         column("finetuning_gain", f"Gain {after}, points"),
         column("finetuned_worst_decile", f"Worst decile {after}, %"),
@@ -126,22 +139,26 @@ def _columns(records: Records, last: int) -> list[Column]:
     ]
 
 
-def _fit_columns(last: int) -> list[Column]:
+def _fit_columns(last: int, served: bool) -> list[Column]:
     column, rounds = partial(_column, Scale(share=False)), f"in the last {last} rounds"
-    worst = f"mean absolute error of the worst decile of clients {rounds}"
+    (own, error), words = ("served", "served_error") if served else ("client", "error"), "served " if served else ""
+    worst = f"{words}mean absolute error of the worst decile of clients {rounds}"
+    beside = [
+        column("client_mean", "Mean R² of the global model"),
+        column("error_mean", "Mean absolute error of the global model", good="low"),
+        column("error_worst_decile", "Worst decile of the global model, error", good="low"),
+        column("error_newcomers", "Newcomers with the global model, error", good="low"),
+    ]
     return [
-        column("client_mean", "Mean R²"),
-        column("client_std", "Standard deviation", f"standard deviation of R² over clients {rounds}", "low"),
-        column("client_worst_decile", "Worst decile", f"R² of the worst decile of clients {rounds}"),
-        column("client_newcomers", "Newcomers", "R² of newcomers"),
-        column("client_gap", "Newcomers minus stayers"),
-        column("error_mean", "Mean absolute error", good="low"),
-        column("error_worst_decile", "Worst decile, error", worst, "low"),
-        column("error_newcomers", "Newcomers, error", good="low"),
-        column("served_mean", "Mean R² with the model served"),
-        column("served_error_mean", "Mean absolute error with the model served", good="low"),
-        column("served_error_worst_decile", "Worst decile with the model served, error", good="low"),
-        column("served_error_newcomers", "Newcomers with the model served, error", good="low"),
+        column(f"{own}_mean", "Mean R²"),
+        column(f"{own}_std", "Standard deviation", f"standard deviation of {words}R² over clients {rounds}", "low"),
+        column(f"{own}_worst_decile", "Worst decile", f"{words}R² of the worst decile of clients {rounds}"),
+        column(f"{own}_newcomers", "Newcomers", f"{words}R² of newcomers"),
+        column(f"{own}_gap", "Newcomers minus stayers"),
+        column(f"{error}_mean", "Mean absolute error", good="low"),
+        column(f"{error}_worst_decile", "Worst decile, error", worst, "low"),
+        column(f"{error}_newcomers", "Newcomers, error", good="low"),
+        *(beside if served else []),
     ]
 
 

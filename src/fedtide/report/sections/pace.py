@@ -23,6 +23,7 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
         return []
     score, scale = records.score, Scale(records.score.share)
     per_run = {str(key): run[records.column] for key, run in history.groupby("key", sort=False)}
+    per_run = {key: curve for key, curve in per_run.items() if curve.notna().any()}  # nobody may train the model scored
     runs = records.runs[records.runs["key"].isin(list(per_run))]
     curves = [per_run[key] for key in runs["key"]]
     spent = [metrics.rounds_to_target(score.sign * curve, score.sign * target) for curve in curves]
@@ -38,9 +39,9 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
     return [
         Sheet(
             f"{score.title}, stability and speed of learning",
-            f"Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a run, both averaged over "
-            f"the seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the seeds. A run that does "
-            "not reach it counts with all its rounds and is marked with >.",
+            f"Of {records.models()}. Mean \N{PLUS-MINUS SIGN} population standard deviation over the last {last} rounds of a "
+            f"run, both averaged over the seeds. Rounds to {goal}, and rounds of {baseline} divided by them: medians over the "
+            "seeds. A run that does not reach it counts with all its rounds and is marked with >.",
             [scale.heading(f"Last {last} rounds"), f"Minus {baseline}{scale.gap}", f"Rounds to {goal}", "Speed-up"],
             [(method, _cells(own, score.share)) for method, own in by_method(runs).items()],
         )

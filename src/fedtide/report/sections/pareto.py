@@ -25,7 +25,8 @@ def score_over_cost(records: Records, table: Table) -> Chart | None:
     costs, level = records.history.groupby("key", sort=False)["kappa"].mean(), table.level.key
     runs = table.runs[table.runs["state"] == "complete"].assign(kappa=lambda frame: frame["key"].map(costs))
     points = (
-        runs.dropna(subset=["kappa", level])
+        runs[runs["kappa"] > 0]  # others communicate nothing, so that they have no cost to weigh
+        .dropna(subset=[level])
         .groupby(METHOD, sort=False)
         .agg(kappa=("kappa", "mean"), mean=(level, "mean"), low=(level, "min"), high=(level, "max"))
     )
@@ -55,7 +56,8 @@ figures.add(
     lambda source: drawings(
         f"{source.records.score.name}_over_cost",
         f"{level_title(source.table)} over communication cost",
-        "Dots: mean of the complete runs of a method; bars: range over its seeds; line: Pareto front of the methods.",
+        f"Of {source.records.models()}. Dots: mean of the complete runs of a method that communicates; bars: range over its "
+        "seeds; line: Pareto front of the methods.",
         score_over_cost(source.records, source.table),
     ),
 )

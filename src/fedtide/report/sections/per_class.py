@@ -22,15 +22,19 @@ def per_class(records: Records) -> Chart | None:
     written = len(classes) <= _MOST_CELLS
     values = means.to_numpy(dtype=np.float64)
     cells = Cells(values, "cividis", "Accuracy", missing="#d9d9d9", share=True, written=written)
-    x = Axis("Class", names=tuple(map(str, range(len(classes)))) if written else (), whole=not written)
+    x = Axis("Class", names=_names(records, len(classes)) if written else (), whole=not written)
     return Chart(x, Axis("", names=tuple(names.values())), (Panel(cells=cells),), 1, 1.0 + 0.27 * len(names))
+
+
+def _names(records: Records, classes: int) -> tuple[str, ...]:
+    return records.classes if len(records.classes) == classes else tuple(map(str, range(classes)))
 
 
 figures.add(
     220,
     lambda source: drawings(
         "per_class",
-        "Accuracy per class of the final model",
+        "Accuracy per class of the final global model",
         "Mean over the complete runs, on all test samples of a class, whether or not it is present at the end.",
         per_class(source.records),
     ),

@@ -1,6 +1,6 @@
 """Scores on the next period, period by period: comparisons over periods and over rows, and falls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from fedtide.report import findings
 from fedtide.report.formats import percent
 from fedtide.report.parts import Source, comparisons, warnings
 from fedtide.report.tables.method_table import Comparison
+from fedtide.settings.scores import ACCURACY, Score
 
 _MOST_NAMED = 3
 
@@ -27,7 +28,7 @@ def _comparisons(source: Source) -> Iterator[Comparison]:
         if period is None:
             yield Comparison(column, reference, frame, "periods")
         else:
-            name = period_name(period, source.period_names)
+            name = source.records.session_name(period, "period ")
             yield Comparison(column, reference, frame, "rows", name, shown)
             shown = False
 
@@ -66,7 +67,7 @@ def compared(records: Records, reference: Method) -> list[Compared]:
         return []
     gaps = values.sub(values[reference], axis=0).groupby("period").mean()
     found = [Compared(None, statistics.compare(gaps[_ordered(records, gaps)], reference))]
-    if records.score.name == "accuracy_next" and table["rows"].notna().all():
+    if records.score.of_global == ACCURACY.next and table["rows"].notna().all():
         counts, means = table.groupby("period")["rows"].mean(), values.groupby("period").mean()
         for period in sorted(counts.index, reverse=True):
             own = means[_ordered(records, means)].loc[period].dropna()
@@ -80,17 +81,14 @@ def _ordered(records: Records, table: pd.DataFrame) -> list[Method]:
     return [method for method in records.methods if method in table.columns]
 
 
-def period_name(period: int, names: Sequence[str]) -> str:
-    """Name of a period by its number, from 1."""
-    return names[period - 1] if period <= len(names) else f"period {period}"
-
-
-def falls(records: Records, names: Sequence[str]) -> list[str]:
+def falls(records: Records) -> list[str]:
     """A line per period on which accuracy fell (``records.measures.periods.alarms``); means over a method's seeds."""
     found: dict[int, list[tuple[Method, Alarm]]] = {}
-    if "test_accuracy_next" not in records.history or rows_column() not in records.history:
+    either = [score for score in (ACCURACY.next.of_served, ACCURACY.next) if f"test_{score.name}" in records.history]
+    if not either or rows_column() not in records.history:
         return []
-    for method, group in by_method(by_period(records, "test_accuracy_next")).items():
+    score = either[0]
+    for method, group in by_method(by_period(records, f"test_{score.name}")).items():
         means = group.groupby("period")[["score", "rows"]].mean()
         numbers, accuracy, rows = (
             np.asarray(each, dtype=np.float64) for each in (means.index, means["score"], means["rows"])
@@ -98,22 +96,22 @@ def falls(records: Records, names: Sequence[str]) -> list[str]:
         for alarm in alarms(accuracy, rows):
             found.setdefault(int(numbers[alarm.period]), []).append((method, alarm))
     return [
-        _fall(period_name(period, names), sorted(found[period], key=lambda each: -each[1].errors))
+        _fall(records.session_name(period, "period "), score, sorted(found[period], key=lambda each: -each[1].errors))
         for period in sorted(found)
     ]
 
 
-def _fall(period: str, fallen: list[tuple[Method, Alarm]]) -> str:
+def _fall(period: str, score: Score, fallen: list[tuple[Method, Alarm]]) -> str:
     shown = [
         f"{findings.method(method)} {percent(alarm.value)} % after {percent(alarm.before)} % ({alarm.errors:.1f} errors)"
         for method, alarm in fallen[:_MOST_NAMED]
     ]
     more = f", and {len(fallen) - _MOST_NAMED} more" if len(fallen) > _MOST_NAMED else ""
     return (
-        f"Accuracy on {period}, before it is trained on, is more than {ERRORS:g} standard errors below the mean of the last "
-        f"{BEFORE} periods: {', '.join(shown)}{more}."
+        f"{score.present.title} on {period}, before it is trained on, is more than {ERRORS:g} standard errors below "
+        f"the mean of the last {BEFORE} periods: {', '.join(shown)}{more}."
     )
 
 
 comparisons.add(0, _comparisons)
-warnings.add(0, lambda source: falls(source.records, source.period_names))
+warnings.add(0, lambda source: falls(source.records))

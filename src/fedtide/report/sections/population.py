@@ -12,7 +12,6 @@ from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.printed import finish
 from fedtide.report.charts.style import GRAY, WIDTH, legend_layout, line_style, paper
 from fedtide.report.parts import figures
-from fedtide.settings.scores import Score
 from fedtide.world.presence.membership import membership
 from fedtide.world.timeline import Timeline
 
@@ -23,14 +22,15 @@ def _caption(records: Records) -> str:
     """What the picture shows."""
     return (
         "Above: clients present, and those who arrive and leave between sessions. "
-        f"Below: {_heading(records)[0].lower() + _heading(records)[1:]}; mean and range over the seeds."
+        f"Below: {_heading(records)[0].lower() + _heading(records)[1:]}, of {records.models()}; mean and range over the seeds."
     )
 
 
 def _heading(records: Records) -> str:
     score = records.score
     if score.ahead:
-        return f"Test {Score(score.name.removesuffix('_next')).words} of every session, before it is trained on"
+        session = "period" if records.periods else "session"
+        return f"Test {score.present.words} of every {session}, before it is trained on"
     return f"Test {score.words} at the end of every session"
 
 
@@ -91,6 +91,8 @@ def _population(axes: Axes, moves: pd.DataFrame) -> None:
     place, bottom = np.arange(1, len(moves) + 1), np.zeros(len(moves))
     axes.plot(place, moves["present"], color="black", marker="o", markersize=3, label="present")
     for number, (name, words) in enumerate(_MOVES.items(), 1):
+        if not moves[name].any():
+            continue
         height = -moves[name] if name == "left" else moves[name]
         axes.bar(place, height, 0.72, 0 if name == "left" else bottom, color=line_style(number)["color"], label=words)
         bottom = bottom + moves[name].to_numpy()

@@ -40,7 +40,7 @@ def sheet(records: Records, target: float) -> list[Sheet]:
         rows.append((method, cells))
     goal = [] if math.isnan(target) else [f"{what} to {scale.goal(target)}" for what in ("Time", "Updates", "Uploads")]
     caption = (
-        "A model holds until the next one; a round in lockstep lasts as long as its slowest client. "
+        f"Of {records.models()}. A model holds until the next one; a round in lockstep lasts as long as its slowest client. "
         f"{score.title}: mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds, at the end of the shortest run."
     )
     if goal:

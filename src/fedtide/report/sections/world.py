@@ -1,6 +1,6 @@
 """The world of the runs: the clients' data over time, and who takes part when."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
+from fedtide.report.picture import name_clients
 from fedtide.settings.run import RunSettings
 from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
@@ -42,8 +43,8 @@ def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints
     return found.present, found.drawn
 
 
-def raster(present: Bools, drawn: Bools) -> Figure | None:
-    """Two tables [N, rounds]; None if everybody present takes part in every round."""
+def raster(present: Bools, drawn: Bools, clients_named: Sequence[str] = ()) -> Figure | None:
+    """Two tables [N, rounds], of clients that may have names; None if everybody present takes part in every round."""
     if np.array_equal(present, drawn):
         return None
     clients, rounds = present.shape
@@ -63,6 +64,7 @@ def raster(present: Bools, drawn: Bools) -> Figure | None:
             extent=(0.5, rounds + 0.5, clients - 0.5, -0.5),
         )
         image.set_ylabel("Client")
+        name_clients(image.yaxis, clients_named)
         here = present.sum(1)
         shares.barh(np.arange(clients), drawn.sum(1) / np.maximum(here, 1), height=1.0, color=_COLORS[2])
         shares.set_xlim(0, 1)

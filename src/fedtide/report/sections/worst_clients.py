@@ -1,71 +1,145 @@
 """The clients that the best method serves worst."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
 from fedtide.records.files import client_scores
 from fedtide.records.frames import METHOD, Method
-from fedtide.report import findings
+from fedtide.records.run_directory import RunDirectory
+from fedtide.report.charts.methods import method_names
 from fedtide.report.formats import percent
-from fedtide.report.parts import Source, sheets
+from fedtide.report.parts import Source, frames, sheets, warnings
 from fedtide.report.tables.evaluations import PREFIX
 from fedtide.report.tables.method_table import Sheet
 
-_MOST = 5
 _ERRORS = 2  # standard errors from which a client is named
+_MOST_ROWS, _MOST_NAMED = 30, 8  # clients in the table, and in the line
+_FILE, _TABLE = "clients", "owner_scores.csv"
 
 
-def sheet(source: Source) -> list[Sheet]:
-    """The table; none where clients were not scored on samples of their own, or none is far below the others.
+def clients(source: Source) -> pd.DataFrame:
+    """A row per method and client: ``label``, ``initializer``, ``client``, ``rows``, ``served``, ``global``, ``errors_below``.
 
-    Accuracies are over the last evaluation of each session in which a client is present, and the seeds. Clients are ordered by
-    how many standard errors, of a binomial share of their rows, they are below all others, so that few rows are no reason.
+    Accuracies over all periods that were evaluated ahead, and the seeds; where there are none, over the last evaluation of the
+    clients in each session. ``rows`` are those of one seed, since seeds share them. ``errors_below``: how many standard errors,
+    of a binomial share of these rows, the accuracy is below that of all rows of the method. Empty without clients' samples.
     """
-    leaders = (source.table.leader(column) for column in source.table.columns if column.headline)
-    method = next(filter(None, leaders), None)
-    scores = _scores(source, method) if method is not None else pd.DataFrame()
-    if method is None or scores.empty or scores["samples"].sum() == 0:
-        return []
-    seeds = scores["key"].nunique()
-    sums = scores.assign(correct=scores["accuracy"] * scores["samples"]).groupby("name")[["correct", "samples"]].sum()
-    total = sums.sum()
-    others = (total["correct"] - sums["correct"]) / (total["samples"] - sums["samples"])
-    accuracy, rows = sums["correct"] / sums["samples"], sums["samples"] / seeds
-    errors = (others - accuracy) / np.sqrt(others * (1 - others) / rows)
-    worst = errors[np.isfinite(errors) & (errors >= _ERRORS)].nlargest(_MOST)
-    if worst.empty:
-        return []
-    lines = [
-        ((str(name),), [percent(accuracy[name]), percent(others[name]), f"{rows[name]:.0f}", f"{errors[name]:.1f}"])
-        for name in worst.index
-    ]
-    return [
-        Sheet(
-            f"Clients with the lowest accuracy, {findings.method(method)}",
-            "On their own held-out rows, at the last evaluation of each session; ordered by standard errors below the others' "
-            "accuracy, at least two.",
-            ["Accuracy, %", "Others, %", "Rows", "Standard errors"],
-            lines,
-            ("Client",),
-        )
-    ]
+    scores = _scores(source)
+    if scores.empty:
+        return scores
+    sums = {name: scores[name] * scores["rows"] for name in ("served", "global")}
+    by_client = scores.assign(**sums).groupby([*METHOD, "client"], sort=False)
+    found = by_client[["rows", "served"]].sum().assign(**{"global": by_client["global"].sum(min_count=1)})
+    total = found.groupby(METHOD, sort=False)[["rows", "served"]].transform("sum")
+    mean, seeds = total["served"] / total["rows"], by_client["key"].nunique()
+    rows = found["rows"] / seeds
+    own = {name: found[name] / found["rows"] for name in ("served", "global")}
+    errors: pd.Series = (mean - own["served"]) / np.sqrt(mean * (1 - mean) / rows)
+    return pd.DataFrame({"rows": rows, **own, "mean": mean, "errors_below": errors}).reset_index()
 
 
-def _scores(source: Source, method: Method) -> pd.DataFrame:
-    """Rows of the clients' scores: ``key``, ``name``, ``accuracy`` and ``samples``."""
-    history = source.records.history
-    history = history[history["state"] == "complete"].reindex(
-        columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
+def _scores(source: Source) -> pd.DataFrame:
+    """Rows of the clients' scores in complete runs: ``key``, method, ``client``, ``rows``, ``served`` and ``global``."""
+    runs, tables = source.records.runs, list[pd.DataFrame]()
+    paths = {path.name: path for path in source.run_dirs}
+    for run in runs[runs["state"] == "complete"].to_dict("records"):
+        directory = RunDirectory(paths[str(run["key"])])
+        for table in _of_periods(directory) if (directory.path / _TABLE).is_file() else _of_sessions(source, directory):
+            tables.append(table.assign(**{name: run[name] for name in ("key", *METHOD)}))
+    found = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return found[found["rows"] > 0] if len(found) else found
+
+
+def _of_periods(directory: RunDirectory) -> Iterator[pd.DataFrame]:
+    directory.verify(_TABLE)
+    table = pd.read_csv(
+        directory.path / _TABLE, dtype={"client": str}, keep_default_na=False, na_values={"served_accuracy": [""]}
     )
-    mine = history[(history[METHOD] == list(method)).all(axis=1)].dropna(subset=[f"{PREFIX}mean"])
-    frames, paths = [], {path.name: path for path in source.run_dirs}
-    for key, number in mine.groupby(["key", "session"], sort=False).tail(1)[["key", "round"]].to_numpy():
-        frame = pd.read_parquet(paths[str(key)] / client_scores.file_name(int(number)))
-        frame = frame[frame["group"] != "departed"].dropna(subset=["accuracy", "samples"])
-        names = frame["name"] if "name" in frame else frame["client"]
-        numbers = {column: frame[column].astype(float) for column in ("accuracy", "samples")}
-        frames.append(pd.DataFrame({"key": key, "name": names.astype(str), **numbers}))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if "served_accuracy" in table:
+        of_global = table.get("accuracy", pd.Series(np.nan, table.index)).astype(float)
+        found = table[["client", "rows"]].assign(served=table["served_accuracy"], **{"global": of_global})
+        yield found.dropna(subset=["served"])
+
+
+def _of_sessions(source: Source, directory: RunDirectory) -> Iterator[pd.DataFrame]:
+    history = source.records.history[source.records.history["key"] == directory.path.name]
+    measured = history.reindex(columns=["session", "round", f"{PREFIX}mean", "served_accuracy_mean"])
+    measured = measured.dropna(subset=[f"{PREFIX}mean", "served_accuracy_mean"], how="all")
+    for number in measured.groupby("session", sort=False)["round"].last():
+        table = pd.read_parquet(directory.path / client_scores.file_name(int(number)))
+        table = table[table["group"] != "departed"]
+        scores = table.reindex(columns=["accuracy", "served_accuracy", "samples"]).astype(float)
+        names = (table["name"] if "name" in table else table["client"]).astype(str)
+        served = scores["served_accuracy"].fillna(scores["accuracy"])
+        found = pd.DataFrame(
+            {"client": names, "rows": scores["samples"], "served": served, "global": scores["accuracy"]}
+        )
+        yield found.dropna(subset=["rows", "served"])
+
+
+def _worst(source: Source) -> tuple[Method, pd.DataFrame] | None:
+    """The method with the best mean, and its clients that are far below all, by their accuracy; None without any."""
+    leaders = (source.table.leader(column) for column in source.table.columns if column.headline)
+    method, found = next(filter(None, leaders), None), clients(source)
+    if method is None or found.empty:
+        return None
+    mine = found[(found[METHOD] == list(method)).all(axis=1) & (found["errors_below"] >= _ERRORS)]
+    return (method, mine.sort_values("served", kind="stable")) if len(mine) else None
+
+
+def sheet(source: Source) -> Iterator[Sheet]:
+    """The table; none where clients were not scored on samples of their own, or none is far below the others."""
+    if (worst := _worst(source)) is None:
+        return
+    method, found = worst
+    lines: list[tuple[tuple[str, ...], list[str]]] = [
+        (
+            (str(row["client"]),),
+            [
+                percent(row["served"]),
+                percent(row["global"]),
+                percent(row["mean"]),
+                f"{row['rows']:.0f}",
+                f"{row['errors_below']:.1f}",
+            ],
+        )
+        for row in found.head(_MOST_ROWS).to_dict("records")
+    ]
+    rest = f" And {len(found) - _MOST_ROWS} more in {_FILE}.csv." if len(found) > _MOST_ROWS else ""
+    yield Sheet(
+        f"Clients served worst, {_name(source, method)}",
+        "Accuracy on their own held-out rows of all periods, with the model that each is served, and with the global one; the "
+        f"clients at least {_ERRORS} standard errors below all clients' rows together, where chance puts about 2 %.{rest}",
+        ["Served, %", "Global model, %", "All clients, %", "Rows", "Standard errors below"],
+        lines,
+        ("Client",),
+    )
+
+
+def line(source: Source) -> Iterator[str]:
+    """The same clients in one line."""
+    if (worst := _worst(source)) is None:
+        return
+    method, found = worst
+    shown = [
+        f"{row['client']} {percent(row['served'])} % (global model {percent(row['global'])})"
+        if row["global"] == row["global"]
+        else f"{row['client']} {percent(row['served'])} %"
+        for row in found.head(_MOST_NAMED).to_dict("records")
+    ]
+    rest = f" and {len(found) - _MOST_NAMED} more in {_FILE}.csv" if len(found) > _MOST_NAMED else ""
+    yield (
+        f"Clients served worst by {_name(source, method)}, at least {_ERRORS} standard errors below all clients' "
+        f"{percent(found['mean'].iloc[0])} %: {', '.join(shown)}{rest}."
+    )
+
+
+def _name(source: Source, method: Method) -> str:
+    return method_names(source.records.methods)[method]
 
 
 sheets.add(30, sheet)
+warnings.add(20, line)
+frames.add(0, lambda source: [(_FILE, found)] if len(found := clients(source)) else [])

@@ -31,6 +31,33 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
+
+    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of; ``shown``: whether the page
+    has it, too.
+    """
+
+    column: Column
+    reference: Method
+    frame: pd.DataFrame
+    over: Literal["seeds", "periods", "rows"] = "seeds"
+    period: str = ""
+    shown: bool = True
+
+    @property
+    def worse(self) -> list[Method]:
+        """The methods that the comparison separates from the reference."""
+        return [(str(label), str(start)) for label, start in self.frame.index[self.frame["p_holm"] < statistics.LEVEL]]
+
+    @property
+    def equals(self) -> list[Method]:
+        """The others."""
+        worse = self.worse
+        return [(str(label), str(start)) for label, start in self.frame.index if (label, start) not in worse]
+
+
+@dataclass(frozen=True)
 class MethodTable:
     """Metrics of a comparison.
 
@@ -63,34 +90,23 @@ class MethodTable:
         means, best = self._means(column), min if column.good == "low" else max
         return best(means, key=lambda names: means[names]) if means else None
 
-    def best(self, column: Column) -> list[Method]:
-        """The methods with the best mean as shown, among those with the most complete runs; none of a single one."""
-        means = self._means(column)
-        if len(means) < 2 or column.good == "none":
-            return []
-        top = max(means.values()) if column.good == "high" else min(means.values())
-        return [names for names, mean in means.items() if column.text(mean, math.nan) == column.text(top, math.nan)]
+    def against_leader(self, column: Column) -> Comparison | None:
+        """Every method against the one with the best mean, over the seeds; None for a single method."""
+        values = self.by_seed(column.key).replace([math.inf, -math.inf], math.nan).dropna(axis=1, how="all")
+        reference = self.leader(column)
+        if reference is None or reference not in values or values.shape[1] < 2:
+            return None
+        return Comparison(column, reference, statistics.compare(values, reference))
+
+    def best(self, column: Column) -> Method | None:
+        """The method that the corrected paired comparison separates from all others; None of equals, or of a single one."""
+        found = None if column.good == "none" else self.against_leader(column)
+        return None if found is None or found.equals else found.reference
 
     def _means(self, column: Column) -> dict[Method, float]:
         rows, key = self.rows(), f"{column.key}_mean"
         most = max(row["seeds"] for _, row in rows)
         return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All methods against the best one by one metric: ``frame`` is what :func:`statistics.compare` returns.
-
-    ``over``: what the intervals are over, seeds, periods or rows; ``period``: that the rows are of; ``shown``: whether the page
-    has it, too.
-    """
-
-    column: Column
-    reference: Method
-    frame: pd.DataFrame
-    over: Literal["seeds", "periods", "rows"] = "seeds"
-    period: str = ""
-    shown: bool = True
 
 
 @dataclass(frozen=True)
@@ -106,13 +122,8 @@ class Sheet:
 
 def against_leaders(table: MethodTable) -> list[Comparison]:
     """Every method against the best one, by the headline metrics; none for a single method."""
-    comparisons = []
-    for column in (column for column in table.columns if column.headline):
-        values = table.by_seed(column.key).dropna(axis=1, how="all")
-        reference = table.leader(column)
-        if reference is not None and values.shape[1] > 1:
-            comparisons.append(Comparison(column, reference, statistics.compare(values, reference)))
-    return comparisons
+    found = (table.against_leader(column) for column in table.columns if column.headline)
+    return [comparison for comparison in found if comparison is not None]
 
 
 def over_seeds(runs: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:

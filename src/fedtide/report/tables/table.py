@@ -18,9 +18,19 @@ from fedtide.settings.scores import ACCURACY, Score, capitalized
 
 _TARGET_SHARE = 0.9
 _RULES = Rules()
-_OPTIONAL = ("transition", "backward", "backward_estimated", "latency", "energy", "tail")
+_OPTIONAL = (
+    "transition",
+    "backward",
+    "backward_served",
+    "backward_global",
+    "backward_estimated",
+    "latency",
+    "energy",
+    "tail",
+)
 _METRICS = (
-    "final", "best", "last", "transition", "drop", *Forgetting._fields, *(f"{name}_estimated" for name in Forgetting._fields),
+    "final", "best", "last", "transition", "drop",
+    *(f"{name}{end}" for end in ("", "_served", "_global", "_estimated") for name in Forgetting._fields),
     "bytes", "latency", "energy", "rounds_to_target", "bytes_to_target",
     *metrics.GROUP_METRICS,
 )  # fmt: skip
@@ -37,12 +47,14 @@ class Table(MethodTable):
             a score on the next period, of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up,
             where lower is better; NaN without a complete run.
         target_source: where it comes from, in words.
+        beside: the same score of the other models, in columns that end in ``_served`` or ``_global``.
     """
 
     score: Score
     rules: Rules
     target: float
     target_source: str
+    beside: Score | None = None
 
     @property
     def scale(self) -> Scale:
@@ -52,7 +64,10 @@ class Table(MethodTable):
     def level(self) -> Column:
         """The column that sums a method up in one number: the best value, or a mean where test samples change."""
         return next(
-            column for key in (self.score.mean_next, "best", "last") for column in self.columns if column.key == key
+            column
+            for key in (self.score.mean_next, "best", "last", "final")
+            for column in self.columns
+            if column.key == key
         )
 
 
@@ -62,7 +77,11 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     empty = records.history.iloc[:0]
     curves = {key: histories.get(key, empty) for key in records.runs["key"]}
     curves = {key: history.assign(score=history[records.column]) for key, history in curves.items()}
-    rows = [_of_run(curve, score, last, rules.sessions(records, key), rules.window) for key, curve in curves.items()]
+    beside = records.beside
+    rows = [
+        _of_run(curve, score, last, rules.sessions(records, key), rules.window) | _of_others(curve, score, beside)
+        for key, curve in curves.items()
+    ]
     measured = _measured(records)
     forgetting = [_forgetting(records, key) for key in records.runs["key"]]
     tails = [_long_tail(records, key) for key in records.runs["key"]]
@@ -74,10 +93,10 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(curve, score, target) for curve in curves.values()), strict=True
     )
-    shown = [name for name in _OPTIONAL if runs[name].notna().any()]
+    shown = [name for name in _OPTIONAL if name in runs and runs[name].notna().any()]
     unmeasured = {*_METRICS}.difference(measured)
-    columns = [column for column in _columns(score, last, target, rules, shown) if column.key not in unmeasured]
-    return Table(runs, over_seeds(runs, measured), columns, score, rules, target, source)
+    columns = [column for column in _columns(score, beside, last, target, rules, shown) if column.key not in unmeasured]
+    return Table(runs, over_seeds(runs, measured), columns, score, rules, target, source, beside)
 
 
 def _measured(records: Records) -> list[str]:
@@ -85,9 +104,42 @@ def _measured(records: Records) -> list[str]:
 
     Rounds of different periods are tested on different samples: none of them is the best. The next period's are averaged.
     """
-    ahead = records.score.ahead
-    without = {"best", "last", "drop"} if ahead else {"best"} if records.has_periods else set[str]()
-    return [*([records.score.mean_next] if ahead else []), *(name for name in _METRICS if name not in without)]
+    score, beside = records.score, records.beside
+    without = {"best", "last", "drop"} if score.ahead else {"best"} if records.has_periods else set[str]()
+    if score.served:  # known at the end of a period only
+        without |= {"best", "last", "transition", "drop", "rounds_to_target", "bytes_to_target"}
+    without |= {
+        f"{name}_{side}" for name in Forgetting._fields for side in ("served", "global") if side != _side(beside)
+    }
+    others = [] if beside is None else [_whole(beside)]
+    worst = [_worst(score).mean_next] if score.served and score.ahead else []
+    ahead = [score.mean_next] if score.ahead else []
+    return [*ahead, *others, *worst, *(name for name in _METRICS if name not in without)]
+
+
+def _side(beside: Score | None) -> str:
+    """End of the names of metrics of the other models."""
+    return "" if beside is None else "served" if beside.served else "global"
+
+
+def _whole(beside: Score) -> str:
+    """The metric that sums up a run by the score of the other models."""
+    return beside.mean_next if beside.ahead else f"final_{_side(beside)}"
+
+
+def _worst(served: Score) -> Score:
+    """The score of the worst decile of clients."""
+    return Score(f"{served.present.name}_worst_decile").next
+
+
+def _of_others(history: pd.DataFrame, score: Score, beside: Score | None) -> dict[str, float]:
+    """The score of the other models, and of the worst decile of clients."""
+    found, sessions, rows = dict[str, float](), history["session"], history.get(rows_column())
+    for other in (each for each in (beside, _worst(score) if score.served and score.ahead else None) if each):
+        values = history.get(f"test_{other.name}", pd.Series(math.nan, history.index))
+        whole = metrics.mean_next(values, sessions, rows) if other.ahead else metrics.final(values)
+        found[other.mean_next if other.over_clients else _whole(other)] = whole
+    return found
 
 
 def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int], window: int) -> dict[str, float]:
@@ -106,8 +158,11 @@ def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int],
 
 
 def _forgetting(records: Records, key: str) -> dict[str, float]:
-    estimated = records.estimated[key]._asdict()
-    return records.forgetting[key]._asdict() | {f"{name}_estimated": value for name, value in estimated.items()}
+    others = {"_estimated": records.estimated[key]}
+    if records.beside is not None:
+        others[f"_{_side(records.beside)}"] = records.forgetting_beside[key]
+    named = {f"{name}{end}": value for end, each in others.items() for name, value in each._asdict().items()}
+    return records.forgetting[key]._asdict() | named
 
 
 def _long_tail(records: Records, key: str) -> dict[str, float]:
@@ -137,33 +192,50 @@ def _target(runs: pd.DataFrame, score: Score, last: int) -> tuple[float, str]:
     return (top if math.isnan(top) else math.floor(100 * _TARGET_SHARE * top) / 100), words
 
 
-def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[str]) -> list[Column]:
-    """Transition metrics if sessions change; else rounds to a target, meaningless if the task changes."""
+def _columns(
+    score: Score, beside: Score | None, last: int, target: float, rules: Rules, shown: list[str]
+) -> list[Column]:
+    """What clients are served before the global model; transition metrics if sessions change, else rounds to a target."""
     scale = Scale(score.share)
     good: Literal["high", "low"] = "low" if score.lower else "high"
 
+    def column(key: str, title: str, headline: str = "") -> Column:
+        return Column(key, scale.heading(capitalized(title)), scale.value, good, headline, scale)
+
     def scored(key: str, title: str, rounds: str = "") -> Column:
-        headline = f"{score.words} in the {rounds}" if rounds else ""
-        return Column(key, scale.heading(title), scale.value, good, headline, scale)
+        return column(key, title, f"{score.words} in the {rounds}" if rounds else "")
+
+    def forgetting(end: str, of: str) -> list[Column]:
+        backward = Column(f"backward{end}", f"Backward transfer{of}{scale.gap}", scale.difference, scale=scale)
+        return [backward, Column(f"forgotten{end}", f"Forgetting{of}{scale.gap}", scale.value, "low", scale=scale)]
 
     named = "" if score == ACCURACY else f" {score.words}"
-    columns = [
-        scored("final", f"Final{named}"),
-        scored("best", f"Best{named}"),
-        scored("last", f"Last {last} rounds", f"last {last} rounds"),
-    ]
+    ends = column("final", f"Final{named}", f"{score.words} at the end" if score.served else "")
+    columns = [ends, scored("best", f"Best{named}"), scored("last", f"Last {last} rounds", f"last {last} rounds")]
     if score.ahead:
-        title, what = capitalized(f"{score.words}, mean over the periods"), f"{score.words}, averaged over the periods"
-        mean = Column(score.mean_next, scale.heading(title), scale.value, good, what, scale)
-        columns = [mean, scored("final", "Last period")]
+        what = f"{score.words}, averaged over the periods"
+        columns = [column(score.mean_next, f"{score.words}, mean over the periods", what)]
+    if beside is not None:
+        end = "mean over the periods" if score.ahead else "at the end"
+        if beside.served and not score.ahead:  # the headline
+            columns.insert(0, column(_whole(beside), f"{beside.words}, {end}", f"{beside.words} at the end"))
+        else:
+            which = f"{beside.words}, {end}" if beside.served else "Global model, the same"
+            columns.insert(1, column(_whole(beside), which))
+    if score.ahead:
+        if score.served:
+            worst = _worst(score)
+            columns.append(column(worst.mean_next, "Worst decile of clients", worst.words))
+        columns.append(column("final", "Last period"))
     if "backward" in shown:
-        columns.append(scored("seen", "All sessions so far"))
-        columns.append(Column("backward", f"Backward transfer{scale.gap}", lambda mean, _: scale.difference(mean)))
-        columns.append(Column("forgotten", f"Forgetting{scale.gap}", scale.value, good="low"))
+        columns += [column("seen", "All sessions so far"), *forgetting("", "" if beside is None else _of(score))]
+        if beside is not None and f"backward_{_side(beside)}" in shown:
+            own, other = columns[-2:], forgetting(f"_{_side(beside)}", _of(beside))
+            columns[-2:] = [*other, *own] if beside.served else [*own, *other]
     if "backward_estimated" in shown:
         columns.append(Column("seen_estimated", "All data so far (estimate), %", formats.percent))
         title = "Backward transfer (estimate), points"
-        columns.append(Column("backward_estimated", title, lambda mean, _: formats.points(mean)))
+        columns.append(Column("backward_estimated", title, formats.PERCENT.difference))
         columns.append(Column("forgotten_estimated", "Forgetting (estimate), points", formats.percent, good="low"))
     if "tail" in shown:
         names = {"head": "Head classes, %", "middle": "Middle, %", "tail": "Tail, %", "worst": "Worst class, %"}
@@ -192,3 +264,7 @@ def _columns(score: Score, last: int, target: float, rules: Rules, shown: list[s
         Column("bytes_to_target", f"Traffic to {goal}", traffic.text, good="low"),
         *costs,
     ]
+
+
+def _of(score: Score) -> str:
+    return ", models served" if score.served else ", global model"

@@ -77,12 +77,13 @@ def transitions(records: Records, rules: Rules) -> pd.DataFrame:
         complete = complete.iloc[:0]
     references = complete[complete["initializer"] == rules.reference].to_dict("records")
     names = {(row["label"], row["seed"]): str(row["key"]) for row in references}
+    untrained = records.without_global
     rows = []
     for run in complete.to_dict("records"):
         key, base = str(run["key"]), names.get((run["label"], run["seed"]), "")
         for session in rules.sessions(records, key):
             curve, before = curves[key, session], curves[key, session - 1]
-            start = starts.get((key, session), math.nan)
+            start = math.nan if key in untrained else starts.get((key, session), math.nan)
             row = {name: run[name] for name in ("key", *METHOD, "seed")} | {"session": session}
             row |= {"accuracy": metrics.mean(curve.accuracy[: rules.window]), "start": start}
             row |= {"dip": metrics.final(before.accuracy) - start}

@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     import lightning as L
 
 _TAIL = 1 << 14  # bytes at the end of a history that are read: its last rows
-_COLUMNS = {f"{split}_{score.name}": score for score in map(main_score, RECORDED) for split in ("test", "validation")}
-"""Columns and their scores; the first column with values is shown."""
+_MAIN = [main_score(task) for task in RECORDED]
+_COLUMNS = {
+    f"{split}_{score.name}": score
+    for scores in ([main.of_served for main in _MAIN], _MAIN)
+    for split in ("test", "validation")
+    for score in scores
+}
+"""Columns and their scores: the first column with values is shown, or the first of what clients are served, even if empty."""
 
 
 class Display:
@@ -105,4 +111,6 @@ def _last_rows(history: Path) -> dict[str, Any]:
     for name, score in _COLUMNS.items():
         if cells := [cell for row in rows if (cell := row.get(name))]:
             return {**facts, "score": score.shown(float(cells[-1])).strip()}
+        if score.served and name in columns:
+            break
     return facts
