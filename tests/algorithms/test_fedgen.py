@@ -16,7 +16,7 @@ from support import closest, federation, run_rounds, settings, steady, trajector
 
 LOCAL = {"steps": 4, "batch_size": 3, "lr": 0.1}
 SMALL = {"name": "fedgen", "noise": 3, "hidden": 6, "generator_steps": 4, "generator_batch": 5, "generator_lr": 0.01}
-WORLD = steady((7, 9, 5), 3)
+WORLD = steady((6, 9, 3), 3)
 
 
 def run(**values: Any) -> list[Tensor]:
