@@ -1,10 +1,12 @@
 """Tiny federations for tests: synthetic data, timelines written by hand, scripted cohorts, real rounds."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -39,6 +41,26 @@ from fedtide.world.timeline import Assignment, Timeline
 __all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run_rounds", "series", "tensors", "tokens"]
 
 Ints = NDArray[np.int64]
+
+
+TRACED_ANEW = ("balancefl", "fedgen", "fedgrab")
+"""Algorithms whose losses are traced in every run: a second each."""
+
+
+def sparing(algorithms: Iterable[str]) -> list[Any]:
+    """Names for ``parametrize``: those whose losses are traced anew are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in TRACED_ANEW)) for name in algorithms]
+
+
+def halved(*axes: Iterable[Any]) -> list[Any]:
+    """All combinations, for ``parametrize``: every other one is slow, so that the usual tests have half of each value's."""
+    places = itertools.product(*(enumerate(axis) for axis in axes))
+    return [
+        pytest.param(
+            *(value for _, value in chosen), marks=[pytest.mark.slow] * (sum(place for place, _ in chosen) % 2)
+        )
+        for chosen in places
+    ]
 
 
 F = TypeVar("F", bound=Feature)

@@ -172,7 +172,10 @@ def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> No
     assert max(loss(record) for record in records) < 1e-13
 
 
-MODELS = [name for name in plugins.names("models") if not name.startswith(("resnet34", "preact"))]
+MODELS = [
+    pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("resnet", "preact")))
+    for name in plugins.names("models")
+]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -161,7 +161,7 @@ def test_bytes_are_stored_as_bytes() -> None:
 
 
 def test_statistics_are_plain_means_over_the_batches_of_real_samples() -> None:
-    chosen = settings(model={"name": "resnet18", "norm": "batch"})
+    chosen = settings(model="cnn_svhn")
     fed = federation(chosen, timeline(deal((8, 8)), [{0: 0, 1: 1}]), images(side=32, channels=3))
     points, shards = fed.parts.w0.expand(2, -1), deal((8, 9))
     buffers = torch.full((2, fed.parts.layout.buffer_size), 3.0, dtype=torch.float64)

@@ -7,7 +7,19 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from support import clock, closest, federation, images, largest_gap, light, run_rounds, settings, steady, trajectory
+from support import (
+    clock,
+    closest,
+    federation,
+    images,
+    largest_gap,
+    light,
+    run_rounds,
+    settings,
+    sparing,
+    steady,
+    trajectory,
+)
 from support import vectors as vector_data
 
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.02, "optimizer": "adam"}
@@ -19,23 +31,23 @@ REFUSED = {
 """With default settings: displacements stand for gradients, or the method takes local steps or is a local optimizer itself."""
 
 
-@pytest.mark.parametrize("name", sorted(plugins.names("algorithms")))
+@pytest.mark.parametrize("name", sparing(sorted(plugins.names("algorithms"))))
 def test_every_algorithm_trains_with_adam_or_refuses_it(name: str) -> None:
     chosen = settings(algorithm=light(name), model={"name": "mlp", "widths": [4]}, local=LOCAL, **clock(name))
-    data = images() if name == "cfl_generative" else vector_data()
+    data, world = images() if name == "cfl_generative" else vector_data(), steady((6, 3, 9), 2)
     if name in REFUSED:
         with pytest.raises(
             SettingsError, match=rf"^local\.optimizer = adam: .* algorithm {name}, .* for sgd only"
         ) as caught:
-            federation(chosen, steady((5, 2, 7), 2), data)
+            federation(chosen, world, data)
         assert "\n" not in str(caught.value)
         return
-    state, _ = run_rounds(federation(chosen, steady((5, 2, 7), 2), data))
+    state, _ = run_rounds(federation(chosen, world, data))
     assert bool(torch.isfinite(state.w).all())
     plain = chosen.model_copy(
         update={"local": chosen.local.model_copy(update={"optimizer": settings().local.optimizer})}
     )
-    other, _ = run_rounds(federation(plain, steady((5, 2, 7), 2), data))
+    other, _ = run_rounds(federation(plain, world, data))
     pairs = [(other.w, state.w), *((other.memory[name], rows) for name, rows in state.memory.items())]
     assert max(closest(*pair) for pair in pairs) > 1e-4
 
@@ -86,7 +98,7 @@ def test_methods_that_correct_objectives_or_gradients_find_the_global_minimum(
     data, problem = quadratics([2, 2, 2], CURVATURES, MINIMA)
     local = {"steps": 15, "batch_size": 2, "lr": 1.0, "optimizer": "adagrad"}
     a, z = torch.tensor(CURVATURES, dtype=torch.float64).unsqueeze(1), torch.tensor(MINIMA, dtype=torch.float64)
-    found, _ = trajectory(algorithm, steady([2, 2, 2], 60), data, local=local, **problem)
+    found, _ = trajectory(algorithm, steady([2, 2, 2], 40), data, local=local, **problem)
     assert (closest(found[-1], (a * z).sum(0) / a.sum()) < 1e-3) is unbiased
 
 

@@ -53,10 +53,10 @@ def one_batch(head: torch.nn.Linear, features: Tensor, labels: list[int], **more
 
 
 def test_balancefl_without_its_parts_is_fedavg() -> None:
-    plain, _ = trajectory("fedavg", steady(SIZES, 3), labeled(), local=FULL, engine=THREADS)
+    plain, _ = trajectory("fedavg", steady((20, 12), 2), labeled(), local=FULL, engine=THREADS)
     for strength in (0.0, 1.0):  # a batch of all classes has nothing to distil
         own = {"name": "balancefl", "spread": 0.0, "entropy": 0.0, "strength": strength}
-        models, _ = trajectory(own, steady(SIZES, 3), labeled(), local=FULL, engine=THREADS)
+        models, _ = trajectory(own, steady((20, 12), 2), labeled(), local=FULL, engine=THREADS)
         assert largest_gap(plain, models) < 1e-12
 
 

@@ -30,7 +30,7 @@ ODD = (
     {"no_such_key": 1},
     "1",
 )
-SAMPLE = 60
+SAMPLE = 40
 
 
 @cache

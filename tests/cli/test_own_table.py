@@ -147,7 +147,7 @@ def test_classes_are_named_by_integers(run):
 
 def test_series_of_a_table_train(run):
     settings = ("data.window=3", "data.stride=2", "model={name: cnn_1d, widths: [4]}")
-    assert run(table(400), *settings)["state"] == "complete"
+    assert run(table(150), *settings)["state"] == "complete"
 
 
 def test_hashed_columns_are_in_the_log(run):

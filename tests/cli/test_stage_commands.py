@@ -29,7 +29,7 @@ def test_download_writes_what_the_data_are(fedtide, folder):
 
 
 def test_partition_writes_a_timeline_for_every_seed_and_runs_use_that_and_no_other(fedtide, folder):
-    assert fedtide("timeline", "--set", "compare.seeds=[0, 1]").status == 0
+    (folder / "worlds").mkdir()
     (folder / "worlds/seed-0-012345abcdef.npz").write_bytes(b"of settings that are no more")
     (folder / "worlds/notes.txt").write_text("mine")
     called = fedtide("timeline", "--set", "compare.seeds=[0, 1]")

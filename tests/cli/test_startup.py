@@ -30,18 +30,15 @@ def imported(*commands):
     return [(status, HEAVY & set(modules)) for status, modules in found], called.stderr
 
 
-def test_asking_what_there_is_imports_nothing_heavy():
-    commands = [(), ("--help",), ("run", "--help"), ("list", "algorithms"), ("list", "models", "--json")]
-    assert imported(*commands)[0] == [(0, set())] * len(commands)
-
-
-def test_what_has_nothing_to_train_imports_no_library_for_training_tracking_or_clusters(fedtide, folder):
-    """A wrong setting, a finished run, a finished comparison."""
+def test_what_asks_or_has_nothing_to_train_imports_no_library_for_training_tracking_or_clusters(fedtide, folder):
+    """Nothing heavy at all to list what there is; less than all for a wrong setting, a finished run, a finished comparison."""
     assert fedtide("run", "-q").status == 0
     assert fedtide("compare", "-q").status == 0
-    (wrong, run, comparison), errors = imported(
-        ("run", "--set", "local.lr=-1"), ("run", "--set", "tracking.mlflow=true"), ("compare", "-q")
+    asked = [(), ("--help",), ("run", "--help"), ("list", "algorithms"), ("list", "models", "--json")]
+    (*answers, wrong, run, comparison), errors = imported(
+        *asked, ("run", "--set", "local.lr=-1"), ("run", "--set", "tracking.mlflow=true"), ("compare", "-q")
     )
+    assert answers == [(0, set())] * len(asked)
     assert wrong[0] == 2
     assert errors.startswith("fedtide: --set local.lr=-1: local.lr = -1: should be greater than 0\n")
     assert not {"lightning", "mlflow", "dvc"} & wrong[1]

@@ -31,6 +31,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.studies.tuning import study
 from fedtide.studies.tuning.space import Space
+from support import LIGHT
 
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
@@ -117,8 +118,13 @@ def executed_small(whole: Callable[..., Any], settings: RunSettings, workspace: 
     if settings.data.name not in AT_HAND or settings.engine.devices * settings.engine.nodes > 1:
         raise Enough
     fewer = {key: value for key, value in SMALL.items() if key in type(settings.scenario).model_fields}
-    plain = {"drift": RunSettings().drift}  # which may begin in a round that is left out
-    small = settings.model_copy(update={"scenario": settings.scenario.model_copy(update=fewer), **plain})
+    small = settings.model_copy(
+        update={
+            "scenario": settings.scenario.model_copy(update=fewer),
+            "algorithm": settings.algorithm.model_copy(update=LIGHT.get(settings.algorithm.name, {})),
+            "drift": RunSettings().drift,  # which may begin in a round that is left out
+        }
+    )
     workspace.runs.mkdir(exist_ok=True)
     return whole(small, type(workspace)(workspace.runs, None, None, workspace.experiment), **others)
 
@@ -154,6 +160,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr("fedtide.runs.mlflow.upload.mirror", enough)
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
+    monkeypatch.setattr("fedtide.cli.commands.reproduce._experiments", enough)  # test_experiments_page.py lists them
     for work in ("campaign.run_method", "verify.methods_in", "board.entries"):
         monkeypatch.setattr(f"fedtide.studies.tide.{work}", enough)
 

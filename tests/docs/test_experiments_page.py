@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,18 @@ ROWS = [
 ]
 
 
+@cache
+def recipe_of(name: str, profile: str | None = None, *overrides: str) -> Recipe:
+    return Recipe(FILES[name], profile, overrides)
+
+
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_works_as_far_as_settings_go(line):
     _, name, *arguments = shlex.split(line, comments=True)
     with typer.main.get_command(app).commands[name].make_context(name, arguments) as context:
         given = context.params
     if given.get("name"):
-        Recipe(FILES[given["name"]], given["profile"], given["overrides"] or ()).select(given["only"] or ())
+        recipe_of(given["name"], given["profile"], *(given["overrides"] or ())).select(given["only"] or ())
     elif name == "tune" and (ROOT / given["params"]).exists():
         Space(Params.read(ROOT / given["params"], given["overrides"]))
 
@@ -74,5 +80,5 @@ def test_the_tables_list_every_experiment():
 
 @pytest.mark.parametrize(("name", "cells", "runs"), ROWS, ids=[name for name, _, _ in ROWS])
 def test_cells_and_runs_of_an_experiment(name, cells, runs):
-    recipe = Recipe(FILES[name])
+    recipe = recipe_of(name)
     assert (len(recipe.cells), count_runs(recipe)) == (cells, runs)

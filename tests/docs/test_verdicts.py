@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ SCRIPT = runpy.run_path(str(ROOT / "experiments/findings.py"))
 AGAIN = "run `python experiments/findings.py results docs`"
 
 
+@cache
 def weighed(family):
     """Lines of the table and rows of the figure of a paper."""
     return SCRIPT["weigh"](SCRIPT["read_paper"](CLAIMS[family]), ROOT / "results", ROOT / "experiments")

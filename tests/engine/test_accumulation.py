@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from support import assert_close, closest, federation, images, run_rounds, settings, steady, vectors
+from support import assert_close, closest, federation, halved, images, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -25,13 +25,15 @@ def in_parts(local: dict[str, Any], batch: int, counts: tuple[int, ...], **value
     return [final(local={**local, **size}, **values) for size in sizes]
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "scaffold", "sharp", "moon", "columns"])
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
+@pytest.mark.parametrize(
+    ("executor", "algorithm"),
+    halved(["stacked", "threads"], ["moon", "scaffold", "fedavg", "columns", "sharp"]),
+)
 def test_several_batches_are_one_of_their_size(executor: str, algorithm: str) -> None:
     """Also in short steps, whose last batch is shorter still, and where others in the chunk have more samples."""
     local = {**LOCAL, "momentum": 0.0} if algorithm == "scaffold" else LOCAL
     engine = {"executor": executor, "workers": 1}
-    whole, *others = in_parts(local, 6, (1, 2, 3, 6), algorithm=algorithm, engine=engine)
+    whole, *others = in_parts(local, 6, (1, 2, 3), algorithm=algorithm, engine=engine)
     for parts in others:
         assert_close(whole, parts, 1e-12)
 
@@ -40,7 +42,7 @@ def test_several_batches_are_one_of_their_size(executor: str, algorithm: str) ->
 def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algorithm: str) -> None:
     values = {"model": model, "algorithm": algorithm, "local": {**LOCAL, "batch_size": 3, "accumulate": 2}}
     ways = ({"executor": "threads"}, {"executor": "stacked"}, {"executor": "stacked", "chunk": 1})
-    first, *others = (final(**values, engine={"workers": 1, **way}) for way in ways)
+    first, *others = (final((7, 3), **values, engine={"workers": 1, **way}) for way in ways)
     for other in others:
         assert_close(first, other, 1e-10)
 

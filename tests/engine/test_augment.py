@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.core.errors import SettingsError
 from fedtide.training.engine import augment
 from fedtide.training.engine.augment import Augmentation
 
@@ -110,15 +109,3 @@ def test_the_input_is_left_alone_and_the_dtype_kept() -> None:
         before = images.clone()
         assert Augmentation()(images, keys_of(3)).dtype == dtype
         assert torch.equal(images, before)
-
-
-@pytest.mark.parametrize(
-    ("augmentation", "shape", "problem"),
-    [
-        (Augmentation(crop_padding="reflect"), (1, 8, 4), r"local\.crop = 4: .* at most 3"),
-        (Augmentation(), (64,), r"local\.flip = 0\.5.*\(64,\)"),
-    ],
-)
-def test_what_cannot_be_augmented_is_refused(augmentation: Augmentation, shape: tuple[int, ...], problem: str) -> None:
-    with pytest.raises(SettingsError, match=problem):
-        augmentation.check(shape)

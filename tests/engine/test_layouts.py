@@ -27,7 +27,7 @@ def batched(w, b, x, y):
 
 
 @pytest.mark.parametrize("function", [softmax_regression, batched])
-@sampling(deadline=None, max_examples=15)
+@sampling(deadline=None, max_examples=8)
 @given(rows=st.integers(17, 40), columns=st.integers(1, 16), inner=st.integers(1, 50))
 def test_transposed_forms_give_the_same_values_and_gradients(function, rows, columns, inner):
     lead = (3,) if function is batched else ()

@@ -18,6 +18,7 @@ from support import (
     bare,
     closest,
     federation,
+    halved,
     run_rounds,
     settings,
     steady,
@@ -58,9 +59,7 @@ def reference(start: Tensor, gradients: Tensor, cls: Any, lr: float, decay: floa
     return y.detach()
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.05])
-@pytest.mark.parametrize("rates", [False, True])
-@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("together", "rates", "decay"), halved([True, False], [True, False], [0.05, 0.0]))
 @pytest.mark.parametrize(("chosen", "cls", "options"), SWITCHES, ids=str)
 def test_fifty_steps_are_torch_s(
     chosen: dict[str, Any], cls: Any, options: dict[str, Any], together: bool, rates: bool, decay: float
@@ -95,9 +94,10 @@ def trained(chosen: Any, scope: str, rounds: int, *, model: str = "softmax_regre
     return federation(settings(model=model, **values), steady([12], rounds), vectors(12))
 
 
-@pytest.mark.parametrize("scope", ["client", "round"])
-@pytest.mark.parametrize("way", [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ids=str)
-@pytest.mark.parametrize("place", [0, 3, 5, 7])
+@pytest.mark.parametrize(
+    ("place", "way", "scope"),
+    halved([0, 3, 5, 7], [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ["client", "round"]),
+)
 def test_rounds_of_one_client_are_torch_s(place: int, way: dict[str, Any], scope: str) -> None:
     """Fifty steps of a network in every executor: kept moments go on over five rounds, others start afresh in each."""
     chosen, cls, options = SWITCHES[place]
@@ -129,8 +129,10 @@ def final(chosen: Any, *, dtype: torch.dtype = torch.float64, algorithm: Any = "
     return run_rounds(federation(values, steady(SIZES, 4), vectors(), dtype=dtype, cohorts=COHORTS))[0]
 
 
-@pytest.mark.parametrize("algorithm", ["fedprox", "columns", "sharp"])
-@pytest.mark.parametrize("chosen", [{"name": "adamw", "amsgrad": True}, "adagrad"], ids=str)
+@pytest.mark.parametrize(
+    ("algorithm", "chosen"),
+    halved(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),
+)
 def test_executors_workers_and_chunks_agree(chosen: Any, algorithm: str) -> None:
     ways = [{"executor": "threads"}, {"executor": "stacked"}, *({"executor": "stacked", "chunk": n} for n in (1, 2))]
     first, *others = (final(chosen, algorithm=algorithm, **way) for way in ways)

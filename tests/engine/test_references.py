@@ -67,8 +67,8 @@ def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads"
     local = {"epochs": amount, "batch_size": 4, "lr": 0.2, **more}
     fed = support.federation(
         support.settings(algorithm="moon", local=local, engine={"executor": executor, "workers": 1}),
-        support.steady((9, 6), rounds=2),
-        support.images(15),
+        support.steady((9, 4), rounds=2),
+        support.images(13),
     )
     w = support.run_rounds(fed)[0].w
     return counted[0], w
@@ -77,7 +77,7 @@ def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads"
 def test_reference_models_see_a_sample_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ours = moon(monkeypatch, 3)
     none, every_batch = moon(monkeypatch, 3, executor="stacked")
-    assert (seen, none) == (2 * 15, 0), "two models in the second round: no client has a previous model before"
+    assert (seen, none) == (2 * 13, 0), "two models in the second round: no client has a previous model before"
     assert support.closest(ours, every_batch) < 1e-12
 
 
@@ -90,5 +90,5 @@ def test_they_see_batches_of_samples_that_come_once_or_in_other_forms(
 
 def test_steps_of_several_batches_find_their_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ours = moon(monkeypatch, 3, batch_size=2, accumulate=2)
-    assert seen == 2 * 15
+    assert seen == 2 * 13
     assert support.closest(ours, moon(monkeypatch, 3)[1]) < 1e-12

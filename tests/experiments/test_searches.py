@@ -51,12 +51,16 @@ def test_every_compared_algorithm_is_searched(name: str) -> None:
     assert not experiment.tune.prune
 
 
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FILES)
-def test_searches_follow_each_other_and_share_a_range_of_rates(name: str) -> None:
+def test_searches_follow_each_other_and_share_a_range_of_rates(name: str, part: int) -> None:
+    """The ranges of every second search."""
     before, ranges = str(FILES[name]), set()
-    for label, words in commands(name).items():
+    for place, (label, words) in enumerate(commands(name).items()):
         assert words[words.index("--params") + 1] == before
         before = f"out/{label}/best.yaml"
+        if place % 2 != part:
+            continue
         params = Params.read(FILES[name], [word for flag, word in pairwise(words) if flag == "--set"])
         limits = {dimension.key: dimension.limits for dimension in Space(params).dimensions}
         assert limits.keys() == SEARCH["spaces"](FILES[name])["spaces"][label].keys()

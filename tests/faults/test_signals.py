@@ -3,11 +3,14 @@ import os
 import pty
 import signal
 import sys
+from pathlib import Path
 
 import pytest
-from attempt import Attempt, Moment, rows_of
+from attempt import Attempt, Moment, Process, rows_of
 
+from fedtide.cli import reporter
 from records import same_records
+from terminals import HIDE, SHOW, bars, follow, lines
 from waiting import until
 
 
@@ -48,6 +51,35 @@ def test_a_second_ctrl_c_ends_it_at_once(folder):
     again = Attempt(folder)
     assert again.end() == 0
     same_records(again.run, folder / "runs/whole")
+
+
+def plain_terminal():
+    """Make standard output, a terminal, that of this session; the server had none when it imported the console."""
+    os.dup2(os.open(os.ttyname(1), os.O_RDWR), 0)
+    reporter._console.is_interactive = True
+    for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        os.environ.pop(name, None)
+    os.environ["TERM"] = "xterm-256color"
+
+
+def test_ctrl_c_in_a_terminal_with_a_bar(folder):
+    """The line fits, the state is saved, and the cursor is visible."""
+    name = "fedavg · average · seed 0"
+    long = ["--set", "scenario.rounds_per_session=500", "--set", "evaluation.every=1"]
+
+    def some_rounds(text):
+        return any(int(bar[1]) > 20 and bar[6] not in (None, "-:--:--") for bar in bars(text[-2000:], name))
+
+    screen, end = pty.openpty()
+    process = Process(folder, ["run", *long], Path(os.ttyname(end)), before=plain_terminal)
+    text = follow(screen, some_rounds, end)
+    assert process.wait() == 130, text
+    assert text.rfind(SHOW) >= text.rfind(HIDE)
+    assert "Interrupted. Re-run" in text
+    drawn = list(bars(text, name))
+    assert {bar[2] for bar in drawn} == {"1500"}
+    assert all(bar[3] for bar in drawn if int(bar[1]) > 0)
+    assert max(len(line.replace("^C", "")) for line in lines(text) if "━" in line) <= 80
 
 
 @pytest.mark.slow

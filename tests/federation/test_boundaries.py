@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, images, run_rounds, settings, stepped, timeline, vectors, watch
+from support import closest, deal, federation, halved, images, run_rounds, settings, stepped, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -40,9 +40,9 @@ def run(initializer: Any, pilot: int = 1, **values: Any) -> tuple[Federation, li
     return fed, *starts_and_ends(fed)
 
 
-@pytest.mark.parametrize("initializer", plugins.names("initializers"))
-@pytest.mark.parametrize("pilot", [1, 2])
-@pytest.mark.parametrize("start", ["carry", "reset"])
+@pytest.mark.parametrize(
+    ("initializer", "pilot", "start"), halved(plugins.names("initializers"), [1, 2], ["carry", "reset"])
+)
 def test_pilot_sessions_and_the_first_after_them_are_alike(initializer: str, pilot: int, start: str) -> None:
     fed, first, last = run({"name": initializer, "post_pilot_start": start}, pilot)
     assert torch.equal(first[0], fed.parts.w0)

@@ -158,8 +158,9 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
 @pytest.mark.parametrize("natural", [False, True])
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""
-    execute(settings(natural, model="mlp", local={"momentum": 0.9}, clients_every=0), tmp_path, name="off")
-    execute(settings(natural, model="mlp", local={"momentum": 0.9}, finetune_steps=4), tmp_path, name="on")
+    local = {"momentum": 0.9, "batch_size": 4}
+    execute(settings(natural, model="mlp", local=local, clients_every=0), tmp_path, name="off")
+    execute(settings(natural, model="mlp", local=local, finetune_steps=4), tmp_path, name="on")
     plain = history(tmp_path / "off")
     assert [{name: row[name] for name in plain[0]} for row in history(tmp_path / "on")] == plain
     models = [torch.load(tmp_path / name / "model.pt", weights_only=True) for name in ("off", "on")]

@@ -10,7 +10,19 @@ from federation.test_ranks import SIZES, compare
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.state import restored_state
-from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
+from support import (
+    assert_same,
+    closest,
+    deal,
+    federation,
+    halved,
+    run_rounds,
+    settings,
+    steady,
+    timeline,
+    vectors,
+    watch,
+)
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -24,8 +36,7 @@ def made(aggregation: Any, algorithm: Any = "fedavg", rounds: int = 3, **values:
     return federation(chosen, steady(SIZES, rounds), vectors())
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedcm", "fedawe", "fednova"])
-@pytest.mark.parametrize("rule", [CENTERED, BUCKETS], ids=["centered", "buckets"])
+@pytest.mark.parametrize(("algorithm", "rule"), halved(["fedavg", "fedcm", "fedawe", "fednova"], [CENTERED, BUCKETS]))
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[str, Any]) -> None:
     compare(algorithm, "threads", 3, PLAIN, communication=False, aggregation=rule)
 

@@ -11,7 +11,7 @@ from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Generations, Saved
 from fedtide.federation.state import initial_state, restored_state
-from support import assert_same, deal, federation, in_full, run_rounds, settings, timeline, vectors
+from support import assert_same, deal, federation, halved, in_full, run_rounds, settings, timeline, vectors
 
 CLIENTS, SIZE = 1000, 200
 ROW = 8 + 4 * SIZE
@@ -124,9 +124,10 @@ WHO = [(0, 1, 2, 3, 4)] * 3 + [(0, 2, 3, 4), (0, 1, 2, 3, 4), (0, 1, 5), (0, 1, 
 COHORTS = [[0, 1], [1, 2], [2], [0, 3], [1, 4], [0, 5], [1], [5], [2]]
 
 
-@pytest.mark.parametrize("models", [["global"], ["global", "all"]], ids=str)
-@pytest.mark.parametrize("on_session_start", ["reset", "keep"])
-@pytest.mark.parametrize("memory", ["device", "disk"])
+@pytest.mark.parametrize(
+    ("memory", "on_session_start", "models"),
+    halved(["device", "disk"], ["reset", "keep"], [["global"], ["global", "all"]]),
+)
 def test_the_logs_hold_every_change(tmp_path: Path, memory: str, on_session_start: str, models: list[str]) -> None:
     """Of rows that participants write, that leave with a client, that a session clears, and of latest models."""
     chosen = settings(

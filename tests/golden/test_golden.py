@@ -27,16 +27,22 @@ PARTS = {"unit", "dynacomm", "dynacomm_by_size_witness", "khat", "upload_steps"}
 TESTS = Path(__file__).parents[1]
 
 
-EXECUTORS = ("threads", "stacked")
+EXECUTORS: dict[str, dict[str, Any]] = {"threads": {}, "stacked": {"chunk": 2}}
+"""Pairs, so that cohorts of all sizes share their programs."""
+
+
+GRID = {"sessions": {11, 13, 15, 17, 22, 24, 29}}
+"""Further pairs of a distance and an R on one problem: of these, each distance and each R is in another run."""
 
 
 def runs() -> Iterator[Any]:
-    """Every run of every file; by default the runs of a file take turns between the executors."""
+    """Every run of every file; by default the runs of a file, without those in a grid, take turns between the executors."""
     for file in FILES:
         content = json.loads(file.read_text(encoding="utf-8"))
         for number, run in enumerate(content["runs"]):
             for place, executor in enumerate(EXECUTORS):
-                marks = [pytest.mark.slow] * ((number + place) % 2)
+                turn, more = (number + place) % 2, number in GRID.get(file.stem, ())
+                marks = [pytest.mark.slow] * (turn or more)
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
                 yield pytest.param(content, run, executor, id=name, marks=marks)
 
@@ -44,7 +50,7 @@ def runs() -> Iterator[Any]:
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
     """Run a case, watching the rounds, the mean of all clients' models and the clipped steps."""
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
-    chosen = settings(**case.settings, engine={"executor": executor, "workers": 1})
+    chosen = settings(**case.settings, engine={"executor": executor, "workers": 1, **EXECUTORS[executor]})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
     fed.parts.participation.share = case.share  # type: ignore[attr-defined]
     case.script(fed)

@@ -13,20 +13,6 @@ from fedtide.settings.params import Params
 from fedtide.studies.tuning.study import tune
 
 
-def test_trials_are_gathered_below_their_search(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
-    search = {"space": {"local.lr": {"low": 0.001, "high": 1.0, "log": True}}, "pruner": {"n_startup_trials": 1}}
-    params = Params({**raw, "tune": {"trials": 5, "workers": 1, **search}})
-    name = tune(params, Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning").study
-
-    store = Store(mlruns, "tests")
-    children = store.runs(f"tags.mlflow.parentRunId = '{store.parent(name)}'")
-    assert len(children) == 5
-    assert {run.info.status for run in children} == {"FINISHED"}
-    states = {path.name: (RunDirectory(path).summary() or {})["state"] for path in (tmp_path / "runs").iterdir()}
-    assert {run.info.run_name: run.data.tags["outcome"] for run in children} == states
-    assert set(states.values()) == {"complete", "pruned"}
-
-
 def artifacts(store: Store, run: str) -> dict[str, bytes]:
     return {
         item.path: Path(store.client.download_artifacts(run, item.path)).read_bytes()
@@ -37,7 +23,8 @@ def artifacts(store: Store, run: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("cost", [None, "kappa"])
 def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
     space = {"local.steps": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
-    params = Params({**raw, "tune": {"trials": 4, "workers": 1, "space": space, "cost": cost, "prune": False}})
+    search = {"trials": 5, "workers": 1, "space": space, "cost": cost, "pruner": {"n_startup_trials": 1}}
+    params = Params({**raw, "tune": search})
     place, out = Workspace(tmp_path / "runs", None, mlruns, "tests"), tmp_path / "tuning"
     found = tune(params, place, out)
 
@@ -47,7 +34,13 @@ def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Pa
     assert artifacts(store, run.info.run_id) == {name: (out / name).read_bytes() for name in {*tables, "best.yaml"}}
     assert {key: run.data.tags[f"best {key}"] for key in space} == {key: str(found.best[key]) for key in space}
     assert run.data.metrics["best_validation_accuracy"] == found.value
-    assert (run.data.metrics["trials"], run.data.metrics["complete"]) == (4, 4)
+    children = store.runs(f"tags.mlflow.parentRunId = '{run.info.run_id}'")
+    assert {each.info.status for each in children} == {"FINISHED"}
+    states = {path.name: (RunDirectory(path).summary() or {})["state"] for path in (tmp_path / "runs").iterdir()}
+    assert {each.info.run_name: each.data.tags["outcome"] for each in children} == states
+    assert set(states.values()) == ({"complete"} if cost else {"complete", "pruned"})
+    complete = sum(state == "complete" for state in states.values())
+    assert (len(children), run.data.metrics["trials"], run.data.metrics["complete"]) == (5, 5, complete)
     best = RunDirectory(tmp_path / "runs" / run.data.tags["best_run"]).history()
     assert float(list(best)[-1]["validation_accuracy"]) == found.value
     if cost:

@@ -17,10 +17,11 @@ from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
 from fedtide.training.engine.flat import Layout
 from fedtide.training.models.base import KeyedDropout, Network
-from support import assert_close, dataset, federation, images, run_rounds, settings, steady
+from support import assert_close, dataset, federation, images, light, run_rounds, settings, steady
 
 Build = Callable[..., Network]
 GRAY = (1, 8, 8)
+LOCAL = {"steps": 2, "batch_size": 2, "lr": 0.05, "momentum": 0.5}
 
 
 def own(net: str, **values: Any) -> dict[str, Any]:
@@ -29,9 +30,8 @@ def own(net: str, **values: Any) -> dict[str, Any]:
 
 
 def fed(model: dict[str, Any], algorithm: str = "fedavg", rounds: int = 2, **values: Any) -> Federation:
-    """Two clients with a few gray images."""
-    local = {"steps": 2, "batch_size": 3, "lr": 0.05, "momentum": 0.5}
-    chosen = settings(**{"model": model, "algorithm": algorithm, "local": local, **values})
+    """Two clients with a few gray images, in batches of one size: every shape is traced."""
+    chosen = settings(**{"model": model, "algorithm": light(algorithm), "local": LOCAL, **values})
     return federation(chosen, steady((6, 5), rounds), images())
 
 
@@ -65,14 +65,12 @@ def test_the_parts_are_the_module(build: Build, x: Tensor, path: str) -> None:
     torch.testing.assert_close(theirs.eval()(x), network(x))
 
 
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-def test_logits_may_be_in_a_mapping_or_an_object(executor: str) -> None:
-    norm = {"norm": "GroupNorm", "num_channels": 4}
-    plain = run_rounds(fed(own("Plain", arguments=norm), engine={"executor": executor, "workers": 1}))[0]
-    for held in ("dict", "object"):
-        holder = own("Holder", arguments={"held": held, **norm})
-        state, _ = run_rounds(fed(holder, engine={"executor": executor, "workers": 1}))
-        assert torch.equal(state.w, plain.w)
+@pytest.mark.parametrize(("held", "executor"), [("dict", "threads"), ("object", "stacked")])
+def test_logits_may_be_in_a_mapping_or_an_object(held: str, executor: str) -> None:
+    norm, engine = {"norm": "GroupNorm", "num_channels": 4}, {"executor": executor, "workers": 1}
+    plain, holder = own("Plain", arguments=norm), own("Holder", arguments={"held": held, **norm})
+    states = [run_rounds(fed(model, rounds=1, engine=engine))[0] for model in (plain, holder)]
+    assert torch.equal(states[0].w, states[1].w)
 
 
 @pytest.mark.parametrize(("held", "got"), [("scores", "dict with the keys scores"), ("tuple", "tuple")])
@@ -101,13 +99,10 @@ def test_algorithms_that_look_at_the_last_layer(algorithm: str) -> None:
 
 
 def test_attention_norms_dropout_and_integer_buffers_are_the_same_in_every_executor() -> None:
-    ways = {"threads": 1, "stacked": 1, "again": 2}
-    threads, stacked, again = (
-        run_rounds(
-            fed(own("Attentive"), engine={"executor": "threads" if way == "again" else way, "workers": workers})
-        )[0]
-        for way, workers in ways.items()
-    )
+    engines = [
+        {"executor": name, "workers": workers} for name, workers in (("threads", 1), ("stacked", 1), ("threads", 2))
+    ]
+    threads, stacked, again = (run_rounds(fed(own("Attentive"), engine=engine))[0] for engine in engines)
     assert_close(threads, stacked, 1e-10)
     assert torch.equal(threads.w, again.w)
 
@@ -297,8 +292,7 @@ class TestFreeze:
         data, body = images(), copy.deepcopy(frozen.parts.network).double().eval()
         with torch.no_grad():
             features = body.features(data.train_inputs)
-        local = {"steps": 2, "batch_size": 3, "lr": 0.05, "momentum": 0.5}
-        chosen = settings(model="softmax_regression", algorithm=algorithm, local=local)
+        chosen = settings(model="softmax_regression", algorithm=light(algorithm), local=LOCAL)
         head = federation(chosen, steady((6, 5), 3), dataset(features, data.train_labels, 3), start=frozen.parts.w0)
         assert_close(run_rounds(frozen)[0], run_rounds(head)[0], 1e-10)
 

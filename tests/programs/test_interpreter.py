@@ -15,7 +15,7 @@ from fedtide.federation.types import RunState
 from fedtide.training.programs import interpreter, traces
 from fedtide.training.programs.interpreter import as_function
 from fedtide.training.programs.traces import Traced
-from support import assert_same, federation, run_rounds, settings, smallest, steady, vectors
+from support import assert_same, federation, light, run_rounds, settings, smallest, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -65,7 +65,7 @@ def trained(executor: str, algorithm: str, model: str, dtype: torch.dtype) -> Ru
     """State after two rounds, the last of which is evaluated."""
     data = smallest(model)[0] if model in ("lenet", "embedding_bag") else vectors()
     chosen = settings(
-        algorithm=algorithm,
+        algorithm=light(algorithm),
         model=model,
         local={"epochs": 2, "batch_size": 4, "lr": 0.1},
         engine={"executor": executor, "workers": 2},
@@ -81,8 +81,12 @@ def test_this_torch_has_torchscript() -> None:
 @pytest.mark.parametrize(
     ("executor", "algorithm", "model", "dtype"),
     [
-        *(("threads", name, "softmax_regression", torch.float32) for name in ("scaffold", "sharp", "contrast")),
-        *(("stacked", name, "softmax_regression", torch.float64) for name in ("scaffold", "sharp", "contrast")),
+        ("threads", "scaffold", "softmax_regression", torch.float32),
+        ("threads", "contrast", "softmax_regression", torch.float32),
+        ("stacked", "sharp", "softmax_regression", torch.float64),
+        pytest.param("threads", "sharp", "softmax_regression", torch.float32, marks=pytest.mark.slow),
+        pytest.param("stacked", "scaffold", "softmax_regression", torch.float64, marks=pytest.mark.slow),
+        pytest.param("stacked", "contrast", "softmax_regression", torch.float64, marks=pytest.mark.slow),
         ("threads", "fedavg", "lenet", torch.float32),
         ("stacked", "fedavg", "embedding_bag", torch.float32),
         ("stacked", "fedavg", "noisy", torch.float32),  # dropout

@@ -9,9 +9,10 @@ import pytest
 from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
+from fedtide.report import parts
 from fedtide.report.build import build
 from fedtide.report.charts.interactive import figure
-from fedtide.report.parts import Contents
+from fedtide.report.parts import Contents, Source
 from fedtide.report.sections import detections, drifts
 from fedtide.report.sections.curves import score_over_rounds
 
@@ -95,6 +96,9 @@ def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
     page = (out / "report.html").read_text()
     assert "Drifts: reported model" in page
     assert "Dashed, vertical: a drift begins." in page
+    assert detections.sheets_of(detections.per_run(records.load(dirs))) == []  # no run has a detector
+    assert not (out / "alarms.csv").exists()
+    assert "Triangle: an alarm" not in page
 
 
 ALARMS = {("fedavg", 0): [1, 0, 0, 1, 0, 0, 0, 1], ("fedavg", 1): [0, 0, 0, 1, 1, 0, 0, 0]}
@@ -122,14 +126,6 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     assert [(series.x.tolist(), series.listed) for series in marks] == [([1, 4, 8, 4, 5], False)]
     assert marks[0].y is not None
     assert marks[0].y == pytest.approx([0.8, 0.6, 0.6, 0.7, 0.7])
-    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
-    assert pd.read_csv(tmp_path / "out" / "alarms.csv")["detected"].tolist() == [2, 1]
-    assert "Triangle: an alarm" in (tmp_path / "out" / "report.html").read_text()
-
-
-def test_runs_without_a_detector_have_neither(dirs: list[Path], tmp_path: Path) -> None:
-    read = records.load(dirs)
-    assert detections.sheets_of(detections.per_run(read)) == []
-    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
-    assert not (tmp_path / "out" / "alarms.csv").exists()
-    assert "Triangle: an alarm" not in (tmp_path / "out" / "report.html").read_text()
+    source = Source.read(dirs, Contents("A", 2, "fedtide report"))
+    assert dict(parts.frames.of(source))["alarms"]["detected"].tolist() == [2, 1]
+    assert "Triangle: an alarm" in parts.figures.of(source)[0].caption

@@ -6,10 +6,11 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import finish_again, small_grid, write_run
+from synthetic_runs import finish_again, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
+from fedtide.report import findings
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
 from fedtide.report.tables.table import tabulate
@@ -59,36 +60,10 @@ def test_no_method_is_highest_where_all_are_the_same(tmp_path):
         with_columns(write_run(tmp_path / "runs", label, seed=0), test_auroc=lambda values: 0 * values + 0.5)
         for label in ("fedavg", "scaffold")
     ]
-    (same, *_) = report(dirs, tmp_path / "two", "auroc").results
+    two, one = (findings.results([tabulate(load(some, Score("auroc")), 5)]) for some in (dirs, dirs[:1]))
     untested = "no difference can be tested with one seed between fedavg 50.0 %, scaffold 50.0 % (1 seed)."
-    assert same == f"AUROC in the last 5 rounds: {untested}"
-    alone = report(dirs[:1], tmp_path / "one", "auroc").results
-    assert alone[0] == "Mean AUROC in the last 5 rounds: fedavg, 50.0 % (1 seed)."
-
-
-def test_a_loss_is_lowest_where_its_complement_is_highest(tmp_path):
-    """The loss of the runs is one minus their accuracy."""
-    dirs = small_grid(tmp_path / "runs")
-    report(dirs, tmp_path / "accuracy")
-    summary = report(dirs, tmp_path / "loss", "loss")
-    one, other = (pd.read_csv(tmp_path / name / "table.csv") for name in ("accuracy", "loss"))
-    for key in ("final", "best", "last", "transition"):
-        np.testing.assert_allclose(other[f"{key}_mean"], 1 - one[f"{key}_mean"], atol=1e-9)
-        np.testing.assert_allclose(other[f"{key}_std"], one[f"{key}_std"], atol=1e-9)
-    np.testing.assert_allclose(other["drop_mean"], one["drop_mean"], atol=1e-9)
-    mine, theirs = (pd.read_csv(tmp_path / name / "comparison.csv") for name in ("accuracy", "loss"))
-    assert mine["reference"].tolist() == theirs["reference"].tolist()
-    np.testing.assert_allclose(theirs["difference"], -mine["difference"], atol=1e-9)
-    np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
-    opposite = {"higher": "lower", "lower": "higher"}
-    assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
-    page, best = summary.page.read_text(), re.escape(mine["reference"][0])
-    number = r"0\.\d{4} ± 0\.\d{4}"
-    wanted = rf"Lowest mean loss in the last 5 rounds: {best}, {number} \(3 seeds\); higher: (.+ {number}, ){{2}}.+ {number}\."
-    assert re.fullmatch(wanted, summary.results[0])
-    assert '<th scope="col" class="number">Final loss</th>' in page
-    assert '<th scope="col" class="number">Rise at a change</th>' in page
-    assert "chosen for its lowest mean" in page
+    assert two[0] == f"AUROC in the last 5 rounds: {untested}"
+    assert one[0] == "Mean AUROC in the last 5 rounds: fedavg, 50.0 % (1 seed)."
 
 
 def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):

@@ -1,5 +1,6 @@
 """The page for every reader: by mouse, keyboard and screen reader, on a telephone and on paper, without a network."""
 
+import re
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,13 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
-from synthetic_sessions import write_sessions
+from synthetic_sessions import ENERGY, LATENCY, write_sessions
 
 from fedtide.records.frames import load
+from fedtide.report import parts
 from fedtide.report.build import build
 from fedtide.report.charts.interactive import figure
-from fedtide.report.parts import Contents
+from fedtide.report.parts import Contents, Source
 from fedtide.report.sections.curves import score_over_rounds
+from fedtide.report.tables.transitions import Rules
 
 Tags = list[tuple[str, dict[str, str | None]]]
 
@@ -115,6 +118,46 @@ def test_every_figure_has_words_and_names_are_no_markup(page: str) -> None:
     assert all(each.get("alt") for each in tags.named("img"))
     assert "a <b>" not in page
     assert "a &lt;b&gt;" in page
+
+
+def test_tables_and_figures_of_the_changes(page: str, out: Path) -> None:
+    assert [int(number) for number in re.findall(r"<b>Table (\d+)", page)] == [1, 2, 3, 4, 5]
+    assert "Accuracy in the first 10 rounds after a session change, %" in page
+    assert "Sessions 4 to 7. Mean" in page
+    assert "Recovery after a session change, compared with dynamic" in page
+    assert ">1 (2)<" in page, "a round until recovery, two with the gradient round"
+    assert {"weights.png", "session_start_losses.png", "transitions.csv"} <= {path.name for path in out.iterdir()}
+    frame = pd.read_csv(out / "transitions.csv").set_index("initializer").loc[["dynamic", "previous"]]
+    assert len(frame) == 2 * 2 * 4
+    assert frame["rounds_median"].notna().all()
+
+
+def test_costs_of_a_run_are_those_of_all_its_rounds(out: Path) -> None:
+    table = pd.read_csv(out / "table.csv").set_index(["label", "initializer"])
+    assert table.loc[("fedavg", "previous"), "latency_mean"] == pytest.approx(84 * LATENCY)
+    assert table.loc[("fedavg", "dynamic"), "energy_mean"] == pytest.approx((84 + 6) * ENERGY)
+
+
+def parts_of(dirs: list[Path], rules: Rules) -> tuple[str, set[str]]:
+    """Titles and captions of the tables, and names of the figures, none of them drawn."""
+    source = Source.read(dirs, Contents("Sessions", 5, "fedtide report", rules=rules))
+    sheets = [f"{each.title} {each.caption}" for each in parts.sheets.of(source)]
+    return "\n".join(sheets), {drawing.name for drawing in parts.figures.of(source)}
+
+
+def test_window_counting_and_reference_are_settings(tmp_path: Path) -> None:
+    rules = Rules(window=3, counting="all", reference="average", rho=0.5)
+    text, drawn = parts_of([write_sessions(tmp_path, "fedavg", i, 0) for i in ("average", "previous")], rules)
+    assert "Sessions 2 to 7. Mean" in text
+    assert "first 3 rounds" in text
+    assert "compared with average" in text
+    assert not {"weights", "session_start_losses"} & drawn
+
+
+def test_without_the_reference_there_is_no_recovery(tmp_path: Path) -> None:
+    text, _ = parts_of([write_run(tmp_path / "runs", initializer="average")], Rules())
+    assert "Recovery" not in text
+    assert "Session 2. Mean" in text
 
 
 @pytest.mark.slow

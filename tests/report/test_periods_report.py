@@ -12,8 +12,9 @@ from fedtide.cli import stages
 from fedtide.records import frames
 from fedtide.records.measures import statistics
 from fedtide.records.run_directory import RunDirectory
-from fedtide.report.comparison import report
+from fedtide.report.comparison import figures, report, run_directories
 from fedtide.report.curves import write_curves
+from fedtide.report.tables.table import tabulate
 from fedtide.runs.workspace import workspace
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
@@ -142,7 +143,9 @@ def test_all_periods_count_after_a_change(reported: Path) -> None:
 
 def test_a_score_of_the_period_itself_has_no_best(reported: Path) -> None:
     chosen = params(reported, report={"metric": "accuracy"})
-    report(chosen, reported / "runs", reported / "worlds", reported / "own", "fedtide report")
-    table = pd.read_csv(reported / "own" / "table.csv")
+    drawn = {drawing.name for drawing in figures(chosen, reported / "runs", reported / "worlds")}
+    assert "accuracy_over_rounds" in drawn
+    assert "accuracy_next_over_rounds" not in drawn
+    table = tabulate(frames.load(run_directories(chosen, reported / "runs"), Score("accuracy")), 10).methods
     assert {"final_mean", "last_mean"} <= set(table)
     assert not [name for name in table if name.startswith(("best", "mean_next"))]

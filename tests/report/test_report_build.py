@@ -5,15 +5,18 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 from synthetic_runs import small_grid, write_run
 
 from fedtide.core.errors import SettingsError
-from fedtide.report import parts, sections
+from fedtide.records.frames import load
+from fedtide.report import findings, parts, sections
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
+from fedtide.settings.scores import Score
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
 
@@ -53,22 +56,30 @@ def single(tmp_path_factory):
     return report([write_run(root, "fedavg[bold]")], root / "out", timeline_pictures=[root / "world.png"])
 
 
-def test_everything_is_written_twice_the_same(tmp_path):
-    dirs = small_grid(tmp_path / "runs")
-    summary = report(dirs, tmp_path / "one")
-    report(dirs, tmp_path / "two")
-    first = contents(tmp_path / "one")
-    assert first == contents(tmp_path / "two")
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    """Runs, and their report."""
+    root = tmp_path_factory.mktemp("grid")
+    dirs = small_grid(root / "runs")
+    return dirs, report(dirs, root / "one")
+
+
+def test_everything_is_written_twice_the_same(grid, tmp_path):
+    dirs, summary = grid
+    one = summary.page.parent
+    report(dirs, tmp_path)
+    first = contents(one)
+    assert first == contents(tmp_path)
     tables = {"report.html", "table.csv", "comparison.csv", "transitions.csv", "metrics.json"}
     assert set(first) == tables | {f"{name}.png" for name in FIGURES}
     assert (summary.complete, summary.total, summary.warnings) == (12, 12, ())
-    assert summary.page == tmp_path / "one" / "report.html"
+    assert summary.page.name == "report.html"
 
     page = first["report.html"].decode()
     assert set(re.findall(r'<noscript><img src="(\w+).png"', page)) == FIGURES
     assert "A &lt;title&gt;" in page
     assert "fedtide report &amp; more" in page
-    assert str(tmp_path) not in page
+    assert str(one.parent) not in page
     assert not re.search(r"https?:|href=|@import|<script[^>]+src", without_scripts(page))
     parser = Balanced()
     parser.feed(page)
@@ -76,17 +87,42 @@ def test_everything_is_written_twice_the_same(tmp_path):
     for name in FIGURES:
         assert b"matplotlib" not in first[f"{name}.png"].lower()
 
-    table = pd.read_csv(tmp_path / "one" / "table.csv").set_index(["label", "initializer"])
+    table = pd.read_csv(one / "table.csv").set_index(["label", "initializer"])
     numbers = json.loads(first["metrics.json"])
     assert numbers["scaffold/average/last_mean"] == pytest.approx(table.loc[("scaffold", "average"), "last_mean"])
     assert numbers["fedavg/previous/seeds"] == 3
 
-    compared = pd.read_csv(tmp_path / "one" / "comparison.csv")
+    compared = pd.read_csv(one / "comparison.csv")
     assert compared.groupby("metric").size().to_dict() == {"last": 3, "transition": 3}
     assert (compared["reference"] == "scaffold · average").all()
     assert (compared["difference"] < 0).all()
     assert compared["wilcoxon"].isna().all()
     assert "3 seeds: the intervals" in page
+
+
+def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
+    """The loss of the runs is one minus their accuracy."""
+    dirs, reported = grid
+    summary = report(dirs, tmp_path, score=Score("loss"))
+    one, other = (pd.read_csv(out / "table.csv") for out in (reported.page.parent, tmp_path))
+    for key in ("final", "best", "last", "transition"):
+        np.testing.assert_allclose(other[f"{key}_mean"], 1 - one[f"{key}_mean"], atol=1e-9)
+        np.testing.assert_allclose(other[f"{key}_std"], one[f"{key}_std"], atol=1e-9)
+    np.testing.assert_allclose(other["drop_mean"], one["drop_mean"], atol=1e-9)
+    mine, theirs = (pd.read_csv(out / "comparison.csv") for out in (reported.page.parent, tmp_path))
+    assert mine["reference"].tolist() == theirs["reference"].tolist()
+    np.testing.assert_allclose(theirs["difference"], -mine["difference"], atol=1e-9)
+    np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
+    opposite = {"higher": "lower", "lower": "higher"}
+    assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
+    wanted = r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\."
+    sentence = re.fullmatch(wanted, summary.results[0])
+    assert sentence is not None
+    page = summary.page.read_text()
+    assert sentence[1] == mine["reference"][0]
+    assert '<th scope="col" class="number">Final loss</th>' in page
+    assert '<th scope="col" class="number">Rise at a change</th>' in page
+    assert "chosen for its lowest mean" in page
 
 
 def test_the_terminal_table_shows_labels_as_they_are(single):
@@ -103,13 +139,6 @@ def test_one_run_is_compared_with_nothing(single):
 
 def test_pictures_of_the_world_are_embedded(single):
     assert base64.b64encode(b"not really a picture").decode() in single.page.read_text()
-
-
-def test_one_seed_proves_nothing(tmp_path):
-    summary = report([write_run(tmp_path / "runs", label) for label in ("fedavg", "scaffold")], tmp_path / "out")
-    page = summary.page.read_text()
-    assert "1 seed: no interval and no test is possible" in page
-    assert "one seed: n/a" in page
 
 
 def test_all_diverged(tmp_path):
@@ -133,11 +162,15 @@ def test_no_runs_yet(tmp_path):
 
 
 def test_without_session_changes_there_is_a_target_and_no_transition(tmp_path):
-    dirs = [write_run(tmp_path / "runs", label, sessions=1, every=5) for label in ("fedavg", "scaffold")]
+    dirs = [write_run(tmp_path / "runs", label, sessions=1, every=5) for label in ("fedavg", "fedprox")]
     page = report(dirs, tmp_path / "out").page.read_text()
     assert not (tmp_path / "out" / "transition_accuracy.png").exists()
     assert re.search(r"Rounds to \d+ %", page)
     assert "session" not in page.split("<h2>Settings")[0].split("</dl>")[1]
+    assert "1 seed: no interval and no test is possible" in page
+    assert "one seed: n/a" in page
+    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)<', page)
+    assert rows == [("algorithm.mu", "0.01", "fedprox")]
 
 
 @pytest.mark.slow
@@ -153,15 +186,15 @@ def test_differences_are_listed_with_their_runs(tmp_path):
     for start in starts:
         dirs += [write_run(tmp_path / "runs", label, start) for label in ("fedavg", "fedprox")]
     dirs.append(write_run(tmp_path / "runs", "scaffold", "previous", classes=5, rounds=6, lr=0.2))
-    summary = report(dirs, tmp_path / "out")
-    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)<', summary.page.read_text())
+    read = load(dirs)
+    rows = findings.differences(read)
     assert ("algorithm.mu", "0.01", "fedprox") in rows
     assert ("local.lr", "0.1", "fedavg, fedprox") in rows
     assert ("local.lr", "0.2", "scaffold") in rows
     assert "algorithm.name" not in {name for name, _, _ in rows}
-    assert summary.warnings == (
-        "Runs differ in scenario.rounds_per_session: differences between rows are not due to the methods alone.",
-    )
+    assert findings.warnings(read) == [
+        "Runs differ in scenario.rounds_per_session: differences between rows are not due to the methods alone."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,5 +214,5 @@ def test_a_file_among_the_sections_is_all_that_a_table_takes(tmp_path, monkeypat
     )
     monkeypatch.setattr(parts.frames, "_makers", list(parts.frames._makers))
     monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
-    report([write_run(tmp_path / "runs", seed=3)], tmp_path / "out")
+    report([write_run(tmp_path / "runs", seed=3, state="running", until=0)], tmp_path / "out")
     assert (tmp_path / "out" / "seeds.csv").read_text() == "label,seed\nfedavg,3\n"

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,10 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics
-from fedtide.report.build import build
-from fedtide.report.charts.pictures import Drawing
+from fedtide.report import parts
 from fedtide.report.formats import NOTHING
-from fedtide.report.parts import Contents
-from fedtide.report.sections import curves, seconds
+from fedtide.report.parts import Contents, Source
+from fedtide.report.sections import seconds
 from fedtide.studies.reproduce.history import Session
 from fedtide.studies.reproduce.measures import SimulatedTime
 
@@ -73,19 +71,13 @@ def test_methods_are_compared_at_the_end_of_the_shortest_run(tmp_path: Path) -> 
 
 def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: Path) -> None:
     lockstep = run(tmp_path, "fedavg", [0.2, 0.6, 0.8], [2.0, 4.0, 6.0], events=False)
-    build([lockstep], tmp_path / "plain", Contents("t", 2, "x"))
     seeds = [run(tmp_path, "fedasync", [0.3, NAN, 0.7], [0.5, 0.5, 5.0 + seed], seed) for seed in (0, 1)]
-    build([lockstep, *seeds], tmp_path / "both", Contents("t", 2, "x"))
-    new = {"accuracy_over_seconds.png", "staleness.png"}
-    names = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("plain", "both")]
-    assert names[1] - names[0] == new
-    page = (tmp_path / "both" / "report.html").read_text(encoding="utf-8")
-    assert len(re.findall(r"Table \d+\. Simulated time\.<", page)) == 1
-    read = records.load([lockstep, *seeds])
-    chart = curves.score_over_seconds(read)
-    assert chart is not None
-    drawn = Drawing("accuracy_over_seconds", "", "", chart).files(["png"])["png"]
-    assert drawn == (tmp_path / "both" / "accuracy_over_seconds.png").read_bytes()
+    plain, both = (Source.read(dirs, Contents("t", 2, "x")) for dirs in ([lockstep], [lockstep, *seeds]))
+    names = [{drawing.name for drawing in parts.figures.of(source)} for source in (plain, both)]
+    assert names[1] - names[0] == {"accuracy_over_seconds", "staleness"}
+    titles = [[sheet.title for sheet in parts.sheets.of(source)] for source in (plain, both)]
+    assert [found.count("Simulated time") for found in titles] == [0, 1]
+    read = both.records
     behind = seconds.staleness(read)
     assert behind is not None
     (line,) = behind.panels[0].series

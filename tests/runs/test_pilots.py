@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,19 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
+@pytest.fixture(scope="module")
+def previous(chosen: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run that has trained a pilot."""
+    folder = tmp_path_factory.mktemp("previous")
+    execute(chosen("previous"), folder)
+    return folder
+
+
+@pytest.fixture
+def shared(previous: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(previous, tmp_path / "shared"))
+
+
 @pytest.fixture
 def rounds_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Fills with the rounds that are really run."""
@@ -76,13 +90,12 @@ def only_run(runs: Path, initializer: str) -> Path:
 
 @pytest.mark.parametrize("initializer", ["dynamic", "average", "continuous", "oracle", "restart"])
 def test_a_run_that_adopts_its_pilot_equals_one_that_trained_it(
-    chosen: Any, tmp_path: Path, rounds_run: list[int], initializer: str
+    chosen: Any, tmp_path: Path, shared: Path, rounds_run: list[int], initializer: str
 ) -> None:
     execute(chosen(initializer), tmp_path / "alone")
-    execute(chosen("previous"), tmp_path / "shared")
     rounds_run.clear()
     remarks: list[str] = []
-    summary = execute(chosen(initializer), tmp_path / "shared", log=remarks.append)
+    summary = execute(chosen(initializer), shared, log=remarks.append)
     assert rounds_run == [5, 6, 7, 8]
     assert (summary["state"], summary["rounds"]) == ("complete", 8)
     assert any(line.endswith("continuing from the shared pilot, round 4") for line in remarks)
@@ -92,14 +105,13 @@ def test_a_run_that_adopts_its_pilot_equals_one_that_trained_it(
     assert json.loads((alone / "summary.json").read_text())["bytes_up"] == summary["bytes_up"]
 
 
-def test_only_the_initializer_may_differ(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
-    execute(chosen("previous"), tmp_path)
+def test_only_the_initializer_may_differ(chosen: Any, shared: Path, rounds_run: list[int]) -> None:
     for other in ({"seed": 1}, {"algorithm": "fedavg"}, {"local": {"epochs": 1, "lr": 0.2}}):
         rounds_run.clear()
-        execute(chosen("average", **other), tmp_path)
+        execute(chosen("average", **other), shared)
         assert rounds_run[0] == 1
-    assert len(list((tmp_path / "pilots").iterdir())) == 4
-    assert len(list(tmp_path.glob("*/manifest.json"))) == 4  # the run directories: a pilot is none
+    assert len(list((shared / "pilots").iterdir())) == 4
+    assert len(list(shared.glob("*/manifest.json"))) == 4  # the run directories: a pilot is none
 
 
 @pytest.mark.parametrize(("name", "sessions"), [(None, 2), ("mine", 4)])
@@ -110,20 +122,18 @@ def test_nothing_is_shared_where_nothing_follows_or_by_a_run_with_its_own_name(
     assert not (tmp_path / "pilots").exists()
 
 
-def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
-    execute(chosen("previous"), tmp_path)
-    (file,) = (tmp_path / "pilots").glob("*/state-*.pt")
+def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, shared: Path, rounds_run: list[int]) -> None:
+    (file,) = (shared / "pilots").glob("*/state-*.pt")
     whole = file.read_bytes()
     file.write_bytes(whole[:-10])
-    rounds_run.clear()
     remarks: list[str] = []
-    execute(chosen("average"), tmp_path, log=remarks.append)
+    execute(chosen("average"), shared, log=remarks.append)
     assert rounds_run == list(range(1, 9))
     assert [line for line in remarks if "damaged" in line] == [
         f"{file.parent}: the shared pilot is damaged or belongs to other runs; training it again"
     ]
     rounds_run.clear()
-    execute(chosen("restart"), tmp_path)  # the run that trained it again has shared it
+    execute(chosen("restart"), shared)  # the run that trained it again has shared it
     assert rounds_run == [5, 6, 7, 8]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedtide.core.storage.files import short_hash
 from fedtide.records.frames import Records, load
 from fedtide.records.measures.forgetting import matrix
 from fedtide.records.run_directory import RunDirectory
@@ -28,13 +29,16 @@ def months(count: int, seed: int = 7) -> pd.DataFrame:
     return pd.DataFrame({"who": rng.integers(0, 6, count), "when": when, "month": month})
 
 
-@pytest.fixture
-def calendar(small: Make, tmp_path: Path) -> Make:
+@pytest.fixture(scope="module")
+def calendar(small: Make, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Settings of a run on rows, written to a table, two rounds per month."""
+    root = tmp_path_factory.mktemp("tables")
 
     def make(rows: pd.DataFrame, label: dict[str, Any] | None = None, **changes: Any) -> RunSettings:
-        rows.drop(columns="month").to_csv(tmp_path / "rows.csv", index=False)
-        source = {"name": "table", "file": str(tmp_path / "rows.csv"), "root": str(tmp_path / "data")}
+        text = rows.drop(columns="month").to_csv(index=False)
+        file = root / f"{short_hash(text)}.csv"
+        file.write_text(text)
+        source = {"name": "table", "file": str(file), "root": str(root / "data")}
         raw: dict[str, Any] = {
             "data": {**source, "label": "y", "client": "who", "time": "when", **(label or {})},
             "scenario": {"name": "calendar", "rounds_per_period": 2},
@@ -104,11 +108,19 @@ def of_task(calendar: Make, task: str, **changes: Any) -> RunSettings:
     return calendar(rows, **{**TASKS[task], **changes})
 
 
+@pytest.fixture(scope="module")
+def whole(calendar: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The directories of uninterrupted runs, by task."""
+    runs = tmp_path_factory.mktemp("whole")
+    for task in TASKS:
+        execute(of_task(calendar, task), runs, name=task)
+    return {task: runs / task for task in TASKS}
+
+
 @pytest.mark.parametrize("task", TASKS)
-def test_the_diagonal_is_the_history_at_the_ends_of_sessions(calendar: Make, tmp_path: Path, task: str) -> None:
-    execute(of_task(calendar, task), tmp_path, name="run")
-    records = load([tmp_path / "run"], Score({"regression": "mae", "multilabel": "mean_ap"}.get(task, "auroc")))
-    ends = pd.read_csv(tmp_path / "run" / "history.csv").groupby("session").last()
+def test_the_diagonal_is_the_history_at_the_ends_of_sessions(whole: dict[str, Path], task: str) -> None:
+    records = load([whole[task]], Score({"regression": "mae", "multilabel": "mean_ap"}.get(task, "auroc")))
+    ends = pd.read_csv(whole[task] / "history.csv").groupby("session").last()
     rows = records.session_scores
     own = rows[rows["session"] == rows["tested"]].set_index("session")
     scores = [name for name in rows if name.startswith(("test_", "validation_"))]
@@ -117,62 +129,63 @@ def test_the_diagonal_is_the_history_at_the_ends_of_sessions(calendar: Make, tmp
         assert own[name].to_list() == ends[name].to_list(), name
     assert (own["round"] == ends["round"]).all()
     assert len(rows) == MONTHS * (MONTHS + 1) / 2
-    seen = records.forgetting["run"].seen
+    seen = records.forgetting[task].seen
     assert seen == pytest.approx(rows.loc[rows["session"] == MONTHS, records.column].mean())
 
 
-def test_scores_of_earlier_sessions_are_those_of_the_models_then(calendar: Make, tmp_path: Path) -> None:
+def test_scores_of_earlier_sessions_are_those_of_the_models_then(
+    calendar: Make, whole: dict[str, Path], tmp_path: Path
+) -> None:
     """A run that ends with an earlier month has the same rows up to there, and its model gives the last of them."""
-    execute(of_task(calendar, "classification"), tmp_path, name="run")
     shorter = of_task(calendar, "classification", scenario={"name": "calendar", "rounds_per_period": 2, "last": 3})
     execute(shorter, tmp_path, name="shorter")
-    lines = [(tmp_path / name / "session_scores.csv").read_text().splitlines() for name in ("run", "shorter")]
+    runs = (whole["classification"], tmp_path / "shorter")
+    lines = [(run / "session_scores.csv").read_text().splitlines() for run in runs]
     assert lines[0][:7] == lines[1]
 
 
-def test_the_end_of_a_session_is_scored_whenever_rounds_are(calendar: Make, tmp_path: Path) -> None:
+def test_the_end_of_a_session_is_scored_whenever_rounds_are(
+    calendar: Make, whole: dict[str, Path], tmp_path: Path
+) -> None:
     evaluated = TASKS["classification"]["evaluation"]
-    execute(of_task(calendar, "classification"), tmp_path, name="run")
     execute(of_task(calendar, "classification", evaluation={**evaluated, "every": 5}), tmp_path, name="rarely")
     evaluated_rounds = load([tmp_path / "rarely"]).history["test_accuracy"].notna()
-    assert evaluated_rounds.tolist() == [
-        False,
-        True,
-        False,
-        True,
-        True,
-        True,
-        False,
-        True,
+    assert (evaluated_rounds[evaluated_rounds].index + 1).tolist() == [
+        2,
+        4,
+        5,
+        6,
+        8,
     ]  # every fifth, and ends of periods
-    run, rarely = ((tmp_path / name / "session_scores.csv").read_bytes() for name in ("run", "rarely"))
+    run, rarely = (
+        (each / "session_scores.csv").read_bytes() for each in (whole["classification"], tmp_path / "rarely")
+    )
     assert run == rarely
 
 
-def test_training_is_the_same_without(calendar: Make, tmp_path: Path) -> None:
-    execute(of_task(calendar, "classification"), tmp_path, name="run")
+def test_training_is_the_same_without(calendar: Make, whole: dict[str, Path], tmp_path: Path) -> None:
     execute(of_task(calendar, "classification", evaluation={"earlier_sessions": False}), tmp_path, name="without")
-    assert not (tmp_path / "without" / "session_scores.csv").exists()
-    assert (tmp_path / "run" / "model.pt").read_bytes() == (tmp_path / "without" / "model.pt").read_bytes()
+    runs = (whole["classification"], tmp_path / "without")
+    assert not (runs[1] / "session_scores.csv").exists()
+    assert (runs[0] / "model.pt").read_bytes() == (runs[1] / "model.pt").read_bytes()
     columns = ["test_accuracy", "test_loss", "train_loss", "drift", "bytes_up"]
-    run, without = (pd.read_csv(tmp_path / name / "history.csv")[columns] for name in ("run", "without"))
+    run, without = (pd.read_csv(each / "history.csv")[columns] for each in runs)
     pd.testing.assert_frame_equal(run, without)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_an_interrupted_run_records_the_same(
-    calendar: Make, run_once: Callable[..., Any], stop_after: Any, tmp_path: Path, task: str
+    calendar: Make, whole: dict[str, Path], run_once: Callable[..., Any], stop_after: Any, tmp_path: Path, task: str
 ) -> None:
     """Also one that was killed while it wrote the rows of a session."""
     settings = of_task(calendar, task)
-    execute(settings, tmp_path, name="whole")
     file = tmp_path / "x" / "session_scores.csv"
     assert run_once(settings, callbacks=[stop_after(3)])["state"] == "interrupted"
     with file.open("a") as torn:
         torn.write("4,2,1,0.5,0.1")
     assert len(load([tmp_path / "x"]).session_scores) == 1
     assert run_once(settings)["state"] == "complete"
-    assert file.read_bytes() == (tmp_path / "whole" / "session_scores.csv").read_bytes()
+    assert file.read_bytes() == (whole[task] / "session_scores.csv").read_bytes()
 
 
 def test_sessions_of_a_diverged_run_count_up_to_there(calendar: Make, tmp_path: Path) -> None:

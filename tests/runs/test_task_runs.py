@@ -32,7 +32,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(folder).history()]
 
 
-@pytest.mark.parametrize("scenario", ["static", "calendar", "trace", "incremental_arrival"])
+@pytest.mark.parametrize("scenario", ["calendar", "trace", "incremental_arrival"])
 def test_an_interrupted_regression_continues_to_the_same_bits(
     small: Any,
     run_once: Callable[..., Any],
@@ -44,7 +44,6 @@ def test_an_interrupted_regression_continues_to_the_same_bits(
     """Also over months that are evaluated ahead of time, and with clients that come and go."""
     (tmp_path / "presence.csv").write_text("client,join,leave\n0,0,6\n1,0,3\n2,2,6\n3,4,6\n")
     chosen = {
-        "static": {"rounds": 6, "num_clients": 4},
         "calendar": {"rounds_per_period": 2},
         "trace": {"file": str(tmp_path / "presence.csv"), "session_at_change": True},
         "incremental_arrival": {"num_clients": 4, "initial": 2, "start": 2, "interval": 2, "step": 1, "rounds": 6},

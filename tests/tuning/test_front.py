@@ -101,6 +101,7 @@ def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_pat
     assert execute(run, tmp_path)["state"] == "complete"
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
     assert {row["outcome"] for row in table(home, "front")} == {"complete"}
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
@@ -116,6 +117,7 @@ def test_a_killed_search_ends_as_if_it_had_not_been(found: TuneResult, front: Ma
         assert (tmp_path / "tuning" / name).read_bytes() == (home / "tuning" / name).read_bytes()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
     result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
     points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path, "front")]
@@ -126,6 +128,7 @@ def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_pa
     ]
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"choices": [0.1, 1e30]}}
     result = search(front({"trials": 6, "space": wild}), tmp_path)

@@ -103,12 +103,6 @@ def test_trials_below_the_median_are_pruned_and_no_others(found: tuple[Path, Tun
             complete.append(curve)
 
 
-@pytest.mark.usefixtures("without_figures")
-def test_without_pruning_every_trial_is_complete(params: Make, tmp_path: Path) -> None:
-    search(params({"prune": False, "trials": 6}), tmp_path)
-    assert [row["outcome"] for row in table(tmp_path)] == ["complete"] * 6
-
-
 def test_the_best_settings_can_be_run(found: tuple[Path, TuneResult], tmp_path: Path) -> None:
     home, result = found
     best = Params.read(home / "tuning" / "best.yaml").run()

@@ -66,13 +66,16 @@ def test_the_trials_record_the_metric_and_the_best_one_wins(
 
 
 def test_trials_are_pruned_by_the_metric(params: Make, tmp_path: Path) -> None:
-    """Rates that learn nothing against rates that do, after four trials that are never pruned."""
-    space = {"local.lr": {"choices": [1e-9, 0.5]}}
-    search(params({"trials": 8, "metric": "validation_auroc", "space": space}), tmp_path)
-    rows = table(tmp_path)
+    """Rates that learn nothing against rates that do, after two trials that are never pruned."""
+    chosen = {"pruner": {"n_startup_trials": 2}, "space": {"local.lr": {"choices": [1e-9, 0.5]}}}
+    for prune in (True, False):
+        tune = {"trials": 5, "metric": "validation_auroc", "prune": prune, **chosen}
+        search(params(tune), tmp_path / str(prune))
+    rows = table(tmp_path / "True")
     pruned = [row for row in rows if row["outcome"] == "pruned"]
     assert {row["local.lr"] for row in rows if row["outcome"] == "complete"} == {"1e-09", "0.5"}
-    assert {row["local.lr"] for row in pruned} <= {"1e-09"}
+    assert {row["local.lr"] for row in pruned} == {"1e-09"}
+    assert {row["outcome"] for row in table(tmp_path / "False")} == {"complete"}
 
 
 def test_other_metrics_of_the_runs_stay_and_the_default_adds_none(params: Make) -> None:

@@ -12,14 +12,17 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.params import Params
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+ROWS = 600
+
 
 def table(path: Path, turned: int = 4, months: int = 6, later: float = 0.0) -> Path:
     """Rows whose rule is turned in one month; ``later`` is added to the feature after the fourth."""
     rng = np.random.default_rng(3)
-    month, x = rng.integers(1, months + 1, 1500), rng.normal(size=1500)
+    month, x = rng.integers(1, months + 1, ROWS), rng.normal(size=ROWS)
     label = np.where(month == turned, x < 0, x > 0).astype(int)
-    when = [f"2013-{number:02}-{day:02}" for number, day in zip(month, rng.integers(1, 28, 1500), strict=True)]
-    frame = pd.DataFrame({"who": rng.integers(0, 6, 1500), "when": when, "x": x + later * (month > 4), "label": label})
+    when = [f"2013-{number:02}-{day:02}" for number, day in zip(month, rng.integers(1, 28, ROWS), strict=True)]
+    frame = pd.DataFrame({"who": rng.integers(0, 6, ROWS), "when": when, "x": x + later * (month > 4), "label": label})
     frame.to_csv(path, index=False)
     return path
 

@@ -1,6 +1,7 @@
 """The parts of one run, assembled once."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -53,11 +54,10 @@ def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardwa
     if task.network.has_fixed_features and not repainted:
         task = on_fixed_features(task, settings, synthetic)
     data, layout, randomness = task.data, Layout(task.network, hardware.device), Randomness(settings.seed)
-
-    def drawn(number: int) -> Tensor:
-        other = build("models", number)
-        return flatten(other if task.network is network else HeadAlone(other), hardware.dtype, hardware.device)[0]
-
+    whole = task.network is network
+    drawn = _Drawn(
+        lambda number: flatten(_part(build("models", number), whole), hardware.dtype, hardware.device)[0], settings
+    )
     sizes = timeline.num_clients, data.num_classes, data.input_shape
     algorithm.bind(Problem(layout, *sizes, randomness, drawn, timeline.rounds, timeline.concepts.maps))
     w0, b0 = flatten(task.network, hardware.dtype, hardware.device)
@@ -157,6 +157,20 @@ def _wireless(settings: RunSettings, network: Network, layout: Layout, data: Dat
     costs, parameter = settings.costs, next(network.parameters())
     sample = data.prepare(data.read("test", slice(1))[0].to(parameter.device), parameter.dtype)
     return Wireless(costs, settings.seed, layout.size, costs.phi or flops_per_parameter(network, sample))
+
+
+class _Drawn:
+    """An initialization of the network by number; a trace that depends on it depends on the model's settings and the seed."""
+
+    def __init__(self, draw: Callable[[int], Tensor], settings: RunSettings) -> None:
+        self._draw, self.trace_key = draw, (settings.model.canonical(), settings.seed)
+
+    def __call__(self, number: int) -> Tensor:
+        return self._draw(number)
+
+
+def _part(network: Network, whole: bool) -> Network:
+    return network if whole else HeadAlone(network)
 
 
 class HeadAlone(Network):

@@ -12,7 +12,8 @@ class LocalTraining(Algorithm):
 
     The global model stays the initial one, so it has no scores: those of the clients' own models are ``test_served_*``, where
     samples have owners, and ``served_accuracy_*``, with ``evaluation.clients_every``. With
-    ``client_state.on_session_start: reset`` all clients start again in every session. BatchNorm's running statistics are those of all.
+    ``client_state.on_session_start: reset`` all clients start again in every session. BatchNorm's running statistics are those
+    of all.
     """
 
     models = ("personal",)

@@ -103,11 +103,13 @@ def _content(value: Tensor) -> bytes:
 
 
 class _Describing(pickle.Pickler):
-    """Code by identity, parameters that are trained by shape, everything else by value."""
+    """Code by identity, parameters that are trained by shape, what has a ``trace_key`` by that, everything else by value."""
 
     def persistent_id(self, obj: Any) -> Any:
         if isinstance(obj, Tensor):
             return "tensor", _about(obj), None if isinstance(obj, nn.Parameter) and obj.requires_grad else _content(obj)
+        if (key := getattr(obj, "trace_key", None)) is not None:
+            return "key", key
         if getattr(obj, "__closure__", None):
             raise pickle.PicklingError("a closure can hold anything")
         if isinstance(obj, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
