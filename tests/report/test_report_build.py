@@ -115,7 +115,9 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
     np.testing.assert_allclose(theirs["p_holm"], mine["p_holm"], rtol=1e-6)
     opposite = {"higher": "lower", "lower": "higher"}
     assert theirs["reading"].tolist() == [opposite.get(words, words) for words in mine["reading"]]
-    wanted = r"Lowest mean loss in the last 5 rounds: (.+), 0\.\d{4} ± 0\.\d{4} \(3 seeds\)\."
+    number = r"0\.\d{4} ± 0\.\d{4}"
+    lowest = rf"Lowest mean loss in the last 5 rounds: (.+), {number} \(3 seeds\)"
+    wanted = rf"{lowest}; higher: (?:.+ {number}, ){{2}}.+ {number}\."
     sentence = re.fullmatch(wanted, summary.results[0])
     assert sentence is not None
     page = summary.page.read_text()
