@@ -178,6 +178,11 @@ def test_a_run_with_other_settings_is_named(
             "algorithm: {name: fedavg, with: {local: {epochs: 9}}}",
             "sets local.epochs, which belongs",
         ),
+        (
+            ["run", "bad.yaml"],
+            "algorithm: {name: fedavg, with: {evaluation: {every: 2}}}",
+            "sets evaluation.every, which belongs",
+        ),
         (["run", "bad.yaml"], "algorithm: {name: fedavgg}", "did you mean"),
         (["run", "bad.yaml"], "algorithms: {}", "bad.yaml: algorithm: Field required"),
         (["run", "fedprx"], "", "did you mean 'fedprox'?"),
@@ -244,6 +249,9 @@ def test_a_run_that_diverged_scores_nothing(suite: Path, ran: Path) -> None:
     complete = row("careful", world, own.seed, RunDirectory(home), timeline)
     assert complete.state == "complete"
     assert complete.score > 0
+    history = pd.read_csv(home / "history.csv")
+    assert complete.bytes == history["bytes_up"].iloc[-1] + history["bytes_down"].iloc[-1]
+    assert complete.gradients == 2 * history["completed"].sum()
     summary = home / "summary.json"
     summary.write_text(json.dumps(hashed((read_hashed(summary) or {}) | {"state": "diverged"})))
     diverged = row("careful", world, own.seed, RunDirectory(home), timeline)
