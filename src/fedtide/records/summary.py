@@ -17,8 +17,8 @@ class Summary(TypedDict, total=False):
     Where periods are evaluated ahead, ``mean_next_<score>`` is the mean over the periods, see :func:`headline`, and there
     is no best value, which would compare different test samples. With drift, ``drifts`` and ``drift_*`` are the number of
     events and means over them, of a complete run, see :func:`fedtide.records.measures.drifts.summary`; with a detector, so are
-    ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``. ``alarms``: of a detector, in a complete run, with or without
-    drift, see :func:`fedtide.records.measures.detections.summary`.
+    ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``. ``alarms``: of a detector, with or without drift, see
+    :func:`fedtide.records.measures.detections.summary`.
     """
 
     run_key: str

@@ -55,8 +55,9 @@ def drop_states(run: OpenRun, summary: Summary) -> None:
 
 
 def alarms(run: OpenRun) -> Iterator[str]:
-    """A line for the alarms of a detector where no drift was planted, and a line for each period whose score is not defined or
-    fell (:func:`fedtide.records.measures.periods.alarms`).
+    """A line for the alarms of a detector where no drift was planted, and for each period whose score needs attention.
+
+    That is, whose score is not defined or fell (:func:`fedtide.records.measures.periods.alarms`).
     """
     names, history = [str(name) for name in run.timeline.notes.get("periods", ())], run.directory.history()
 

@@ -15,8 +15,9 @@ _MOST_ROWS = 20
 
 
 def per_run(records: Records) -> pd.DataFrame:
-    """A row per complete run with a detector and planted drifts: the run's columns, ``drifts``, ``detected``, ``delay``,
-    ``false_alarms``.
+    """A row per complete run with a detector and planted drifts.
+
+    The run's columns, ``drifts``, ``detected``, ``delay``, ``false_alarms``.
     """
     rows = []
     for _, run in _watched(records, planted=True):
@@ -29,7 +30,7 @@ def per_run(records: Records) -> pd.DataFrame:
 def per_alarm(records: Records, names: list[str]) -> pd.DataFrame:
     """A row per alarm of the complete runs without planted drifts: the run's columns, ``round``, ``period``, ``clients``.
 
-    ``period``: its name, empty without periods; ``clients``: whose detectors alarmed, NaN where the server's losses are watched.
+    ``period``: its name, empty without periods; ``clients``: whose detectors alarmed, NaN where the server's is watched.
     """
     rows = [run[run[COLUMN] > 0] for _, run in _watched(records, planted=False)]
     found = pd.concat(rows) if rows else records.history[:0]
@@ -70,10 +71,11 @@ def list_of(found: pd.DataFrame) -> list[Sheet]:
     """The table of :func:`per_alarm`; none without alarms."""
     if not len(found):
         return []
+    columns = ["seed", "round", "period", "clients"]
     rows = [
-        (method, [str(alarm.seed), str(alarm.round), alarm.period or formats.NOTHING, _clients(alarm.clients)])
+        (method, [str(seed), str(round_), period or formats.NOTHING, _clients(clients)])
         for method, group in by_method(found).items()
-        for alarm in group.itertuples()
+        for seed, round_, period, clients in group[columns].to_numpy().tolist()
     ]
     more = f" And {len(rows) - _MOST_ROWS} more in alarms.csv." if len(rows) > _MOST_ROWS else ""
     caption = (
