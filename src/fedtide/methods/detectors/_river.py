@@ -22,8 +22,8 @@ class RiverSettings(DetectorSettings):
     """What the tests of river are shown.
 
     Losses fall while a model learns and differ in size from task to task, so no threshold for the losses as they are suits two
-    worlds. The defaults of all detectors are calibrated by ``benchmarks/detectors.py``: at most one false alarm in ten runs of
-    each of three worlds, and as many changes seen as that admits.
+    worlds. The defaults of all detectors are calibrated by ``benchmarks/detectors.py`` in three worlds: about one false alarm
+    in ten stationary runs, and as many changes of ten points of accuracy seen as that admits.
     """
 
     reference: int | None = Field(

@@ -17,7 +17,7 @@ class Adwin(RiverDetector):
 
     class Settings(RiverSettings):
         name: str = "adwin"
-        delta: float = Field(0.1, gt=0, lt=1, description="significance level")
+        delta: float = Field(0.07, gt=0, lt=1, description="significance level")
         clock: int = Field(1, ge=1, le=2**31 - 1, description="losses between two tests")
         grace_period: int = Field(10, ge=0, le=2**31 - 1, description="losses before the first test")
         min_window_length: int = Field(1, ge=1, le=2**31 - 1, description="minimum losses in each part")

@@ -16,7 +16,7 @@ class Ddm(RiverDetector):
     class Settings(RiverSettings):
         name: str = "ddm"
         limit: float = Field(
-            5.0,
+            5.5,
             ge=0,
             description="standard deviations (with `reference: null`, training loss) above which a loss is an error",
         )
