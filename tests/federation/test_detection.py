@@ -190,7 +190,10 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, resp
 def test_detectors_of_the_library_are_shown_their_losses_again(name: str) -> None:
     """Given losses, of two clients in turn: continued by a new process before every round, and by one."""
     pytest.importorskip("river")
-    sensitive: dict[str, Any] = {"adwin": {"delta": 0.1}, "kswin": {"alpha": 0.05}}
+    sensitive: dict[str, Any] = {
+        "adwin": {"reference": None, "min_window_length": 5},
+        "kswin": {"reference": None, "alpha": 0.05, "window_size": 30, "stat_size": 10},
+    }
     chosen = {"name": name, "watch": "clients", **sensitive.get(name, {})}
     fed = prepared(steady(SIZES, 2), detector=chosen)
     here, rng = Assignment(np.arange(2), np.arange(2)), np.random.default_rng(1)

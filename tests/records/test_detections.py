@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.records.measures.detections import HORIZON, detections, summary
+from fedtide.records.measures.detections import HORIZON, detections, listed, summary
 
 
 def at(rounds: int, *these: int) -> list[int]:
@@ -34,17 +34,29 @@ def test_a_gradual_drift_is_one_that_can_be_detected_until_it_is_over() -> None:
 
 
 def test_without_drift_every_alarm_is_false() -> None:
-    assert detections(at(20, 3, 9), [math.nan] * 20) == ([3, 9], [], 2)
+    assert detections(at(20, 3, 9), [0] * 20) == ([3, 9], [], 2)
     assert detections([], []) == ([], [], 0)
     assert math.isnan(detections([], []).delay)
 
 
 def test_the_summary_of_a_history() -> None:
     rows = [{"alarm": str(alarm), "concepts_changed": str(c)} for alarm, c in zip(at(9, 1, 6), at(9, 4), strict=True)]
-    assert summary(rows) == {"drift_alarms": 2, "drift_detected": 1, "drift_false_alarms": 1, "drift_delay": 2}
-    quiet = [{"alarm": "0"}, {"alarm": ""}]
-    assert summary(quiet) == {"drift_alarms": 0, "drift_detected": 0, "drift_false_alarms": 0, "drift_delay": None}
+    assert summary(rows) == {"alarms": 2, "drift_detected": 1, "drift_false_alarms": 1, "drift_delay": 2}
+    quiet = [{"alarm": "0", "concepts_changed": "0"}, {"alarm": "", "concepts_changed": ""}]
+    assert summary(quiet) == {"alarms": 0, "drift_detected": 0, "drift_false_alarms": 0, "drift_delay": None}
     assert summary([{"concepts_changed": "1"}]) == summary([]) == {}
+
+
+def test_where_no_drift_was_planted_alarms_are_counted_and_not_judged() -> None:
+    assert summary([{"alarm": "1"}, {"alarm": ""}, {"alarm": "1"}]) == {"alarms": 2}
+
+
+def test_alarms_in_words() -> None:
+    assert listed([]) == "no alarms"
+    assert listed([(62, "2025-07")]) == "1 alarm: round 62, 2025-07"
+    assert listed([(n, "") for n in range(1, 8)]).endswith(
+        "7 alarms: round 1; round 2; round 3; round 4; round 5; and 2 more"
+    )
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))

@@ -1,5 +1,6 @@
 """Drifts in the report: cells by hand from small histories, and marks."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -127,5 +128,37 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     assert marks[0].y is not None
     assert marks[0].y == pytest.approx([0.8, 0.6, 0.6, 0.7, 0.7])
     source = Source.read(dirs, Contents("A", 2, "fedtide report"))
-    assert dict(parts.frames.of(source))["alarms"]["detected"].tolist() == [2, 1]
+    assert dict(parts.frames.of(source))["detections"]["detected"].tolist() == [2, 1]
     assert "Triangle: an alarm" in parts.figures.of(source)[0].caption
+
+
+def test_alarms_without_a_planted_drift_are_listed_and_not_judged(tmp_path: Path) -> None:
+    """One run watches its clients, the other its server; sessions of four rounds are periods with names."""
+    dirs = [
+        write(tmp_path, *run, alarm=alarm, session=[1] * 4 + [2] * 4, **clients)
+        for (run, alarm), clients in zip(ALARMS.items(), ({"alarmed_clients": [2, *[0] * 6, 3]}, {}), strict=True)
+    ]
+    for path in dirs:
+        pd.read_csv(path / "history.csv").drop(columns="concepts_changed").to_csv(path / "history.csv", index=False)
+        settings = json.loads((path / "settings.json").read_text())
+        (path / "settings.json").write_text(json.dumps({**settings, "scenario": {"name": "calendar"}}))
+        finish_again(path)
+    read = records.load(dirs)
+    assert detections.per_run(read).empty
+    found = detections.per_alarm(read, ["2025-06", "2025-07"])
+    assert found[["seed", "round", "period"]].to_numpy().tolist() == [
+        *([0, 1, "2025-06"], [0, 4, "2025-06"], [0, 8, "2025-07"]),
+        *([1, 4, "2025-06"], [1, 5, "2025-07"]),
+    ]
+    (sheet,) = detections.list_of(found)
+    assert sheet.headings == ["Seed", "Round", "Period", "Clients"]
+    assert [cells[3] for _, cells in sheet.rows] == ["2", "0", "3", *["\N{EN DASH}"] * 2]
+    first, second = detections.sentences(found)
+    assert first.endswith("seed 0, 3 alarms: round 1, 2025-06; round 4, 2025-06; round 8, 2025-07.")
+    assert second.endswith("seed 1, 2 alarms: round 4, 2025-06; round 5, 2025-07.")
+    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
+    assert len(pd.read_csv(tmp_path / "out" / "alarms.csv")) == 5
+    assert not (tmp_path / "out" / "detections.csv").exists()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "False alarms" not in page
+    assert "seed 1, 2 alarms: round 4, period 1" in page

@@ -30,7 +30,7 @@ _RUN = ["key", *METHOD, "seed", "state"]
 _HISTORY = ["round", "session", "bytes_up", "bytes_down", "present"]
 _OPTIONAL = [
     *("test_accuracy", "latency", "energy", "gradient_rounds", "gradients", "kappa", "alpha", "momentum_norm"),
-    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN),
+    *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN, detections.CLIENTS),
     *("attack_success", "epsilon"),
 ]
 _SCORES = r"test_|client_(accuracy|r2|mae)_|finetuned_|finetuning_|personalization_|fraction_|served_"
@@ -57,6 +57,7 @@ class Records:
             ``gradients`` (of a participant, NaN where every step takes one), ``kappa`` (normalized communication cost of the
             round), ``alpha`` and ``momentum_norm`` (NaN where the algorithm has none), ``concepts_changed`` (clients whose
             concept has changed in the round, NaN without drift), ``alarm`` (1 where a detector has alarmed, NaN without one),
+            ``alarmed_clients`` (whose detectors have alarmed, NaN where the server's losses are watched),
             ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
             without noise); and the other ``test_*``, ``client_*`` scores, ``finetuned_*`` and ``served_*`` of the runs that
             have them.

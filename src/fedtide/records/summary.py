@@ -17,7 +17,7 @@ class Summary(TypedDict, total=False):
     Where periods are evaluated ahead, ``mean_next_<score>`` is the mean over the periods, see :func:`headline`, and there
     is no best value, which would compare different test samples. With drift, ``drifts`` and ``drift_*`` are the number of
     events and means over them, of a complete run, see :func:`fedtide.records.measures.drifts.summary`; with a detector, so are
-    ``drift_alarms``, ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``, see
+    ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``. ``alarms``: of a detector, with or without drift, see
     :func:`fedtide.records.measures.detections.summary`.
 
     Of a complete run whose algorithm serves its clients other models than the global one, ``served`` says what it has of these:

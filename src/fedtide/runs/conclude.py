@@ -78,12 +78,19 @@ def drop_states(run: OpenRun, summary: Summary) -> None:
 
 
 def alarms(run: OpenRun) -> Iterator[str]:
-    """A line for each period whose score fell (:func:`fedtide.records.measures.periods.alarms`), or is not defined."""
+    """A line for the alarms of a detector where no drift was planted, and for each period whose score needs attention.
+
+    That is, whose score is not defined or fell (:func:`fedtide.records.measures.periods.alarms`).
+    """
     names, history = [str(name) for name in run.timeline.notes.get("periods", ())], run.directory.history()
 
     def name(period: int) -> str:
         return names[period] if period < len(names) else str(period + 1)
 
+    if detections.COLUMN in history[0] and not run.timeline.concepts:
+        found = [row for row in history if float(row[detections.COLUMN] or 0) > 0]
+        rounds = [(int(row["round"]), name(int(row["session"]) - 1) if names else "") for row in found]
+        yield f"{title(run.settings)}: {detections.listed(rounds)}"
     for period, scores in undefined_in(history).items():
         words = ", ".join(score.of_global.present.words for score in scores)
         yield f"{title(run.settings)}: the rows of {name(period)} do not define {words}; means over the periods are without it"
@@ -107,7 +114,7 @@ def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
 
     Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
-    over the drifts of a complete run; and with a detector what its alarms in a complete run were worth.
+    over the drifts of a complete run; and with a detector the alarms of a complete run.
     """
     rows, main = directory.history(), main_score(task)
     served = main.of_served.name

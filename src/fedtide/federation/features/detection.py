@@ -11,7 +11,7 @@ from fedtide.core.randomness import key64
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.state import forget_all
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
-from fedtide.methods.detectors.base import Detector, Stream
+from fedtide.methods.detectors.base import SHARE, Detector, Stream
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
@@ -104,7 +104,7 @@ class Detection(Feature):
         s, seen, kept = self._settings, self._seen(r), r.state.features[self.name]
         ids, losses, streams = self._kept(r.state, r.plan)
         alarmed = [id_ for id_, loss in seen.items() if self._alarms(streams, id_, loss)]
-        alarm = bool(alarmed) and len(alarmed) / len(seen) >= (s.share or 0)
+        alarm = bool(alarmed) and len(alarmed) / len(seen) >= (s.share or SHARE)
         ids = torch.cat([ids, torch.tensor(list(seen), dtype=torch.int64)])
         losses = torch.cat([losses, torch.tensor(list(seen.values()), dtype=torch.float64)])
         over = torch.isin(ids, torch.tensor(alarmed, dtype=torch.int64))

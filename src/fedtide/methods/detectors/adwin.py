@@ -4,27 +4,28 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedtide.methods.detectors._river import DIRECTION, RiverDetector
-from fedtide.methods.detectors.base import DetectorSettings, Stream
+from fedtide.methods.detectors._river import DIRECTION, RiverDetector, RiverSettings
+from fedtide.methods.detectors.base import Stream
 
 
 class Adwin(RiverDetector):
     """Adaptive windows: two parts of a window have different means (Bifet and Gavalda, SDM 2007).
 
-    Differs from river's defaults: ``clock`` is 1, since a stream has one loss per round.
+    Differs from river's defaults, which are for longer streams: ``clock`` 32, ``delta`` 0.002, ``min_window_length`` 5, with
+    which a change that is unlearned within five rounds is not seen.
     """
 
-    class Settings(DetectorSettings):
+    class Settings(RiverSettings):
         name: str = "adwin"
-        delta: float = Field(0.002, gt=0, lt=1, description="significance level")
+        delta: float = Field(0.07, gt=0, lt=1, description="significance level")
         clock: int = Field(1, ge=1, le=2**31 - 1, description="losses between two tests")
         grace_period: int = Field(10, ge=0, le=2**31 - 1, description="losses before the first test")
-        min_window_length: int = Field(5, ge=1, le=2**31 - 1, description="minimum losses in each part")
+        min_window_length: int = Field(1, ge=1, le=2**31 - 1, description="minimum losses in each part")
         direction: Literal["up", "both"] = Field("up", description=DIRECTION)
 
     settings: Settings
 
-    def begin(self, seed: int) -> Stream:
+    def test(self, seed: int) -> Stream:
         from river.drift import ADWIN
 
         s = self.settings

@@ -10,6 +10,9 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin, PluginSettings
 
+SHARE = 0.1
+"""Default of ``share``. A client's few losses are noisy: of a hundred clients that watch theirs, some alarm in any run."""
+
 
 class DetectorSettings(PluginSettings):
     """What is watched, and the response to an alarm, which follows at the beginning of the next round."""
@@ -24,7 +27,7 @@ class DetectorSettings(PluginSettings):
         gt=0,
         le=1,
         description="with `watch: clients`, share of the round's participants whose detectors have to alarm for a response; "
-        "null: one is enough",
+        f"null: {SHARE:g}",
     )
     response: Literal["none", "reset_memories", "reset_model", "raise_rate", "start_session"] = Field(
         "none",

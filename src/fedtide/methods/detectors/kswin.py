@@ -6,24 +6,25 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedtide.core.errors import SettingsError
-from fedtide.methods.detectors._river import DIRECTION, RiverDetector
-from fedtide.methods.detectors.base import DetectorSettings, Stream
+from fedtide.methods.detectors._river import DIRECTION, RiverDetector, RiverSettings
+from fedtide.methods.detectors.base import Stream
 
 
 class Kswin(RiverDetector):
     """Kolmogorov-Smirnov windows: the latest losses are distributed unlike earlier ones (Raab et al., Neurocomputing 2020).
 
-    Differs from river's defaults, which are for longer streams: ``window_size`` 100 and ``stat_size`` 30.
+    Differs from river's defaults, which are for longer streams: ``window_size`` 100 and ``stat_size`` 30. With 6 against 6
+    losses at most one may be out of order at ``alpha`` 0.03, none at 0.005.
     """
 
-    class Settings(DetectorSettings):
+    class Settings(RiverSettings):
         name: str = "kswin"
         alpha: float = Field(0.005, gt=0, lt=1, description="significance level")
         window_size: int = Field(
-            30, ge=2, le=2**31 - 1, description="losses in the window; none is tested before it is full"
+            20, ge=2, le=2**31 - 1, description="losses in the window; none is tested before it is full"
         )
         stat_size: int = Field(
-            10, ge=1, le=2**31 - 1, description="latest losses, compared with as many drawn from the earlier ones"
+            6, ge=1, le=2**31 - 1, description="latest losses, compared with as many drawn from the earlier ones"
         )
         direction: Literal["up", "both"] = Field("up", description=DIRECTION)
 
@@ -37,7 +38,7 @@ class Kswin(RiverDetector):
 
     settings: Settings
 
-    def begin(self, seed: int) -> Stream:
+    def test(self, seed: int) -> Stream:
         from river.drift import KSWIN
 
         s = self.settings

@@ -1,6 +1,6 @@
-"""Alarms of a detector against the true drifts.
+"""Alarms of a detector: when they were and, where a drift was planted, what they were worth.
 
-Both are given as one value per round: ``alarm`` [R], 1 where there is one (:data:`COLUMN` of the history), and ``changed`` [R]
+They are given as one value per round: ``alarm`` [R], 1 where there is one (:data:`COLUMN` of the history), and ``changed`` [R]
 as in :mod:`fedtide.records.measures.drifts`. Rounds are counted from 0.
 """
 
@@ -17,8 +17,14 @@ from fedtide.records.measures.metrics import mean
 
 COLUMN = "alarm"
 
+CLIENTS = "alarmed_clients"
+"""The column of the history with the number of clients whose detectors have alarmed, with ``watch: clients``."""
+
 HORIZON = 10
 """Rounds, from the last change of a drift on, in which an alarm counts as its detection."""
+
+
+_MOST_LISTED = 5
 
 
 class Detections(NamedTuple):
@@ -44,7 +50,7 @@ class Detections(NamedTuple):
 
 
 def detections(alarm: ArrayLike, changed: ArrayLike) -> Detections:
-    """The alarms of a run against its drifts; with ``changed`` NaN there are none."""
+    """The alarms of a run against its drifts."""
     found = np.flatnonzero(np.asarray(alarm, dtype=np.float64) > 0)
     now = np.asarray(changed, dtype=np.float64) > 0
     near = np.convolve(now, np.ones(HORIZON))[: len(now)] > 0 if len(now) else now
@@ -58,15 +64,23 @@ def detections(alarm: ArrayLike, changed: ArrayLike) -> Detections:
 def summary(history: Sequence[Mapping[str, str]]) -> dict[str, float | None]:
     """Entries of a run's summary; empty without a detector.
 
-    ``drift_alarms``, ``drift_false_alarms``: how many; ``drift_detected``: how many drifts were; ``drift_delay``: mean rounds
-    until they were, None if none was.
+    ``alarms``: how many. Where a drift was planted, ``drift_false_alarms``: how many are false; ``drift_detected``: how many
+    drifts were detected; ``drift_delay``: mean rounds until they were, None if none was.
     """
     if not history or COLUMN not in history[0]:
         return {}
-    found = detections(*([float(row.get(name) or "nan") for row in history] for name in (COLUMN, drifts.COLUMN)))
-    values = {
-        "drift_alarms": len(found.alarms),
-        "drift_detected": found.detected,
-        "drift_false_alarms": found.false,
-    }
+    alarm, changed = ([float(row.get(name) or "nan") for row in history] for name in (COLUMN, drifts.COLUMN))
+    found = detections(alarm, changed)
+    if drifts.COLUMN not in history[0]:
+        return {"alarms": len(found.alarms)}
+    values = {"alarms": len(found.alarms), "drift_detected": found.detected, "drift_false_alarms": found.false}
     return {**values, "drift_delay": found.delay if found.detected else None}
+
+
+def listed(alarms: Sequence[tuple[int, str]]) -> str:
+    """``1 alarm: round 62, 2025-07``, of the rounds (from 1) and the names of their periods, empty without periods."""
+    if not alarms:
+        return "no alarms"
+    shown = [f"round {number}, {name}" if name else f"round {number}" for number, name in alarms[:_MOST_LISTED]]
+    more = f"; and {len(alarms) - _MOST_LISTED} more" if len(alarms) > _MOST_LISTED else ""
+    return f"{len(alarms)} alarm{'s' * (len(alarms) > 1)}: {'; '.join(shown)}{more}"

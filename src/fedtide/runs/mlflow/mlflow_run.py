@@ -124,14 +124,13 @@ class MlflowRun:
             self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
 
     def _log_means(self) -> None:
-        """Log the means over the next periods and over the drifts, which only a complete run has."""
+        """Log the means over the next periods and over the drifts, and the alarms, which only a complete run has."""
         from mlflow.entities import Metric
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
         known = self._client.get_run(self._id).data.metrics
-        means = {
-            key: value for key, value in summary.items() if key.startswith(("mean_next_", "final_served_", "drift_"))
-        }
+        named = ("mean_next_", "final_served_", "drift_", "alarms")
+        means = {key: value for key, value in summary.items() if key.startswith(named)}
         missing = [(key, value) for key, value in finite(means) if key not in known]
         metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in missing]
         if metrics:
