@@ -7,7 +7,6 @@ from fedtide.records.measures import drifts, metrics
 from fedtide.records.measures.detections import CLIENTS, COLUMN, HORIZON, detections, listed
 from fedtide.report import findings, formats
 from fedtide.report.parts import Source, frames, sheets, warnings
-from fedtide.report.sections.periods import period_name
 from fedtide.report.tables.method_table import Sheet
 
 _RUN = ["key", *METHOD, "seed"]
@@ -27,14 +26,16 @@ def per_run(records: Records) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_RUN, "drifts", "detected", "delay", "false_alarms"])
 
 
-def per_alarm(records: Records, names: list[str]) -> pd.DataFrame:
+def per_alarm(records: Records) -> pd.DataFrame:
     """A row per alarm of the complete runs without planted drifts: the run's columns, ``round``, ``period``, ``clients``.
 
     ``period``: its name, empty without periods; ``clients``: whose detectors alarmed, NaN where the server's is watched.
     """
     rows = [run[run[COLUMN] > 0] for _, run in _watched(records, planted=False)]
     found = pd.concat(rows) if rows else records.history[:0]
-    period = [period_name(int(session), names) if records.has_periods else "" for session in found["session"]]
+    period = [
+        records.session_name(int(session), "period ") if records.has_periods else "" for session in found["session"]
+    ]
     return found[[*_RUN, "round"]].assign(period=period, clients=found[CLIENTS])
 
 
@@ -100,11 +101,11 @@ def sentences(found: pd.DataFrame) -> list[str]:
 
 def _files(source: Source) -> list[tuple[str, pd.DataFrame]]:
     read = source.records
-    both = ("detections", per_run(read)), ("alarms", per_alarm(read, source.period_names))
+    both = ("detections", per_run(read)), ("alarms", per_alarm(read))
     return [(name, frame) for name, frame in both if len(frame)]
 
 
 sheets.add(60, lambda source: sheets_of(per_run(source.records)))
-sheets.add(61, lambda source: list_of(per_alarm(source.records, source.period_names)))
-warnings.add(1, lambda source: sentences(per_alarm(source.records, source.period_names)))
+sheets.add(61, lambda source: list_of(per_alarm(source.records)))
+warnings.add(1, lambda source: sentences(per_alarm(source.records)))
 frames.add(0, _files)
