@@ -277,7 +277,7 @@ def test_the_report_has_a_table_of_them(regression: Any, tmp_path: Path) -> None
     assert "R² and mean absolute error of the clients present" in sheet.caption
     means = records.history.groupby("key").client_r2_mean.mean()
     assert table.methods.client_mean_mean.item() == pytest.approx(means.mean())
-    assert {"client_worst_decile", "error_mean", "error_worst_decile"} < {column.key for column in table.columns}
+    assert {"served_worst_decile", "error_mean", "error_worst_decile"} < {column.key for column in table.columns}
     served = records.history.groupby("key").served_mae_mean.mean()
     assert table.methods.served_error_mean_mean.item() == pytest.approx(served.mean())
 

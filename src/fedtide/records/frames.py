@@ -17,7 +17,7 @@ from fedtide.records.files.guarantees import COLUMNS, PRIVACY
 from fedtide.records.measures import detections, drifts, forgetting
 from fedtide.records.measures.forgetting import NOTHING, Forgetting
 from fedtide.records.method_labels import METHOD as METHOD
-from fedtide.records.method_labels import Settings, differing, distinct_labels
+from fedtide.records.method_labels import Settings, differing, distinct_labels, refuse_duplicates
 from fedtide.records.run_directory import ENCODING, RunDirectory, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
 from fedtide.world.presence.calendar import RECURRING
@@ -211,7 +211,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
     frame = pd.DataFrame([{**run, "rounds": len(history)} for run, history in zip(runs, histories, strict=True)])
     labels = distinct_labels(frame, settings)
     frame["label"] = frame["key"].map(labels)
-    _refuse_duplicates(frame)
+    refuse_duplicates(frame)
 
     def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
         """Rows of all runs; runs without rows must not change the columns' types."""
@@ -365,15 +365,6 @@ def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgett
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
     tags = pd.DataFrame({name: [run[name]] * len(frame) for name in _RUN}, index=frame.index)
     return pd.concat([tags, frame], axis=1)
-
-
-def _refuse_duplicates(runs: pd.DataFrame) -> None:
-    for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
-        if len(group) > 1:
-            raise SettingsError(
-                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal "
-                "settings but different data or code; report one of them"
-            )
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from fedtide.core.errors import SettingsError
+
 Settings = dict[str, Any]
 
 METHOD = ["label", "initializer"]
@@ -29,6 +31,16 @@ def differing(settings: Collection[Settings]) -> list[str]:
     """Names of settings, but for seeds and speed, that not all have, or not all alike."""
     values = {name: {_text(each.get(name, "absent")) for each in settings} for each in settings for name in each}
     return [name for name, found in values.items() if name not in _NOT_A_METHOD and len(found) > 1]
+
+
+def refuse_duplicates(runs: pd.DataFrame) -> None:
+    """Refuse runs of one label, initializer and seed; a SettingsError that names them."""
+    for (label, start, seed), group in runs.groupby([*METHOD, "seed"], sort=False):
+        if len(group) > 1:
+            raise SettingsError(
+                f"{label} / {start} / seed {seed} occurs {len(group)} times ({', '.join(group['key'])}) with equal "
+                "settings but different data or code; report one of them"
+            )
 
 
 def _text(value: Any) -> str:
