@@ -115,7 +115,11 @@ def test_algorithms_resume_on_every_engine_in_one_world(
 
 
 @pytest.mark.parametrize(
-    "algorithm", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in ALGORITHMS]
+    "algorithm",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (place % 2 or name in LONG))
+        for place, name in enumerate(ALGORITHMS)
+    ],
 )
 def test_gradient_rounds_leave_no_trace(world: Any, algorithm: str) -> None:
     """One stored model is the previous one, so a run with gradient rounds ends as one without them; nor does it matter where

@@ -61,7 +61,9 @@ def expected(shops: Path, by: list[str]) -> dict[int, float]:
     return found
 
 
-@pytest.mark.parametrize(("algorithm", "by"), [("fedavg", ["all"]), ("local", ["shop"])])
+@pytest.mark.parametrize(
+    ("algorithm", "by"), [pytest.param("fedavg", ["all"], marks=pytest.mark.slow), ("local", ["shop"])]
+)
 def test_every_month_is_within_two_points_of_scikit_learn(shops: Path, algorithm: str, by: list[str]) -> None:
     scores, wanted = served(shops, algorithm), expected(shops, by)
     months = scores["round"] // ROUNDS + 1
