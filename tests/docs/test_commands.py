@@ -5,6 +5,7 @@ go through their own validation, up to the first training, in a copy of the repo
 minutes. A program, command or block that has no rule here fails.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -93,7 +94,8 @@ def write_shown(text: str, folder: Path, home: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
         if path.parent == folder:
-            runpy.run_path(str(path), run_name="__main__")
+            with contextlib.chdir(folder):
+                runpy.run_path(str(path), run_name="__main__")
     (folder / "orders.csv").write_text(orders())
     (folder / "meters.csv").write_text(meters())
 
@@ -174,7 +176,8 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
         call_fedtide(["run"], monkeypatch, capfd)  # which it brings MLflow up to date with
     if arguments[0] == "init":  # which writes into folders without settings
         monkeypatch.chdir(tempfile.mkdtemp(dir="."))
-        shutil.copyfile("../orders.csv", "orders.csv")
+        for table in Path("..").glob("*.csv"):
+            shutil.copy(table, ".")
     if arguments[0] == "predict":
         arguments = ["predict", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
         shutil.copyfile("orders.csv", arguments[2])
