@@ -94,9 +94,9 @@ def train(
 def _outcome(summary: Summary) -> dict[str, Any]:
     """What DVC keeps of a run."""
     main, found = main_score(summary.get("task", "classification")), headline(summary)
-    plain = found is None or found.name == f"final_{main.name}"
-    more = [f"best_{main.name}"] if plain or found is None else [found.name, found.beside]
-    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", *dict.fromkeys((f"final_{main.name}", *more)))
+    final = f"final_{main.name}"
+    more = [f"best_{main.name}"] if found is None or found.name == final else [found.name, found.beside]
+    keys = ("run_key", "label", "initializer", "seed", "state", "rounds", *dict.fromkeys((final, *more)))
     values = {key: summary.get(key) for key in keys}
     return {key: round(value, 6) if isinstance(value, float) else value for key, value in values.items()}
 
