@@ -56,8 +56,9 @@ def _freeze() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """As many as there are cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """One more than there are cores: some tests wait for processes that they start."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -43,15 +43,6 @@ __all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run
 Ints = NDArray[np.int64]
 
 
-TRACED_ANEW = ("balancefl", "fedgen", "fedgrab")
-"""Algorithms whose losses are traced in every run: a second each."""
-
-
-def sparing(algorithms: Iterable[str]) -> list[Any]:
-    """Names for ``parametrize``: those whose losses are traced anew are slow."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in TRACED_ANEW)) for name in algorithms]
-
-
 def halved(*axes: Iterable[Any]) -> list[Any]:
     """All combinations, for ``parametrize``: every other one is slow, so that the usual tests have half of each value's."""
     places = itertools.product(*(enumerate(axis) for axis in axes))

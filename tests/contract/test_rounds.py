@@ -25,6 +25,7 @@ from support import (
     clock,
     deal,
     federation,
+    halved,
     light,
     needs,
     network,
@@ -200,8 +201,9 @@ def test_another_seed_is_another_world(world: Any) -> None:
     assert all(a != b for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize(("key", "name"), [part for part in OTHERS if part[1] not in OF_OWN_DATA])
-def test_every_other_part_resumes(world: Any, key: str, name: str) -> None:
+@pytest.mark.parametrize("part", halved(part for part in OTHERS if part[1] not in OF_OWN_DATA))
+def test_every_other_part_resumes(world: Any, part: tuple[str, str]) -> None:
+    key, name = part
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}
     choice = {} if key == "scenario" else {key: name}
     algorithm = (

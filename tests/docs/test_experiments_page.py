@@ -13,6 +13,7 @@ from fedtide.settings.params import Params
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs, experiments
 from fedtide.studies.tuning.space import Space
+from support import halved
 
 ROOT = Path(__file__).parents[2]
 TEXT = "\n".join(
@@ -78,7 +79,8 @@ def test_the_tables_list_every_experiment():
     assert {name for name, _, _ in ROWS} == set(FILES)
 
 
-@pytest.mark.parametrize(("name", "cells", "runs"), ROWS, ids=[name for name, _, _ in ROWS])
-def test_cells_and_runs_of_an_experiment(name, cells, runs):
+@pytest.mark.parametrize("row", halved(ROWS), ids=[name for name, _, _ in ROWS])
+def test_cells_and_runs_of_an_experiment(row):
+    name, cells, runs = row
     recipe = recipe_of(name)
     assert (len(recipe.cells), count_runs(recipe)) == (cells, runs)
