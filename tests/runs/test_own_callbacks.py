@@ -182,14 +182,3 @@ def test_bad_callbacks_are_refused(
     with pytest.raises(SettingsError, match=wanted):
         run_once(small(**called(path, **arguments)))
     assert not (tmp_path / "x").exists()
-
-
-@pytest.mark.slow
-def test_runs_with_callbacks_share_no_pilot(fedtide: Any, folder: Path) -> None:
-    """So that a callback sees every round of each of them."""
-    chosen = "engine.callbacks=[{path: 'own_hooks:Noted'}]"
-    ended = fedtide("compare", "-q", "--set", chosen, "--set", "compare.initializers=[previous, average]")
-    assert ended.status == 0, ended.err
-    events = [path.read_text() for path in folder.glob("runs/*/events.jsonl")]
-    assert len(events) == 2
-    assert not any("adopted" in text for text in events)

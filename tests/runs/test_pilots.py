@@ -122,6 +122,15 @@ def test_nothing_is_shared_where_nothing_follows_or_by_a_run_with_its_own_name(
     assert not (tmp_path / "pilots").exists()
 
 
+def test_runs_with_callbacks_share_no_pilot(chosen: Any, tmp_path: Path, rounds_run: list[int]) -> None:
+    """A callback sees every round of its run."""
+    for initializer in ("previous", "average"):
+        rounds_run.clear()
+        callbacks = [{"path": "lightning.pytorch.callbacks.Callback"}]
+        execute(chosen(initializer, engine={"workers": 1, "accelerator": "cpu", "callbacks": callbacks}), tmp_path)
+        assert rounds_run[0] == 1
+
+
 def test_a_damaged_pilot_is_trained_again_with_one_remark(chosen: Any, shared: Path, rounds_run: list[int]) -> None:
     (file,) = (shared / "pilots").glob("*/state-*.pt")
     whole = file.read_bytes()
