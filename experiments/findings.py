@@ -1,9 +1,9 @@
 """Tables and forest plots of what became of papers' claims, from results/ and `experiments/*/published/claims.yaml`.
 
-    python experiments/findings.py results docs
+    python experiments/findings.py results docs/reports
 
-replaces the first table of every docs/claims_*.md, and draws docs/images/forest_*.png: published and obtained differences
-between methods, with 95 % intervals.
+replaces the first table of every docs/reports/claims_*.md, and draws docs/reports/images/forest_*.png: published and obtained
+differences between methods, with 95 % intervals.
 
 Tables keep the mean and the standard deviation of a cell, not its seeds, so intervals are unpaired (Welch 1947). Rows of a
 table share seeds: the interval of a mean over rows has the mean of their half-widths, which is wide enough however strongly
@@ -356,18 +356,18 @@ def with_table(page: str, lines: list[list[str]]) -> str:
     return TABLE.sub(lambda _: f"{markdown_table(HEADS, lines)}\n", page, count=1)
 
 
-def main(results: Path, docs: Path, experiments: Path = EXPERIMENTS) -> None:
+def main(results: Path, reports: Path, experiments: Path = EXPERIMENTS) -> None:
     """Draw the figures and write the tables."""
     pages, figures = dict[Path, str](), dict[Path, bytes]()
     for file in sorted(experiments.glob("*/published/claims.yaml")):
         claims, family = read_paper(file), file.parents[1].name
         lines, rows = weigh(claims, results, experiments)
-        page = docs / f"claims_{family}.md"
+        page = reports / f"claims_{family}.md"
         text = page.read_text(encoding="utf-8")
         if not TABLE.search(text):
             raise SettingsError(f"{page} has no table")
         pages[page] = with_table(text, lines)
-        figures[docs / f"images/forest_{family}.png"] = forest_png(claims.limits, rows)
+        figures[reports / f"images/forest_{family}.png"] = forest_png(claims.limits, rows)
     for path, content in figures.items():
         write_bytes(path, content)
     for path, text in pages.items():
@@ -377,6 +377,6 @@ def main(results: Path, docs: Path, experiments: Path = EXPERIMENTS) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Tables and figures of papers' claims.")
     parser.add_argument("results", type=Path, help="folder of reproduced tables")
-    parser.add_argument("docs", type=Path, help="folder of the pages claims_*.md")
+    parser.add_argument("reports", type=Path, help="folder of the pages claims_*.md")
     given = parser.parse_args()
-    guarded(lambda: main(given.results, given.docs))
+    guarded(lambda: main(given.results, given.reports))

@@ -1,6 +1,6 @@
-"""The figure of docs/drift.md, from ``curves.csv`` and ``regret.csv``.
+"""The figure of docs/reports/drift.md, from ``curves.csv`` and ``regret.csv``.
 
-python experiments/drift/figure.py results docs/images/drift.png
+python experiments/drift/figure.py results docs/reports/images/drift.png
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The figure of docs/personal.md, from the ``clients.csv`` of both experiments.
+"""The figure of docs/reports/personal.md, from the ``clients.csv`` of both experiments.
 
-python experiments/personal/figure.py results docs/images/personal.png
+python experiments/personal/figure.py results docs/reports/images/personal.png
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The figure of docs/robust.md, from ``ages.csv`` and ``kept.csv``.
+"""The figure of docs/reports/robust.md, from ``ages.csv`` and ``kept.csv``.
 
-python experiments/uplink/figure.py results/newcomers_fmnist docs/images/newcomers.png
+python experiments/uplink/figure.py results/newcomers_fmnist docs/reports/images/newcomers.png
 """
 
 import sys

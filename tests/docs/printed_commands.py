@@ -9,7 +9,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/reports").glob("*.md")),
+    )
 }
 LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}", "{include} ../CHANGELOG.md"}
 PROGRAMS = (

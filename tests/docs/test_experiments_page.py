@@ -17,12 +17,12 @@ from support import halved
 
 ROOT = Path(__file__).parents[2]
 TEXT = "\n".join(
-    (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("experiments.md", "experiments_list.md", "tables.md")
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("docs/experiments.md", "docs/reports/experiments_list.md", "docs/reports/tables.md")
 )
 FINDINGS = "\n".join(
     path.read_text(encoding="utf-8")
-    for path in ((ROOT / "docs/findings.md"), *sorted((ROOT / "docs").glob("claims_*.md")))
+    for path in ((ROOT / "docs/findings.md"), *sorted((ROOT / "docs/reports").glob("claims_*.md")))
 )
 COMMANDS = [
     *re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE),

@@ -1,4 +1,4 @@
-"""Tables and figures of docs/claims_*.md are those of results/."""
+"""Tables and figures of docs/reports/claims_*.md are those of results/."""
 
 import re
 import runpy
@@ -11,7 +11,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[2]
 CLAIMS = {path.parents[1].name: path for path in sorted((ROOT / "experiments").glob("*/published/claims.yaml"))}
 SCRIPT = runpy.run_path(str(ROOT / "experiments/findings.py"))
-AGAIN = "run `python experiments/findings.py results docs`"
+AGAIN = "run `python experiments/findings.py results docs/reports`"
 
 
 @cache
@@ -23,11 +23,11 @@ def weighed(family):
 @pytest.mark.parametrize("family", CLAIMS)
 def test_the_table_and_the_figure_of_a_paper_are_those_of_the_results(family):
     lines, rows = weighed(family)
-    page = (ROOT / f"docs/claims_{family}.md").read_text(encoding="utf-8")
+    page = (ROOT / f"docs/reports/claims_{family}.md").read_text(encoding="utf-8")
     assert SCRIPT["with_table"](page, lines) == page, AGAIN
     name = f"images/forest_{family}.png"
     assert f"]({name})" in page
-    with Image.open(ROOT / "docs" / name) as picture:
+    with Image.open(ROOT / "docs/reports" / name) as picture:
         assert picture.text["Description"] == SCRIPT["described"](rows), AGAIN
 
 

@@ -152,10 +152,10 @@ def test_what_does_not_exist_is_one_line(here, measured, problem):
 
 def test_what_is_written_and_drawn(here):
     """The first table of a paper's page, and its figure, whose description has the same numbers."""
-    page, picture = here / "docs/claims_small.md", here / "docs/images/forest_small.png"
+    page, picture = here / "docs/reports/claims_small.md", here / "docs/reports/images/forest_small.png"
     picture.parent.mkdir(parents=True)
     page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
-    SCRIPT["main"](here / "results", here / "docs", here / "experiments")
+    SCRIPT["main"](here / "results", here / "docs/reports", here / "experiments")
     assert page.read_text().splitlines()[4:9] == [
         "| claim | verdict | ours (95 % interval) |",
         "| --- | --- | --- |",
@@ -172,4 +172,4 @@ def test_what_is_written_and_drawn(here):
     ]
     page.write_text("# Page\n")
     with pytest.raises(SettingsError, match=r"claims_small\.md has no table"):
-        SCRIPT["main"](here / "results", here / "docs", here / "experiments")
+        SCRIPT["main"](here / "results", here / "docs/reports", here / "experiments")
