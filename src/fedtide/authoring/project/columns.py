@@ -69,7 +69,7 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> tuple[Time | 
                 [Column(frame[name], name, place) for name in columns], len(columns) > 1 or columns[0] in named
             )
         except SettingsError as error:
-            if columns[0] in named:
+            if columns[0] in named and len(columns) == 1:
                 unread[columns[0]] = str(error)
             continue
         if time and time.unit == "s":

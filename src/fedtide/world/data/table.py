@@ -134,7 +134,7 @@ class Table(DatasetPlugin):
             for name in (names := [name for name, _ in self.roles]):
                 if names.count(name) > 1:
                     keys = " and ".join(dict.fromkeys(key for other, key in self.roles if other == name))
-                    raise SettingsError(f"{keys} name the column {name!r} twice; give each its own")
+                    raise SettingsError(f"{keys}: column {name!r} is given twice; each needs its own")
             if self.window and not self.time:
                 raise SettingsError(f"window = {self.window} requires time, the column that orders the rows")
             if self.stride > 1 and not self.window:
