@@ -113,7 +113,7 @@ def test_a_date_precedes_its_parts(tmp_path, head, cells, time, date_format):
         rows.append(f"{date},s{n % 7},{n % 9 / 2},{n % 2}")
     settings, sentences = proposed(tmp_path, f"{head},shop,price,returned", rows)
     assert (settings.data.time, settings.data.date_format) == (time, date_format)
-    told = any("together are the time; list in data.numeric those" in line for line in sentences)
+    told = any("no features, unless data.numeric or data.categorical lists them" in line for line in sentences)
     assert told == isinstance(time, tuple)
 
 

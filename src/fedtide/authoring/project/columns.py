@@ -182,7 +182,9 @@ def _time(columns: list[Column], named: bool) -> Time | None:
     fits = are_dates(known, chosen) if formats else np.ones(len(known), dtype=np.bool_)
     seconds = read(known[fits], "s", chosen)
     why = f"dates such as {known[fits].iloc[0]}{end}"
-    if len(formats) > 1:
+    if len(columns) > 1:
+        why += "; no features, unless data.numeric or data.categorical lists them"
+    elif len(formats) > 1:
         other = " or ".join(repr(each) for each in formats[1:])
         why += f"; read as {chosen!r}, but {other} fits, too: if it is right, set data.date_format to it"
     return Time(names, why, seconds, "s", {} if chosen in (None, date_format) else {"date_format": str(chosen)})

@@ -54,10 +54,6 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     data |= {"client": client.name} if client else {}
     if time:
         data |= {"time": time.name if len(time.columns) == 1 else list(time.columns), **time.settings}
-        if len(time.columns) > 1:
-            sentences.append(
-                f"time: {time.name} together are the time; list in data.numeric those that are features, too."
-            )
     gaps, described = lacking_rows(frame, [label.name, *sorted(taken)], place)
     data |= {"unlabeled": "drop"} if gaps.any() else {}
     sentences += [f"rows: {described}."] if gaps.any() else []

@@ -120,10 +120,12 @@ def formats_of(values: pd.Series[Any]) -> list[str | None]:
     parts = found.head(_SAMPLE).str.extract(r"^(.*?)(?:(,? )(\d\d?(?::\d\d.*| ?[AaPp][Mm])))?$")
     clocks = [known for known in _CLOCKS if are_dates(parts[2], known).any()]
     ends = ["", *(sign + clock for sign in parts[1].dropna().unique() for clock in clocks)]
-    days = [day.replace("/", sign) for day in _DATES for sign in "/.- "]
-    tries = [None, *(day + end for day in days if are_dates(parts[0], day).any() for end in ends)]
+    signs = [sign for sign in "/.- " if parts[0].str.contains(sign, regex=False).any()]
+    days = [day.replace("/", sign) for day in _DATES for sign in signs]
+    tries: list[str | None] = [None] if are_dates(found.head(_SAMPLE), None).any() else []
+    tries += [day + end for day in days if are_dates(parts[0], day).any() for end in ends]
     read = {known: found[are_dates(found, known)] for known in tries}
-    most = max(map(len, read.values()))
+    most = max(map(len, read.values()), default=0)
     best = [known for known in tries if len(read[known]) == most and 2 * most >= len(found) > 0]
     return [None] if None in best else sorted(best, key=lambda known: _likely(_dates(read[known], known)), reverse=True)
 
