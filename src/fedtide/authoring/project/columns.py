@@ -158,9 +158,8 @@ def _time(columns: list[Column], named: bool) -> Time | None:
     names, end = tuple(each.name for each in columns), "; matched by name" if named else ""
 
     def read(values: pd.Series[Any], unit: str, date_format: str | None = None) -> Ints:
-        return times(Column(values, column.name, lambda row: column.place(int(values.index[row]))), unit, date_format)[
-            0
-        ]
+        found = Column(values, column.name, lambda row: column.place(int(values.index[row])))
+        return times(found, unit, date_format)[0]
 
     dated = pd.api.types.is_datetime64_any_dtype(known)
     numbers = known[:0] if dated else pd.to_numeric(known, errors="coerce").dropna()

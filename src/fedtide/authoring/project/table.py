@@ -47,8 +47,7 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     sentences.append(_sentence("client", client) if client else f"client: {why}.")
     sentences.append(_sentence("time", time) if time else "time: no column with dates found.")
     sentences += [f"time: column {name!r} is named as a time and holds none: {why}." for name, why in unread.items()]
-    inside = Path.cwd() in file.resolve().parents  # of the folder that params.yaml is written to
-    path = file if inside else file.resolve()
+    path = file.resolve() if ".." in file.parts else file  # a file of the project moves with it
     data: dict[str, Any] = {"name": "table", "file": str(path), **written, "label": label.name}
     data |= {"task": "regression"} if regression else {}
     data |= {"client": client.name} if client else {}
