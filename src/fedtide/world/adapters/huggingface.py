@@ -43,7 +43,7 @@ def from_huggingface(
             in this order; by default all columns without another use.
         label, client, time: names of the columns of labels, clients and times.
         size, channels, white_level: of images, as of :func:`fedtide.from_torch`.
-        options: those of :func:`fedtide.from_tensors`; the number of classes of a ``ClassLabel`` is known.
+        options: those of :func:`fedtide.from_tensors`; the classes of a ``ClassLabel`` are known.
 
     Raises:
         SettingsError: there is no such column, or a row is not what it should be; the message names it.
@@ -60,9 +60,9 @@ def from_huggingface(
         if column is not None and column not in dataset.column_names:
             raise SettingsError(nearest(f"{what}: no column {column!r}", column, dataset.column_names))
     features = [name for name in dataset.column_names if name not in named.values()] if inputs is None else list(inputs)
-    count = getattr(dataset.features[label], "num_classes", None)
-    if count is not None:
-        options.setdefault("classes", count)
+    names = getattr(dataset.features[label], "names", None)
+    if names is not None:
+        options.setdefault("classes", names)
     pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})
     train = _part(dataset, "training", features, named, pictures)  # first: its channels are those of the test rows
     held = None if test is None else _part(test, "test", features, named, pictures)

@@ -104,8 +104,9 @@ def from_tensors(
     parts = [Part(inputs, labels, client, time), *([] if test is None else [Part(*test)])]
     tensors, found = _inputs(parts, kind)
     sizes = [len(tensor) for tensor in tensors]
+    names = tuple[str, ...]()
     if task == "classification":
-        codes, num_classes = _labels(_column(parts, "labels", sizes), classes)
+        codes, num_classes, names = _labels(_column(parts, "labels", sizes), classes)
         label, groups = torch.tensor(codes), codes
     elif classes is not None:
         raise SettingsError(f"classes is not supported with task {task}")
@@ -137,6 +138,7 @@ def from_tensors(
         vocabulary=_vocabulary(tensors, vocabulary) if found == "text" else 0,
         origins=columns.origins_of(made_by, when, (train, held), clients, unit),
         task=task,
+        class_names=names,
     )
     return replace(dataset, digest=content_digest(dataset))
 
@@ -179,18 +181,19 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
     )
 
 
-def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int]:
-    """Labels int64 [n], and the number of classes: integers are kept, names are numbered."""
+def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int, tuple[str, ...]]:
+    """Labels int64 [n], the number of classes, and their names, if known: integers are kept, names are numbered."""
     labels = columns.integers(column, "a label", "an integer or a name")
+    names = () if known is None or isinstance(known, int) else tuple(known)
     if labels is None:
-        labels, names = columns.classes(column, () if known is None or isinstance(known, int) else tuple(known))
+        labels, names = columns.classes(column, names)
         count = known if isinstance(known, int) else len(names)
     else:
         count = known if isinstance(known, int) else len(known) if known else max(2, int(labels.max()) + 1)
     column.refuse((labels < 0) | (labels >= count), f"a label from 0 to {count - 1}")
     if count < 2:
         raise SettingsError("there is only one class")
-    return labels, count
+    return labels, count, names
 
 
 def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:

@@ -89,7 +89,7 @@ class ImageFolder(DatasetPlugin):
                 raise SettingsError(f"{problem}; add images of it to {chosen.path}, or remove its folder")
             test = self._samples(chosen.test, held, classes, pictures)
         pictures.report(chosen.path)
-        return from_tensors(*train, test=test, classes=len(classes), split=chosen.split, name="image_folder")
+        return from_tensors(*train, test=test, classes=classes, split=chosen.split, name="image_folder")
 
     def _samples(
         self, folder: str, found: dict[str, list[Path]], classes: list[str], pictures: Pictures

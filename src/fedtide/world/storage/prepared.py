@@ -119,7 +119,7 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
         return None
     arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
     constants = record["constants"]
-    constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+    constants |= {key: tuple(constants.get(key, ())) for key in ("mean", "std", "class_names")}  # JSON has lists only
     origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
     if origins:
         origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
@@ -139,7 +139,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
     if _contents(plugin, path.parent) != before:
         raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
     record = {
-        "constants": constants_of(dataset),
+        "constants": constants_of(dataset) | {"class_names": dataset.class_names},
         "digest": dataset.digest,
         "reader": _reader(plugin),
         "settings": plugin.settings.canonical(),
