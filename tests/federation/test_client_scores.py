@@ -303,7 +303,8 @@ def test_test_users_who_do_not_train_are_named_as_the_reason(tmp_path: Path) -> 
         (tmp_path / f"{part}.json").write_text(json.dumps(content))
     data = {"name": "leaf", "path": str(tmp_path / "train.json"), "test": str(tmp_path / "test.json")}
     raw = {"data": {**data, "root": str(tmp_path)}, "partition": "natural", "model": "softmax_regression"}
-    raw |= {"scenario": {"name": "static", "rounds": 1}, "evaluation": {"clients_every": 1}}
+    raw |= {"scenario": {"name": "static", "rounds": 1, "num_clients": None}}
+    raw |= {"evaluation": {"clients_every": 1}}
     lines: list[str] = []
     execute(Params(raw).run(), tmp_path, name="x", log=lines.append)
     why = "no test sample is of a client with training samples; use data split by sample, not by client"

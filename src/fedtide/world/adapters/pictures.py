@@ -96,7 +96,7 @@ class Pictures:
         from PIL.Image import alpha_composite, new
 
         over = picture.convert("RGBA") if picture.has_transparency_data else None
-        if over is None or over.getextrema()[3] == (_OPAQUE, _OPAQUE):
+        if over is None or over.getchannel("A").getextrema() == (_OPAQUE, _OPAQUE):
             return picture
         self._transparent += 1
         return alpha_composite(new("RGBA", over.size, _BACKGROUND), over)
