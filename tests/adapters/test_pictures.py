@@ -121,7 +121,7 @@ def test_what_a_user_should_know(tmp_path, door, capsys):
     dark, gray = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()]
     assert dark.startswith("the brightest value of its 16-bit images is ")
     assert dark.endswith("white_level, such as 4095, if that is white")
-    assert gray == "4 images are transparent and are laid over gray"
+    assert gray == "laid over gray, as they are transparent: 4 images"
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,9 @@ def _place(raw: Any, problem: Mapping[str, Any]) -> Place:
     kept = list[int | str]()
     for number, part in enumerate(problem["loc"], start=1):
         last = number == len(problem["loc"]) and problem["type"] in ("missing", "extra_forbidden")
-        if last or (part in raw if isinstance(raw, Mapping) else isinstance(raw, list) and isinstance(part, int)):
+        if last or (
+            part in raw if isinstance(raw, Mapping) else isinstance(raw, list | tuple) and isinstance(part, int)
+        ):
             kept.append(part)
             raw = None if last else raw[part]
     return tuple(kept)

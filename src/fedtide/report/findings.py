@@ -110,13 +110,10 @@ def _all(words: Iterable[str]) -> str:
 def _differs(records: Records, name: str) -> bool:
     """Whether runs differ in a setting of their world by what a user has set: not by what defines a built-in reference."""
     group = name.partition(".")[0]
-    labels = {key: REFERENCES.get(str(settings.get("label"))) for key, settings in records.settings.items()}
-    chosen = [
-        settings
-        for key, settings in records.settings.items()
-        if (reference := labels[key]) is None or group not in reference.settings.get("with", {})
-    ]
-    return group in _WORLD and name in differing(chosen)
+    defined = {label for label, reference in REFERENCES.items() if group in reference.settings.get("with", {})}
+    return group in _WORLD and name in differing(
+        [each for each in records.settings.values() if each.get("label") not in defined]
+    )
 
 
 def warnings(records: Records) -> list[str]:

@@ -123,7 +123,7 @@ class Pictures:
         if not self._read and self._settings != PictureSettings():
             raise SettingsError(f"{', '.join(PictureSettings.model_fields)} are for pictures; the inputs are none")
         if self._transparent:
-            logger.warning("%s: %d images are transparent and are laid over gray", name, self._transparent)
+            logger.warning("%s: laid over gray, as they are transparent: %d images", name, self._transparent)
         if 0 < self._brightest <= _WHITES[-1] / 2:
             dark = f"the brightest value of its 16-bit images is {self._brightest:g} of {_WHITES[-1]:g}"
             cure = f"set {self._prefix}white_level, such as {_white(self._brightest):g}, if that is white"

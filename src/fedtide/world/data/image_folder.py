@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -23,7 +23,7 @@ from fedtide.world.splits.split import SplitSettings
 logger = logging.getLogger(__name__)
 
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_OF_SYSTEMS = (
+_OF_SYSTEMS = [
     "__MACOSX",
     "@eaDir",
     "#recycle",
@@ -31,7 +31,7 @@ _OF_SYSTEMS = (
     "System Volume Information",
     "Thumbs.db",
     "desktop.ini",
-)
+]
 
 
 class ImageFolder(DatasetPlugin):
@@ -95,11 +95,13 @@ class ImageFolder(DatasetPlugin):
         self, folder: str, found: dict[str, list[Path]], classes: list[str], pictures: Pictures
     ) -> tuple[NDArray[np.uint8], list[int], list[str] | None]:
         """Images, labels and clients."""
+        from PIL import Image
+
         labels, files = zip(
             *((label, file) for label, name in enumerate(classes) for file in found.get(name, ())), strict=True
         )
         clients = None if self.settings.client is None else [self._client(file.relative_to(folder)) for file in files]
-        images = (_read(file, pictures) for file in files)
+        images = (pictures.read(partial(Image.open, file), str(file)) for file in files)
         return pictures.stack(images, len(files), lambda row: str(files[row])), list(labels), clients
 
     def _client(self, path: Path) -> str:
@@ -130,7 +132,8 @@ def _found(setting: str, folder: str) -> dict[str, list[Path]]:
         here = f"no folder of a class with images ({', '.join(_ENDINGS)})" if root.is_dir() else "no such folder"
         raise SettingsError(f"data.{setting} = {folder!r}: {here}")
     if others:
-        logger.warning("%s: %d files left out: %s", folder, len(others), shortened(", ".join(sorted(set(others)))))
+        names = shortened(", ".join(sorted(set(others))))
+        logger.warning("%s: %d file%s left out: %s", folder, len(others), "s" * (len(others) > 1), names)
     return found
 
 
@@ -145,10 +148,3 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _hidden(name: str) -> bool:
     return name.startswith(".") or name in _OF_SYSTEMS
-
-
-def _read(file: Path, pictures: Pictures) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    with ExitStack() as opened:
-        return pictures.read(lambda: opened.enter_context(Image.open(file)), str(file))
