@@ -9,8 +9,11 @@ from PIL import Image
 from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
+from fedtide.report.picture import names_in
+from fedtide.settings.params import Params
+from fedtide.world.building.build import build_timeline
 from fedtide.world.data.image_folder import ImageFolder
-from fedtide.world.storage.prepared import load
+from fedtide.world.storage.prepared import load, load_data
 
 
 def write(folder, *names, size=(4, 6), mode="RGB"):
@@ -135,3 +138,14 @@ def test_what_cannot_be(tmp_path, monkeypatch, spoil, chosen, message):
         spoil(tmp_path / "images")
     with pytest.raises((SettingsError, ValidationError), match=message):
         read(tmp_path, **chosen)
+
+
+def test_figures_have_the_names_of_the_folders(tmp_path):
+    write(tmp_path / "images", *TRAIN)
+    path = str(tmp_path / "images")
+    data = {"name": "image_folder", "path": path, "test": path, "root": str(tmp_path)}
+    settings = Params(
+        {"data": data, "partition": "iid", "scenario": {"name": "static", "num_clients": 2, "rounds": 1}}
+    ).run()
+    loaded = load_data(settings)
+    assert names_in(loaded, settings, build_timeline(settings, loaded)).classes == ("cat", "dog")

@@ -216,7 +216,9 @@ def test_what_defines_a_built_in_reference_is_no_difference_of_worlds(tmp_path, 
 
 def test_accuracy_per_class_of_one_method_is_drawn(tmp_path):
     """A row of cells, each of height 1: around a single center Matplotlib draws none."""
-    chart = per_class(load([write_run(tmp_path / "runs")]))
+    contents = Contents("title", 5, "", classes=tuple("abcdefghij"))
+    chart = per_class(parts.Source.read([write_run(tmp_path / "runs")], contents).records)
+    assert chart.x.names == contents.classes
     axes = drawn(chart).axes[0]
     (mesh,) = axes.collections
     corners = mesh.get_coordinates()
