@@ -1,12 +1,17 @@
-"""The address of an MLflow server, and the user's credentials."""
+"""Where MLflow is: a folder, an SQLite file, or a server with the user's credentials."""
 
 from __future__ import annotations
 
 import logging
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fedtide.core.errors import SettingsError
 from fedtide.settings.experiment import split_address
+
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""Suffixes by which a path names an SQLite file instead of a folder."""
 
 _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -47,3 +52,26 @@ class Server:
             if word is not None:
                 os.environ[name] = word
         logging.getLogger("urllib3").setLevel(logging.ERROR)  # we report what cannot be sent, once
+
+
+def place_of(named: str | Path) -> Path | Server:
+    """The folder, SQLite file (absolute paths) or server that a path or a URI names, such as ``MLFLOW_TRACKING_URI``.
+
+    Raises:
+        SettingsError: a URI of another kind, which is not shown, since it may contain a password.
+    """
+    uri = str(named)
+    scheme, colon, rest = uri.partition(":")
+    try:
+        if scheme in ("http", "https"):
+            return Server.at(uri)
+    except SettingsError as error:
+        raise SettingsError(f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS): {error}") from None
+    path = Path(rest.removeprefix("///").partition("?")[0] if scheme == "sqlite" else uri)
+    if uri == "databricks" or (colon and (scheme != "sqlite" or path.suffix not in DATABASES)):
+        raise SettingsError(
+            f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS) = {scheme}{colon and ':...'}: should be the address of a "
+            "server, such as http://127.0.0.1:5000, an SQLite file, such as sqlite:///mlflow.db, or a folder; "
+            "`--mlruns mlruns` uses the folder mlruns"
+        )
+    return path.resolve()
