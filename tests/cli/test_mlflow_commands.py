@@ -39,6 +39,7 @@ def test_a_path_or_uri_names_mlflows_place(folder):
     assert place_of("sqlite:///mlflow.db") == folder / "mlflow.db"
     assert place_of("sqlite:////data/my.sqlite3?timeout=9") == Path("/data/my.sqlite3")
     assert place_of(Path("mlruns")) == place_of("mlruns") == folder / "mlruns"
+    assert place_of("/a:b/mlruns?") == Path("/a:b/mlruns?")
     assert place_of("http://me:pw@host/") == Server("http://host", "me", "pw")
     for other in (
         "databricks",
@@ -72,7 +73,7 @@ def test_variables_count_where_settings_say_nothing(fedtide, folder, monkeypatch
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
     refused = fedtide("run", "--set", own[0])
     assert (refused.status, len(refused.err)) == (2, 1)
-    assert refused.err[0].endswith("`--mlruns mlruns` uses the folder mlruns")
+    assert refused.err[0].endswith("or a folder, such as mlruns")
     assert not (folder / "runs").exists()
 
 

@@ -35,14 +35,8 @@ Override = Annotated[
 ]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
 Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide timeline` writes.")]
-Mlruns = Annotated[
-    str | None,
-    typer.Option(
-        "--mlruns",
-        metavar="FOLDER",
-        help="MLflow folder, or URI. Default: $FEDTIDE_MLRUNS, $MLFLOW_TRACKING_URI, or mlruns. tracking.uri comes first.",
-    ),
-]
+_MLRUNS = "MLflow folder, or URI. Default: $FEDTIDE_MLRUNS, $MLFLOW_TRACKING_URI, or mlruns; tracking.uri comes first."
+Mlruns = Annotated[str | None, typer.Option("--mlruns", metavar="FOLDER", help=_MLRUNS)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress output.")]
 ClusterOption = Annotated[

@@ -166,14 +166,10 @@ with warnings.catch_warnings():
 
         mlflow: bool = Field(True, description="log runs to MLflow")
         experiment: str | None = Field(
-            None,
-            min_length=1,
-            max_length=500,
-            description="name of the MLflow experiment; null: MLFLOW_EXPERIMENT_NAME, or fedtide",
+            None, min_length=1, description="name of the MLflow experiment; null: MLFLOW_EXPERIMENT_NAME, or fedtide"
         )
         uri: str | None = Field(
-            None,
-            description="address of an MLflow server, http:// or https://; null: MLFLOW_TRACKING_URI, or the folder mlruns",
+            None, description="address of an MLflow server, http(s)://; null: MLFLOW_TRACKING_URI, or the folder mlruns"
         )
         model: bool = Field(
             True, description="log the final model of a complete run as an MLflow model; never that of a search's trial"
@@ -197,9 +193,7 @@ with warnings.catch_warnings():
         @field_validator("register")
         @classmethod
         def _registrable(cls, value: str | None) -> str | None:
-            if value is not None and (
-                set("/:") & set(value) or not value.strip() or value == "." or value.startswith("..")
-            ):
+            if value is not None and (re.search("[/:]", value) or value.strip() in ("", ".") or value.startswith("..")):
                 raise SettingsError(f"should be a name that MLflow takes, without / and :, got {value!r}")
             return value
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,17 +63,15 @@ def place_of(named: str | Path) -> Path | Server:
         SettingsError: a URI of another kind, which is not shown, since it may contain a password.
     """
     uri = str(named)
-    scheme, colon, rest = uri.partition(":")
-    try:
-        if scheme in ("http", "https"):
+    if uri.startswith(("http://", "https://")):
+        with suppress(SettingsError):  # raised below, with the key
             return Server.at(uri)
-    except SettingsError as error:
-        raise SettingsError(f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS): {error}") from None
-    path = Path(rest.removeprefix("///").partition("?")[0] if scheme == "sqlite" else uri)
-    if uri == "databricks" or (colon and (scheme != "sqlite" or path.suffix not in DATABASES)):
+    file = Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
+    if file is not None and file.suffix in DATABASES:
+        return file.resolve()
+    if "://" in uri or re.match("(databricks|file|uc)(:|$)", uri):
         raise SettingsError(
-            f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS) = {scheme}{colon and ':...'}: should be the address of a "
-            "server, such as http://127.0.0.1:5000, an SQLite file, such as sqlite:///mlflow.db, or a folder; "
-            "`--mlruns mlruns` uses the folder mlruns"
+            f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS) = {uri.partition(':')[0]}:...: should be a server, such as "
+            "http://127.0.0.1:5000, an SQLite file, such as sqlite:///mlflow.db, or a folder, such as mlruns"
         )
-    return path.resolve()
+    return Path(named).resolve()
