@@ -71,7 +71,7 @@ REFUSED = [
     (replaced("color", lambda i: f'"1,{i}"'), {}, r"color is '1,0', .* without separators .*data\.decimal"),
     (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
     (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
-    (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is empty, expected a label"),
+    (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is 'NA', expected an integer, as most are"),
     (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),

@@ -10,9 +10,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.core.array_types import Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError, shortened
+from fedtide.world.adapters.names import name_of, positions
 from fedtide.world.dataset import Origins
+
+MISSING_NUMBERS = frozenset(
+    {
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
+        *("NULL", "NaN", "None", "n/a", "nan", "null"),
+    }
+)
+"""Texts that are a missing value in a column of numbers, those of pandas; in other columns they are names."""
+
+_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?)", re.IGNORECASE | re.ASCII)
+_EXACT = 2.0**53
+"""From here on different integers are one float."""
+_FEW = 10  # different numbers, for each text among them, that may be names of categories
+CURE = " (if this means that it is missing, list it in data.missing; if the column holds names, in data.categorical)"
 
 
 @dataclass(frozen=True)
@@ -22,6 +37,8 @@ class Column:
     values: pd.Series[Any]
     name: str
     place: Callable[[int], str]
+    decimal: str = "."
+    """Decimal sign of numbers that are texts."""
 
     def refuse(self, bad: Any, wanted: str) -> None:
         """Refuse the first value where ``bad``, bool [n], is true; ``wanted`` is what it should be."""
@@ -32,24 +49,52 @@ class Column:
             raise SettingsError(f"{self.place(int(wrong[0]))}: {self.name} is {shown}, expected {wanted}")
 
 
-def numbers(column: Column) -> pd.Series[float]:
-    """Values as floats, NaN where one is missing; a SettingsError if one is no number."""
-    values = pd.to_numeric(column.values, errors="coerce")
-    column.refuse(values.isna() & column.values.notna(), "a number")
-    return values.astype(np.float64)
+def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
+    """Values as floats, NaN where one is missing; a SettingsError, with ``wanted``, if one is no number."""
+    floats, wrong = _floats(column)
+    column.refuse(wrong, wanted)
+    return pd.Series(floats, index=column.values.index)
 
 
 def is_numeric(column: Column) -> bool:
-    """Whether a column holds numbers; a SettingsError if most of its values are numbers, but not all."""
+    """Whether a column holds numbers; a SettingsError if most of its values are, or many different ones, but not all."""
     if pd.api.types.is_numeric_dtype(column.values):
         return True
     if pd.api.types.is_datetime64_any_dtype(column.values):
         return False
-    counts = column.values.value_counts()
-    if counts[pd.to_numeric(counts.index.to_series(), errors="coerce").notna()].sum() > len(column.values) / 2:
-        numbers(column)
-        return True
-    return False
+    floats, wrong = _floats(column)
+    known = ~np.isnan(floats)
+    strays = column.values[wrong].nunique()
+    if strays and (known.sum() > len(known) / 2 or len(np.unique(floats[known])) > _FEW * strays):
+        column.refuse(wrong, f"a number, as {known.sum():,} of {len(known):,} values are{CURE}")
+    return bool(known.any()) and not strays
+
+
+def fractions(column: Column) -> Bools:
+    """Which values [n] are fractions, where all are numbers."""
+    floats, wrong = _floats(column)
+    return np.asarray((floats % 1 > 0) & ~wrong.any(), dtype=np.bool_)
+
+
+def _floats(column: Column) -> tuple[Floats, Bools]:
+    """Values as floats, NaN where there is none, and which are no number, both [n]; truth values are 0 and 1 among such."""
+    values = column.values
+    if pd.api.types.is_numeric_dtype(values):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(values), dtype=np.bool_)
+    codes, found = pd.factorize(values)
+    texts = [str(value).strip() for value in found]
+    truth = np.array([text.lower() in ("true", "false") for text in texts] + [False])[codes]
+    parsed = np.array([*(_number(text, column.decimal) for text in texts), np.nan])[codes]
+    absent = np.array([*(not text or text in MISSING_NUMBERS for text in texts), True])[codes]
+    if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0)))[~truth].all():
+        parsed[truth] = values[truth].astype(str).str.strip().str.lower() == "true"
+    return parsed, np.isnan(parsed) & ~absent
+
+
+def _number(text: str, decimal: str) -> float:
+    if decimal != ".":
+        text = text.replace(decimal, ".") if "." not in text else ""
+    return float(text) if _NUMBER.fullmatch(text) else np.nan
 
 
 def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:
@@ -60,28 +105,18 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
     """
     if len(set(known)) < len(known):
         raise SettingsError(f"classes: duplicate class name {next(name for name in known if known.count(name) > 1)!r}")
-    integers_ = integers(column, "a label", "an integer or a name")
-    values = column.values.astype(str) if integers_ is None else pd.Series(integers_)
-    codes, found = pd.factorize(values, sort=True)
-    own = tuple(str(value) for value in found)
-    if integers_ is None and not known:
+    codes, own = _names(column, "a label")
+    if pd.api.types.is_float_dtype(column.values):
+        column.refuse(column.values % 1 > 0, "an integer or a name")
+    if all(re.fullmatch(r"-?\d+", name) for name in own):  # in the order of the numbers
+        order = sorted(range(len(own)), key=lambda place: (int(own[place]), own[place]))
+        codes, own = np.argsort(order)[codes], tuple(own[place] for place in order)
+    elif not known:
         _refuse_strays(column, codes, own)
+    labels = np.array(positions(own, known), dtype=np.int64)[codes] if known else codes
     names = known or own
-    number = _numbers_of(own, known, column) if known else np.arange(len(own))
-    labels = number[codes].astype(np.int64)
     column.refuse(labels < 0, f"one of {', '.join(names[:10])}")
     return labels, names
-
-
-def _numbers_of(found: tuple[str, ...], known: tuple[str, ...], column: Column) -> Ints:
-    """The class of each label found, int64, -1 for none; integers may be written as ``07``, truth values as ``true``."""
-    numbers_ = {name: place for place, name in enumerate(known)}
-    if pd.api.types.is_bool_dtype(column.values):
-        spelled = {name.lower(): place for name, place in numbers_.items()}
-        numbers_ |= {str(value): spelled[name] for value, name in enumerate(("false", "true")) if name in spelled}
-    elif pd.api.types.is_numeric_dtype(column.values):
-        numbers_ = {str(int(name)): place for name, place in numbers_.items() if re.fullmatch(r"[-+]?\d+", name)}
-    return np.array([numbers_.get(name, -1) for name in found], dtype=np.int64)
 
 
 def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
@@ -101,21 +136,25 @@ def integers(column: Column, wanted: str, instead: str) -> Ints | None:
     if not pd.api.types.is_numeric_dtype(values):
         return None
     floats = values.to_numpy(dtype=np.float64)
-    column.refuse(~np.isfinite(floats) | (floats != np.floor(floats)), instead)
+    column.refuse(~np.isfinite(floats) | (floats != np.floor(floats)) | (abs(floats) >= 2.0**63), instead)
     return values.to_numpy(dtype=np.int64)
 
 
 def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
     """Clients as int64 [n] numbers, and their names in sorted order; a SettingsError if one is missing or has no name."""
-    column.refuse(column.values.isna(), "a client")
-    values = column.values
-    if pd.api.types.is_float_dtype(values) and (values == np.floor(values)).all():
-        values = values.astype(np.int64)  # 7 rather than 7.0
-    codes, found = pd.factorize(values)
-    numbers_, names = pd.factorize(pd.Series([str(value) for value in found], dtype=object), sort=True)
-    client = numbers_.astype(np.int64)[codes]
+    client, names = _names(column, "a client")
     column.refuse(np.array([not name.strip() for name in names], dtype=np.bool_)[client], "a client")
-    return client, tuple(names)
+    return client, names
+
+
+def _names(column: Column, wanted: str) -> tuple[Ints, tuple[str, ...]]:
+    """Positions [n] in the sorted names of a column; a missing name, and a float that is no exact integer, is refused."""
+    column.refuse(column.values.isna(), wanted)
+    if pd.api.types.is_float_dtype(column.values):
+        column.refuse(column.values.abs() >= _EXACT, f"{wanted} as an integer or a text (a float has at most 15 exact digits)")
+    codes, found = pd.factorize(column.values)
+    numbers_, names = pd.factorize(pd.Series([name_of(value) for value in found], dtype=object), sort=True)
+    return numbers_.astype(np.int64)[codes], tuple(names)
 
 
 def origins_of(

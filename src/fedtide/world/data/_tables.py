@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import Column, numbers, origins_of
+from fedtide.world.adapters.columns import CURE, MISSING_NUMBERS, Column, numbers, origins_of
 from fedtide.world.adapters.encoding import Encoding, categories_of
+from fedtide.world.adapters.names import name_of, near_equal
+from fedtide.world.data._layout import UNNAMED
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
@@ -31,10 +34,11 @@ class Rows:
     path: Path
     frame: pd.DataFrame
     place: Callable[[int], str]
+    decimal: str = "."
 
     def column(self, name: str) -> Column:
         """A column; what is neither number nor text nor date is refused."""
-        column = Column(self.frame[name], name, self.place)
+        column = Column(self.frame[name], name, self.place, self.decimal)
         if column.values.dtype == object:
             column.refuse(column.values.map(lambda value: isinstance(value, _OTHER)), "a number or a text")
         return column
@@ -62,7 +66,34 @@ class Rows:
 
     def __getitem__(self, positions: Ints) -> Rows:
         frame = self.frame.iloc[positions].reset_index(drop=True)
-        return Rows(self.path, frame, lambda row: self.place(int(positions[row])))
+        return Rows(self.path, frame, lambda row: self.place(int(positions[row])), self.decimal)
+
+    def with_numbers(self, names: Iterable[str]) -> Rows:
+        """The rows with these columns as floats; a SettingsError if a value is no number."""
+        found = {name: numbers(self.column(name), f"a number{CURE}") for name in names}
+        return replace(self, frame=self.frame.assign(**found))
+
+    def unnamed(self) -> list[str]:
+        """Columns without a name, which number the rows or are empty; others are refused."""
+        found = [name for name in self.frame.columns if UNNAMED.fullmatch(name)]
+        for name in found:
+            if not all(name_of(value).isdecimal() for value in self.frame[name].dropna().unique()):
+                problem = f"{self.path}: column {self.frame.columns.get_loc(name) + 1} has no name"
+                raise SettingsError(f"{problem} and does not number the rows; name it in the header, or remove it")
+        return found
+
+    def doubtful(self, names: Iterable[str]) -> list[str]:
+        """What may be wrong with the names in these columns, a sentence each: they are nearly equal, or mean missing values."""
+        sentences = []
+        for column in names:
+            counts = Counter[str]()
+            for value, count in self.frame[column].value_counts().items():
+                counts[name_of(value)] += count
+            sentences += [f"{column}: {group} are different names" for group in near_equal(counts)]
+            if words := sorted(MISSING_NUMBERS & counts.keys()):
+                shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
+                sentences.append(f"{column}: {shown} is a name; if it means a missing value, list it in data.missing")
+        return sentences
 
 
 _OTHER: Any = (list, dict, tuple, set, bytes, np.ndarray)

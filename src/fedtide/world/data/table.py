@@ -8,27 +8,34 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import classes, clients, is_numeric, numbers, origins_of
+from fedtide.world.adapters.columns import CURE, classes, clients, fractions, is_numeric, numbers, origins_of
 from fedtide.world.adapters.dates import times
 from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.data._reading import FileSettings, Place, read_table
+from fedtide.world.data._reading import WRITTEN, FileSettings, Place, read_table
 from fedtide.world.data._tables import Rows, refuse_grouped_numbers, windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 
-def read_rows(path: Path, data: Mapping[str, Any], text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
-    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``; as :func:`read_table`."""
-    written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
-    return read_table(path, FileSettings(name="table", **written), text)
+def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``, and where each is found.
+
+    As :func:`read_table`, but the columns ``numeric``, those that there are, are floats.
+    """
+    options = FileSettings(name="table", **{key: data[key] for key in WRITTEN if key in data})
+    frame, place, notes = read_table(path, options)
+    for note in notes:
+        logger.warning("%s: %s", path, note)
+    rows = Rows(path, frame, place, options.decimal)
+    return rows.with_numbers(name for name in numeric if name in frame).frame, place
 
 
 logger = logging.getLogger(__name__)
@@ -54,7 +61,7 @@ class Table(DatasetPlugin):
 
     class Settings(FileSettings):
         name: str = "table"
-        file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
+        file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz or .xz), .parquet or .feather")
         task: Annotated[TaskName, OMIT_DEFAULT] = Field(
             "classification", description="learning task; must match the objective"
         )
@@ -88,15 +95,6 @@ class Table(DatasetPlugin):
         stride: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="stride of a client's windows, in rows")
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
-
-        @field_validator("classes", mode="before")
-        @classmethod
-        def _as_text(cls, given: Any) -> Any:
-            if not isinstance(given, list | tuple):
-                return given
-            if truth := [name for name in given if isinstance(name, bool)]:
-                raise SettingsError(f"classes: {str(truth[0]).lower()} is a YAML boolean; write it in quotation marks")
-            return tuple(str(name) if isinstance(name, int) else name for name in given)
 
         @model_validator(mode="after")
         def _fit_the_task(self) -> Self:
@@ -134,9 +132,15 @@ class Table(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
         chosen = self.settings
-        as_written = [chosen.time] if chosen.time and chosen.date_format else []
-        rows = Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, as_written))
+        typed = [chosen.time] if chosen.time and not chosen.date_format else []
+        frame, place, notes = read_table(Path(chosen.file), chosen, typed)
+        rows = Rows(Path(chosen.file), frame, place, chosen.decimal)
         numeric, categorical = self._features(rows)
+        rows = rows.with_numbers(numeric)
+        names_in = [chosen.label] if chosen.task == "classification" else []
+        names_in += [*([chosen.client] if chosen.client else []), *categorical]
+        for note in (*notes, *rows.doubtful(names_in)):
+            logger.warning("%s: %s", rows.path, note)
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
         time, unit = None, chosen.unit
@@ -194,8 +198,8 @@ class Table(DatasetPlugin):
         chosen = self.settings
         if chosen.task == "classification":
             column = rows.column(chosen.label)
-            if pd.api.types.is_float_dtype(column.values):
-                column.refuse(column.values % 1 > 0, f"an integer or a name{_NUMBERS}")
+            if not chosen.classes:
+                column.refuse(fractions(column), f"an integer or a name{_NUMBERS}")
             classes_, names = classes(column, chosen.classes)
             if len(names) < 2:
                 raise SettingsError(f"{rows.path}: column {chosen.label!r} has a single value, {names[0]!r}")
@@ -223,13 +227,16 @@ class Table(DatasetPlugin):
         uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
         uses += [(column, key) for key, column in single.items() if column]
         uses += [(column, key) for key, columns in lists.items() for column in columns]
+        unnamed = [column for column in rows.unnamed() if column not in dict(uses)]
         rows.require(dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:
                 raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
-        others = [column for column in rows.frame.columns if column not in dict(uses)]
+        others = [column for column in rows.frame.columns if column not in (*dict(uses), *unnamed)]
+        for column in unnamed:
+            logger.warning("%s: column %r has no name and numbers the rows, or is empty; left out", rows.path, column)
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
@@ -239,7 +246,8 @@ class Table(DatasetPlugin):
         for column in text if chosen.categorical == "others" else ():
             refuse_grouped_numbers(rows.column(column))
         for column in numeric:
-            rows.column(column).refuse(np.isinf(numbers(rows.column(column))), "a finite number, or nothing if unknown")
+            found = numbers(rows.column(column), f"a number{CURE}")
+            rows.column(column).refuse(np.isinf(found), "a finite number, or nothing if unknown")
         return list(numeric), list(categorical)
 
     def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:
