@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.world.adapters.columns import Column
+from fedtide.world.adapters.columns import Column, floats_of
 from fedtide.world.adapters.dates import times
 
 FEW = 20
@@ -33,6 +34,8 @@ _FORMATS = (
     "%d.%m.%Y %H:%M",
     "%Y",
 )
+_SYMBOLS = frozenset({"?", "??", "-", "--", ".", "..", "*"})
+_SIGNS = _SYMBOLS | {"unknown", "missing", "n.a.", "n/k", "not available"}
 _UNITS = ("s", "ms", "us", "ns")
 _RECENT = 10**8  # seconds from 1970 to 1973: smaller numbers count something else
 
@@ -69,11 +72,31 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
     return None
 
 
-def find_client(frame: pd.DataFrame, taken: set[str]) -> Found | None:
-    """A column that repeats: named as an owner, or text with the most values that have five rows or more on average."""
+def find_missing(columns: Iterable[Column]) -> dict[str, dict[str, int]]:
+    """Signs of missing values in columns whose other values are numbers: in how many rows, by column and sign."""
+    found = dict[str, dict[str, int]]()
+    for column in columns:
+        floats, wrong = floats_of(column)
+        strays = column.values[wrong].astype(str).value_counts().to_dict()
+        if strays and all(text.lower() in _SIGNS for text in strays) and len(np.unique(floats[~np.isnan(floats)])) > 1:
+            found[column.name] = strays
+    return found
+
+
+def find_symbols(column: Column) -> dict[str, int]:
+    """Values of a column of texts that stand for a missing one, and in how many rows."""
+    counts: dict[str, int] = column.values.astype(str).value_counts().to_dict()
+    return {text: count for text, count in counts.items() if text in _SYMBOLS}
+
+
+def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Found | None:
+    """A column that repeats: named as an owner, or text with the most values that have five rows or more on average.
+
+    ``names``: the same columns as texts, where they are read from texts.
+    """
     named, others = list[Found](), list[tuple[int, Found]]()
     for name in (name for name in frame.columns if name not in taken):
-        values, count = frame[name], frame[name].nunique()
+        values, count = frame[name], names[name].nunique()
         if not 2 <= count <= len(frame) / 2 or values.isna().any() or pd.api.types.is_float_dtype(values):
             continue
         shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"

@@ -12,7 +12,9 @@ from fedtide.core.extras import require
 
 def predict(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz, .parquet or .feather).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz, .parquet or .feather).")
+    ],
     runs: Runs = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions. Default: print them.")] = None,
 ) -> None:

@@ -51,7 +51,7 @@ class Column:
 
 def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
     """Values as floats, NaN where one is missing; a SettingsError, with ``wanted``, if one is no number."""
-    floats, wrong = _floats(column)
+    floats, wrong = floats_of(column)
     column.refuse(wrong, wanted)
     return pd.Series(floats, index=column.values.index)
 
@@ -62,7 +62,7 @@ def is_numeric(column: Column) -> bool:
         return True
     if pd.api.types.is_datetime64_any_dtype(column.values):
         return False
-    floats, wrong = _floats(column)
+    floats, wrong = floats_of(column)
     known = ~np.isnan(floats)
     strays = column.values[wrong].nunique()
     if strays and (known.sum() > len(known) / 2 or len(np.unique(floats[known])) > _FEW * strays):
@@ -72,11 +72,11 @@ def is_numeric(column: Column) -> bool:
 
 def fractions(column: Column) -> Bools:
     """Which values [n] are fractions, where all are numbers."""
-    floats, wrong = _floats(column)
+    floats, wrong = floats_of(column)
     return np.asarray((floats % 1 > 0) & ~wrong.any(), dtype=np.bool_)
 
 
-def _floats(column: Column) -> tuple[Floats, Bools]:
+def floats_of(column: Column) -> tuple[Floats, Bools]:
     """Values as floats, NaN where there is none, and which are no number, both [n]; truth values are 0 and 1 among such."""
     values = column.values
     if pd.api.types.is_numeric_dtype(values):
@@ -151,7 +151,9 @@ def _names(column: Column, wanted: str) -> tuple[Ints, tuple[str, ...]]:
     """Positions [n] in the sorted names of a column; a missing name, and a float that is no exact integer, is refused."""
     column.refuse(column.values.isna(), wanted)
     if pd.api.types.is_float_dtype(column.values):
-        column.refuse(column.values.abs() >= _EXACT, f"{wanted} as an integer or a text (a float has at most 15 exact digits)")
+        column.refuse(
+            column.values.abs() >= _EXACT, f"{wanted} as an integer or a text (a float has at most 15 exact digits)"
+        )
     codes, found = pd.factorize(column.values)
     numbers_, names = pd.factorize(pd.Series([name_of(value) for value in found], dtype=object), sort=True)
     return numbers_.astype(np.int64)[codes], tuple(names)

@@ -15,7 +15,7 @@ _EXACT = Context(prec=100)
 
 
 def name_of(value: Any) -> str:
-    """The name that a value is, which is not missing: its text as it is written, in Unicode's form NFC, without blanks around it.
+    """The name that a value is, which is not missing: its text as it is written, in NFC, without blanks around it.
 
     A whole number is the same with a decimal point (``7.0`` is ``7``, but ``007`` is not), since programs write integers as
     floats where a number is missing; and ``true`` is ``True``.
@@ -55,4 +55,6 @@ def near_equal(counts: Counter[str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name in sorted(counts):
         groups.setdefault("".join(name.casefold().split()).rstrip("."), []).append(name)
-    return [" and ".join(f"{name!r} ({counts[name]:,})" for name in group) for group in groups.values() if len(group) > 1]
+    return [
+        " and ".join(f"{name!r} ({counts[name]:,})" for name in group) for group in groups.values() if len(group) > 1
+    ]

@@ -23,8 +23,12 @@ from fedtide.world.data._layout import Layout, layout
 from fedtide.world.data.base import DatasetSettings
 
 _PARQUET = (".parquet", ".pq")
-_FEATHER = (".feather", ".arrow")
-_FOREIGN = (*(".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata", ".pkl"), ".h5")
+BINARY = (*_PARQUET, ".feather", ".arrow")
+UNREADABLE = (OSError, pa.ArrowException, lzma.LZMAError, EOFError)
+_FOREIGN = (
+    *(".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata", ".pkl"),
+    ".h5",
+)
 _DELIMITERS = {";": "';'", "\t": r'"\t"', "|": "'|'", ",": "','"}
 _LARGEST = 2**31 - 1
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
@@ -103,7 +107,7 @@ def read_table(path: Path, options: FileSettings, typed: Collection[str] = ()) -
         raise SettingsError(f"{path}: {suffix} is not supported; save the table as .csv, .parquet or .feather")
     line, first = "row {}", 1
     try:
-        if suffix in (*_PARQUET, *_FEATHER):
+        if suffix in BINARY:
             # What pandas noted of its index is ignored: an index with a name is a column.
             table = (pyarrow.parquet if suffix in _PARQUET else pyarrow.feather).read_table(path)
             table = table.select(
@@ -118,13 +122,13 @@ def read_table(path: Path, options: FileSettings, typed: Collection[str] = ()) -
             table, notes = _read_csv(path, header.strip(), rows, found), found.notes
             if rows.rstrip().count(b"\n") + 1 == len(table):  # one line each
                 line, first = "line {}", found.rows + 1
-    except (OSError, pa.ArrowException, lzma.LZMAError, EOFError) as error:
+    except UNREADABLE as error:
         raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
     table = table.rename_columns(names := _named(path, table.column_names))
     if not len(table):
         raise SettingsError(f"{path}: no rows")
     columns = [_cleaned(column, options.missing) for column in table.columns]
-    if suffix not in (*_PARQUET, *_FEATHER):
+    if suffix not in BINARY:
         columns = [
             _typed(column, options.decimal) if name in typed else column
             for name, column in zip(names, columns, strict=True)
@@ -252,7 +256,8 @@ def _typed(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     )
     if decimal != ".":
         numbers_ = pc.replace_substring(pc.replace_substring(numbers_, ".", "?"), decimal, ".")
-    for kind in (pa.int64(), pa.float64()):
+    identifiers = pc.any(pc.match_substring_regex(numbers_, r"^[-+]?\d{19,}$")).as_py()
+    for kind in (pa.int64(), *([] if identifiers else [pa.float64()])):  # integers that are no float exactly stay texts
         try:
             return numbers_.cast(kind)
         except pa.ArrowInvalid:
