@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.world.adapters.columns import Column, floats_of
+from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, floats_of
 from fedtide.world.adapters.dates import times
 
 FEW = 20
@@ -73,20 +73,27 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
 
 
 def find_missing(columns: Iterable[Column]) -> dict[str, dict[str, int]]:
-    """Signs of missing values in columns whose other values are numbers: in how many rows, by column and sign."""
+    """Texts that are a missing value in columns whose other values are numbers: in how many rows, by column and text."""
     found = dict[str, dict[str, int]]()
     for column in columns:
-        floats, wrong = floats_of(column)
-        strays = column.values[wrong].astype(str).value_counts().to_dict()
-        if strays and all(text.lower() in _SIGNS for text in strays) and len(np.unique(floats[~np.isnan(floats)])) > 1:
-            found[column.name] = strays
+        floats, _ = floats_of(column)
+        known = ~np.isnan(floats)
+        texts = _counts(column.values[~known])
+        if len(np.unique(floats[known])) > 1 and all(
+            text.lower() in _SIGNS or text in MISSING_NUMBERS for text in texts
+        ):
+            found[column.name] = texts
     return found
 
 
 def find_symbols(column: Column) -> dict[str, int]:
     """Values of a column of texts that stand for a missing one, and in how many rows."""
-    counts: dict[str, int] = column.values.astype(str).value_counts().to_dict()
+    counts = _counts(column.values)
     return {text: count for text, count in counts.items() if text in _SYMBOLS}
+
+
+def _counts(values: pd.Series[Any]) -> dict[str, int]:
+    return {str(value): int(count) for value, count in values.value_counts().items()}
 
 
 def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Found | None:
@@ -107,14 +114,14 @@ def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Fo
     return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1]
 
 
-def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
-    """The label, and whether it is a number to predict (regression) rather than a class.
+def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
+    """The label, and whether it is a number to predict (regression) rather than a class; ``names``: see above.
 
     Raises:
         SettingsError: no column can be one.
     """
     free = [name for name in frame.columns if name not in taken and not frame[name].isna().any()]
-    classes = {name: frame[name].nunique() for name in free if not _is_fraction(frame[name])}
+    classes = {name: names[name].nunique() for name in free if not _is_fraction(frame[name])}
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"

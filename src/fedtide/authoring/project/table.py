@@ -25,7 +25,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
-from fedtide.world.adapters.columns import is_numeric
+from fedtide.world.adapters.columns import MISSING_NUMBERS, is_numeric
 from fedtide.world.building.build import build_timeline
 from fedtide.world.data._layout import layout
 from fedtide.world.data._reading import BINARY, UNREADABLE, FileSettings, read_bytes, read_table
@@ -48,17 +48,17 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     written, sentences = _written(file)
     found = _read(file, written)
     missing = find_missing(map(found.column, found.frame.columns))
-    signs = {sign for counts in missing.values() for sign in counts}
+    signs = {sign for counts in missing.values() for sign in counts} - MISSING_NUMBERS
     rows = _read(file, written | {"missing": sorted(signs)})
     unnamed = rows.unnamed()
-    frame = _read(file, written | {"missing": sorted(signs)}, rows.frame.columns).frame.drop(columns=unnamed)
+    frame = _read(file, written | {"missing": sorted(signs)}, rows.frame.columns).frame.drop(columns=list(unnamed))
     place = rows.place
-    sentences += [f"left out {name!r}: it has no name and numbers the rows, or is empty." for name in unnamed]
+    sentences += [f"{note}." for note in unnamed.values()]
     time = find_time(frame, place)
     client = find_client(frame, rows.frame, {time.name} if time else set())
     taken = {found.name for found in (time, client) if found}
     try:
-        label, regression = find_label(frame, taken)
+        label, regression = find_label(frame, rows.frame, taken)
     except SettingsError as error:
         raise SettingsError(f"{file}: {error}") from None
     sentences.append(_sentence("label", label) + (" The task is regression." if regression else ""))
@@ -70,9 +70,9 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
         if name not in missing and (symbols := find_symbols(found.column(name))):
             missing[name] = symbols
     named = {value for found_ in (label, client) if found_ for value in map(str, rows.frame[found_.name].unique())}
-    signs = {sign for counts in missing.values() for sign in counts} - named
+    signs = {sign for counts in missing.values() for sign in counts} - named - MISSING_NUMBERS
     written |= {"missing": sorted(signs)} if signs else {}
-    sentences += _missing(found.frame[features], missing, signs)
+    sentences += _missing(found.frame[features], missing, signs | MISSING_NUMBERS)
     data: dict[str, Any] = {"name": "table", "file": str(file), **written, "label": label.name}
     data |= {"task": "regression"} if regression else {}
     data |= {"client": client.name} if client else {}

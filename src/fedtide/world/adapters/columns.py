@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?)", re.IGN
 _EXACT = 2.0**53
 """From here on different integers are one float."""
 _FEW = 10  # different numbers, for each text among them, that may be names of categories
-CURE = " (if this means that it is missing, list it in data.missing; if the column holds names, in data.categorical)"
+_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,20 @@ class Column:
             raise SettingsError(f"{self.place(int(wrong[0]))}: {self.name} is {shown}, expected {wanted}")
 
 
-def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
-    """Values as floats, NaN where one is missing; a SettingsError, with ``wanted``, if one is no number."""
+def a_number(text: str) -> str:
+    """What a text in a table should be instead, and what to do if it should not."""
+    if _GROUPED.fullmatch(text):
+        cure = " without separators (set data.decimal for decimal commas, remove the signs between thousands, "
+    else:
+        cure = " (if this stands for a missing one, list it in data.missing, "
+    return f"a number{cure}or list the column in data.categorical)"
+
+
+def numbers(column: Column, wanted: Callable[[str], str] = lambda _: "a number") -> pd.Series[float]:
+    """Values as floats, NaN where one is missing; a SettingsError if one is no number, but another text than ``wanted``."""
     floats, wrong = floats_of(column)
-    column.refuse(wrong, wanted)
+    if wrong.any():
+        column.refuse(wrong, wanted(str(column.values[wrong].iloc[0])))
     return pd.Series(floats, index=column.values.index)
 
 
@@ -63,11 +73,20 @@ def is_numeric(column: Column) -> bool:
     if pd.api.types.is_datetime64_any_dtype(column.values):
         return False
     floats, wrong = floats_of(column)
-    known = ~np.isnan(floats)
-    strays = column.values[wrong].nunique()
-    if strays and (known.sum() > len(known) / 2 or len(np.unique(floats[known])) > _FEW * strays):
-        column.refuse(wrong, f"a number, as {known.sum():,} of {len(known):,} values are{CURE}")
-    return bool(known.any()) and not strays
+    strays = column.values[wrong]
+    if not len(strays):
+        return not np.isnan(floats).all()
+    known = floats[~np.isnan(floats) & ~column.values.astype(str).str.lower().isin(("true", "false")).to_numpy()]
+    if len(known) > len(floats) / 2 or len(np.unique(known)) > _FEW * strays.nunique():
+        column.refuse(wrong, a_number(str(strays.iloc[0])))
+    return False
+
+
+def refuse_grouped_numbers(column: Column) -> None:
+    """Refuse texts that are numbers with a decimal comma, or with signs between thousands, if most are such."""
+    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
+    if grouped.sum() > column.values.notna().sum() / 2:
+        column.refuse(grouped, a_number(str(column.values[grouped].iloc[0])))
 
 
 def fractions(column: Column) -> Bools:
@@ -81,6 +100,8 @@ def floats_of(column: Column) -> tuple[Floats, Bools]:
     values = column.values
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(values), dtype=np.bool_)
+    if getattr(values.dtype, "storage", "") == "pyarrow" and (parsed := _all_floats(column)) is not None:
+        return parsed, np.zeros(len(values), dtype=np.bool_)
     codes, found = pd.factorize(values)
     texts = [str(value).strip() for value in found]
     truth = np.array([text.lower() in ("true", "false") for text in texts] + [False])[codes]
@@ -89,6 +110,23 @@ def floats_of(column: Column) -> tuple[Floats, Bools]:
     if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0)))[~truth].all():
         parsed[truth] = values[truth].astype(str).str.strip().str.lower() == "true"
     return parsed, np.isnan(parsed) & ~absent
+
+
+def _all_floats(column: Column) -> Floats | None:
+    """As above, but fast; None where some text is no number."""
+    import pyarrow as pa
+
+    known = column.values.notna() & ~column.values.isin(MISSING_NUMBERS)
+    texts, parsed = column.values[known], np.full(len(known), np.nan)
+    if column.decimal != ".":
+        if texts.str.contains(".", regex=False).any():
+            return None
+        texts = texts.str.replace(column.decimal, ".", regex=False)
+    try:
+        parsed[known] = pa.array(texts).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return None if np.isnan(parsed[known]).any() else parsed
 
 
 def _number(text: str, decimal: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import CURE, MISSING_NUMBERS, Column, numbers, origins_of
+from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, a_number, numbers, origins_of
 from fedtide.world.adapters.encoding import Encoding, categories_of
 from fedtide.world.adapters.names import name_of, near_equal
 from fedtide.world.data._layout import UNNAMED
@@ -24,7 +23,7 @@ from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
-_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
+_SHOWN = 5  # groups of names
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,21 @@ class Rows:
 
     def with_numbers(self, names: Iterable[str]) -> Rows:
         """The rows with these columns as floats; a SettingsError if a value is no number."""
-        found = {name: numbers(self.column(name), f"a number{CURE}") for name in names}
+        found = {name: numbers(self.column(name), a_number) for name in names}
         return replace(self, frame=self.frame.assign(**found))
 
-    def unnamed(self) -> list[str]:
-        """Columns without a name, which number the rows or are empty; others are refused."""
-        found = [name for name in self.frame.columns if UNNAMED.fullmatch(name)]
-        for name in found:
-            if not all(name_of(value).isdecimal() for value in self.frame[name].dropna().unique()):
-                problem = f"{self.path}: column {self.frame.columns.get_loc(name) + 1} has no name"
-                raise SettingsError(f"{problem} and does not number the rows; name it in the header, or remove it")
+    def unnamed(self) -> dict[str, str]:
+        """Columns without a name, which number the rows or are empty, and which of both; others are refused."""
+        found = dict[str, str]()
+        for place, name in enumerate(self.frame.columns):
+            if UNNAMED.fullmatch(name):
+                values = [name_of(value) for value in self.frame[name].dropna().unique()]
+                if not all(map(str.isdecimal, values)):
+                    problem = f"{self.path}: column {place + 1} has no name and does not number the rows"
+                    raise SettingsError(f"{problem}; name it in the header, or remove it")
+                found[name] = (
+                    f"column {place + 1} has no name and {'numbers the rows' if values else 'is empty'}; left out"
+                )
         return found
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
@@ -89,26 +93,18 @@ class Rows:
             counts = Counter[str]()
             for value, count in self.frame[column].value_counts().items():
                 counts[name_of(value)] += count
-            sentences += [f"{column}: {group} are different names" for group in near_equal(counts)]
+            if groups := near_equal(counts):
+                more = f", and {len(groups) - _SHOWN:,} more groups" if len(groups) > _SHOWN else ""
+                sentences.append(f"{column}: read as different names: {', '.join(groups[:_SHOWN])}{more}")
             if words := sorted(MISSING_NUMBERS & counts.keys()):
                 shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
-                sentences.append(f"{column}: {shown} is a name; if it means a missing value, list it in data.missing")
+                sentences.append(
+                    f"{column}: read as names: {shown}; list them in data.missing if they are missing values"
+                )
         return sentences
 
 
 _OTHER: Any = (list, dict, tuple, set, bytes, np.ndarray)
-
-
-def refuse_grouped_numbers(column: Column) -> None:
-    """Refuse texts that are numbers with a decimal comma, or with signs between thousands."""
-    texts = column.values[column.values.notna()].astype(str)
-    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
-    if len(texts) and grouped.sum() > len(texts) / 2:
-        column.refuse(
-            grouped,
-            "a number without separators (set data.decimal for decimal commas, remove the signs between thousands, or list "
-            "the column in data.categorical)",
-        )
 
 
 def encoded(

@@ -15,11 +15,19 @@ from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import CURE, classes, clients, fractions, is_numeric, numbers, origins_of
+from fedtide.world.adapters.columns import (
+    classes,
+    clients,
+    fractions,
+    is_numeric,
+    numbers,
+    origins_of,
+    refuse_grouped_numbers,
+)
 from fedtide.world.adapters.dates import times
 from fedtide.world.adapters.encoding import Encoding
 from fedtide.world.data._reading import WRITTEN, FileSettings, Place, read_table
-from fedtide.world.data._tables import Rows, refuse_grouped_numbers, windows
+from fedtide.world.data._tables import Rows, windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
@@ -137,10 +145,12 @@ class Table(DatasetPlugin):
         rows = Rows(Path(chosen.file), frame, place, chosen.decimal)
         numeric, categorical = self._features(rows)
         rows = rows.with_numbers(numeric)
+        for name in numeric:
+            rows.column(name).refuse(np.isinf(rows.frame[name]), "a finite number, or nothing if unknown")
         names_in = [chosen.label] if chosen.task == "classification" else []
         names_in += [*([chosen.client] if chosen.client else []), *categorical]
-        for note in (*notes, *rows.doubtful(names_in)):
-            logger.warning("%s: %s", rows.path, note)
+        if said := [*notes, *rows.doubtful(names_in)]:
+            logger.warning("%s: %s", rows.path, "; ".join(said))
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
         time, unit = None, chosen.unit
@@ -227,7 +237,7 @@ class Table(DatasetPlugin):
         uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
         uses += [(column, key) for key, column in single.items() if column]
         uses += [(column, key) for key, columns in lists.items() for column in columns]
-        unnamed = [column for column in rows.unnamed() if column not in dict(uses)]
+        unnamed = {column: note for column, note in rows.unnamed().items() if column not in dict(uses)}
         rows.require(dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:
@@ -235,8 +245,8 @@ class Table(DatasetPlugin):
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
         others = [column for column in rows.frame.columns if column not in (*dict(uses), *unnamed)]
-        for column in unnamed:
-            logger.warning("%s: column %r has no name and numbers the rows, or is empty; left out", rows.path, column)
+        if unnamed:
+            logger.warning("%s: %s", rows.path, "; ".join(unnamed.values()))
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
@@ -245,9 +255,6 @@ class Table(DatasetPlugin):
             raise SettingsError(f"{rows.path}: no column is left for features")
         for column in text if chosen.categorical == "others" else ():
             refuse_grouped_numbers(rows.column(column))
-        for column in numeric:
-            found = numbers(rows.column(column), f"a number{CURE}")
-            rows.column(column).refuse(np.isinf(found), "a finite number, or nothing if unknown")
         return list(numeric), list(categorical)
 
     def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:
