@@ -23,7 +23,6 @@ MISSING_NUMBERS = frozenset(
 )
 """Texts that are a missing value in a column of numbers, those of pandas; in other columns they are names."""
 
-_NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|inf(inity)?)", re.IGNORECASE | re.ASCII)
 _EXACT = 2.0**53
 """From here on different integers are one float."""
 _FEW = 10  # different numbers, for each text among them, that may be names of categories
@@ -102,14 +101,14 @@ def floats_of(column: Column) -> tuple[Floats, Bools]:
         return values.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(values), dtype=np.bool_)
     if getattr(values.dtype, "storage", "") == "pyarrow" and (parsed := _all_floats(column)) is not None:
         return parsed, np.zeros(len(values), dtype=np.bool_)
-    codes, found = pd.factorize(values)
-    texts = [str(value).strip() for value in found]
-    truth = np.array([text.lower() in ("true", "false") for text in texts] + [False])[codes]
-    parsed = np.array([*(_number(text, column.decimal) for text in texts), np.nan])[codes]
-    absent = np.array([*(not text or text in MISSING_NUMBERS for text in texts), True])[codes]
-    if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0)))[~truth].all():
-        parsed[truth] = values[truth].astype(str).str.strip().str.lower() == "true"
-    return parsed, np.isnan(parsed) & ~absent
+    texts = values.astype(object).where(values.notna(), "").map(str).str.strip()
+    truth, absent = texts.str.lower().isin(("true", "false")), texts.isin({"", *MISSING_NUMBERS})
+    if column.decimal != ".":
+        texts = texts.str.replace(".", "?", regex=False).str.replace(column.decimal, ".", regex=False)
+    parsed = pd.to_numeric(texts.mask(absent), errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0))).all():
+        parsed[truth] = texts[truth].str.lower() == "true"
+    return parsed, np.isnan(parsed) & ~absent.to_numpy()
 
 
 def _all_floats(column: Column) -> Floats | None:
@@ -127,12 +126,6 @@ def _all_floats(column: Column) -> Floats | None:
     except pa.ArrowInvalid:
         return None
     return None if np.isnan(parsed[known]).any() else parsed
-
-
-def _number(text: str, decimal: str) -> float:
-    if decimal != ".":
-        text = text.replace(decimal, ".") if "." not in text else ""
-    return float(text) if _NUMBER.fullmatch(text) else np.nan
 
 
 def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:

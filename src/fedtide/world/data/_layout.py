@@ -16,13 +16,15 @@ UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)*")
 
 
 class Layout(NamedTuple):
-    """Names of the columns, the delimiter, the lines (from 0) on which header and rows begin, and what was left out."""
+    """Names of the columns, the delimiter, the text of the header, the line and the byte on which rows begin, from 0."""
 
     names: list[str]
     delimiter: str
-    header: int
-    rows: int
+    header: str
+    line: int
+    byte: int
     notes: tuple[str, ...] = ()
+    """What was left out."""
 
 
 def layout(content: bytes, delimiter: str) -> Layout:
@@ -44,7 +46,7 @@ def layout(content: bytes, delimiter: str) -> Layout:
                 records.append((line, start + reader.line_num, values))
             line = start + reader.line_num
     if not records:
-        return Layout([], delimiter, start, line)
+        return Layout([], delimiter, "", 0, 0)
     counts = Counter(len(fields) for _, _, fields in records if not fields[0].startswith("#"))
     width = counts.most_common(1)[0][0] if counts else len(records[0][2])
     place = next((number for number, (_, _, fields) in enumerate(records) if _is_header(fields, width)), 0)
@@ -58,7 +60,8 @@ def layout(content: bytes, delimiter: str) -> Layout:
         elif all(len(fields) == width and fields[0].isdecimal() for fields in below):
             names = ["", *names]
     notes = (f"lines left out above the header: {header}",) if place or start else ()
-    return Layout(names, delimiter, header, rows, notes)
+    byte = sum(len(line.encode()) for line in lines[:rows])
+    return Layout(names, delimiter, "".join(lines[header:rows]).strip(), rows, byte, notes)
 
 
 def _is_header(fields: list[str], width: int) -> bool:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Self
 
 import pandas as pd
 import pyarrow as pa
@@ -82,16 +82,10 @@ class FileSettings(DatasetSettings):
         return self
 
 
-class Table(NamedTuple):
-    """The rows of a file, where each is found in it, for errors, and what was left out of it, a sentence each."""
-
-    frame: pd.DataFrame
-    place: Place
-    notes: tuple[str, ...]
-
-
-def read_table(path: Path, options: FileSettings, typed: Collection[str] = ()) -> Table:
-    """The rows of a CSV, Parquet or Feather file.
+def read_table(
+    path: Path, options: FileSettings, typed: Collection[str] = ()
+) -> tuple[pd.DataFrame, Place, tuple[str, ...]]:
+    """The rows of a CSV, Parquet or Feather file, where each is found in it, for errors, and what was left out, sentences.
 
     Values of a CSV file are texts as they are written, but for the columns ``typed``, which are integers or floats if all their
     values are; those of other files keep their types. Texts have no blanks around them and Unicode's form NFC; what is empty
@@ -118,10 +112,10 @@ def read_table(path: Path, options: FileSettings, typed: Collection[str] = ()) -
             if not content.strip():
                 raise SettingsError(f"{path}: the file is empty")
             found = layout(content, options.delimiter)
-            header, rows = _lines(content, found.header, found.rows), _lines(content, found.rows)
-            table, notes = _read_csv(path, header.strip(), rows, found), found.notes
+            rows = content[found.byte :]
+            table, notes = _read_csv(path, rows, found), found.notes
             if rows.rstrip().count(b"\n") + 1 == len(table):  # one line each
-                line, first = "line {}", found.rows + 1
+                line, first = "line {}", found.line + 1
     except UNREADABLE as error:
         raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
     table = table.rename_columns(names := _named(path, table.column_names))
@@ -135,7 +129,7 @@ def read_table(path: Path, options: FileSettings, typed: Collection[str] = ()) -
         ]
     # An integer column with missing values stays exact.
     frame = pa.table(columns, names).to_pandas(ignore_metadata=True, integer_object_nulls=True)
-    return Table(frame, lambda row: f"{path}, {line.format(row + first)}", notes)
+    return frame, lambda row: f"{path}, {line.format(row + first)}", notes
 
 
 def read_bytes(path: Path) -> bytes:
@@ -164,16 +158,7 @@ def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
     return (text if "\n" in text else text.replace("\r", "\n")).encode()
 
 
-def _lines(content: bytes, first: int, end: int | None = None) -> bytes:
-    """The lines from ``first`` on, counted from 0, and before ``end``."""
-    place = start = 0
-    for number in range(first if end is None else end):
-        start = place if number == first else start
-        place = content.find(b"\n", place) + 1 or len(content)
-    return content[place:] if end is None else content[start:place]
-
-
-def _read_csv(path: Path, header: bytes, rows: bytes, found: Layout) -> pa.Table:
+def _read_csv(path: Path, rows: bytes, found: Layout) -> pa.Table:
     names, delimiter = found.names, found.delimiter
     if len(names) == 1 and (other := [sign for sign in _DELIMITERS if sign in names[0]]):
         shown = shortened(names[0])
@@ -181,9 +166,9 @@ def _read_csv(path: Path, header: bytes, rows: bytes, found: Layout) -> pa.Table
     names = _named(path, names)
     if not rows.strip():
         raise SettingsError(f"{path}: no rows")
-    sign = re.escape(delimiter.encode())
-    if delimiter.encode() + b" " in header:  # a value may be in quotation marks behind a blank, too
-        rows = re.sub(rb"(^|" + sign + rb")[ \t]+\"", rb'\1"', rows, flags=re.MULTILINE)
+    sign = re.escape(delimiter)
+    if f"{delimiter} " in found.header:  # a value may be in quotation marks behind a blank, too
+        rows = re.sub(rf'(^|{sign})[ \t]+"'.encode(), rb'\1"', rows, flags=re.MULTILINE)
     wrong: list[Any] = []
 
     def read(**reading: Any) -> pa.Table:
@@ -198,7 +183,7 @@ def _read_csv(path: Path, header: bytes, rows: bytes, found: Layout) -> pa.Table
             pyarrow.csv.ConvertOptions(
                 null_values=sorted(MISSING_NUMBERS),
                 # Where texts are in quotation marks, as R writes them, these words without such are no texts.
-                strings_can_be_null=re.fullmatch(rb'("[^"]*"(' + sign + rb"|$))+", header) is not None,
+                strings_can_be_null=re.fullmatch(rf'("[^"]*"({sign}|$))+', found.header) is not None,
                 quoted_strings_can_be_null=False,
                 column_types=dict.fromkeys(names, pa.string()),
             ),
@@ -217,7 +202,7 @@ def _read_csv(path: Path, header: bytes, rows: bytes, found: Layout) -> pa.Table
     except pa.ArrowInvalid:
         row = wrong[0]
     lengths = f"{row.actual_columns} values, the header {row.expected_columns}"
-    raise SettingsError(f"{path}, line {row.number + found.rows}: {lengths}: {shortened(row.text)!r}")
+    raise SettingsError(f"{path}, line {row.number + found.line}: {lengths}: {shortened(row.text)!r}")
 
 
 def _named(path: Path, names: list[str]) -> list[str]:
