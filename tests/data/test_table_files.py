@@ -41,12 +41,14 @@ def replaced(column, value):
     return "\n".join([HEAD, *(",".join([*row[:at], str(value(i)), *row[at + 1 :]]) for i, row in enumerate(rows))])
 
 
+COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
+
 REFUSED = [
     (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: byte 0xe9 is not utf-8; set data\.encoding.*latin-1"),
     (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
     (text(), {"encoding": "utf-99"}, r"data.*encoding = 'utf-99' is not an encoding known to Python"),
     (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
-    (text(head=",when,size,color,late"), {}, r"column 1 has no name"),
+    (text(head=",when,size,color,late"), {}, r"column 1 has no name and does not number the rows; name it"),
     (text("a,2024-01-01,inf,x,0"), {}, r"line 42: size is 'inf', expected a finite number"),
     (
         text().replace(ROWS[2], "a,2024-01-01T10:00:00Z,2,x,0"),
@@ -72,6 +74,24 @@ REFUSED = [
     (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
     (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
     (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is 'NA', expected an integer, as most are"),
+    (replaced("size", lambda i: "?" if i == 3 else i), {}, r"line 5: size is '\?', expected a number .*data\.missing"),
+    (replaced("size", lambda i: i if i % 5 < 2 else "?"), {}, r"line 4: size is '\?', .*data\.missing"),
+    (replaced("size", lambda i: i if i else "x"), {"numeric": ["size"]}, r"line 2: size is 'x', .*data\.missing"),
+    (
+        text().replace(",", ";"),
+        {"delimiter": ";", "decimal": ",", "missing": ["?", True]},
+        r"missing: true is a YAML bool",
+    ),
+    (
+        replaced("size", lambda i: f"{i}.990").replace(",", ";"),
+        GERMAN,
+        r"size is '0\.990', expected a number without sep",
+    ),
+    (
+        text().replace(",", ";").replace(";4;", ";6.990;"),
+        GERMAN,
+        r"line 6: size is '6\.990', expected a number without sep",
+    ),
     (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),
@@ -84,9 +104,6 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, chosen, line):
     with pytest.raises(SettingsError, match=line) as raised:
         read(tmp_path, content, **chosen)
     assert "\n" not in str(raised.value)
-
-
-COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
 
 
 @pytest.mark.parametrize(
