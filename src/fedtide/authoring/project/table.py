@@ -27,10 +27,8 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 from fedtide.world.adapters.columns import MISSING_NUMBERS, is_numeric
 from fedtide.world.building.build import build_timeline
-from fedtide.world.data._layout import layout
-from fedtide.world.data._reading import BINARY, UNREADABLE, FileSettings, read_bytes, read_table
-from fedtide.world.data._tables import Rows
 from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.data.table import BINARY, UNREADABLE, FileSettings, Rows, layout, read_bytes, read_table
 from fedtide.world.storage.prepared import load
 
 _DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}

@@ -24,9 +24,10 @@ def predict(
     its owner, which the column `data.client` names; an owner that the run has
     never seen gets what the algorithm gives newcomers.
 
-    FILE is written as the table of the run (delimiter, decimal sign, encoding),
-    and needs every column that was a feature; others are ignored. Values may be
-    missing, and categories unknown. Of the run, only its directory is needed.
+    FILE is written as the table of the run (delimiter, decimal sign, encoding,
+    signs of missing values), and needs every column that was a feature; others
+    are ignored. Values may be missing, and categories unknown. Of the run, only
+    its directory is needed.
 
     Classification: `prediction`, and `probability_<class>` of every class.
     Regression: `prediction`, or `prediction_<target>` of several targets.

@@ -26,11 +26,15 @@ from fedtide.world.adapters.columns import (
 )
 from fedtide.world.adapters.dates import times
 from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.data._reading import WRITTEN, FileSettings, Place, read_table
+from fedtide.world.data._layout import layout
+from fedtide.world.data._reading import BINARY, UNREADABLE, WRITTEN, FileSettings, Place, read_bytes, read_table
 from fedtide.world.data._tables import Rows, windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
+
+# Settings for a table are proposed by what also reads it.
+__all__ = ["BINARY", "UNREADABLE", "FileSettings", "Rows", "Table", "layout", "read_bytes", "read_rows", "read_table"]
 
 
 def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
@@ -53,11 +57,12 @@ _NUMBERS = "; if these are numbers to predict, set data.task: regression (and ob
 
 
 class Table(DatasetPlugin):
-    """A CSV or Parquet file with a label (or numbers) per row, and optionally who made a row (its client) and when.
+    """A CSV, Parquet or Feather file with a label (or numbers) per row, and optionally who made a row (its client) and when.
 
     Numeric features are standardized, categorical ones become indicators. Means, deviations and categories are learned from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
-    where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. A column
+    where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. Owners,
+    labels and categories are the texts of the file, see :func:`fedtide.world.adapters.names.name_of`. A column
     with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
     Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
     but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Equal
