@@ -5,16 +5,15 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, util
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
-_LONGEST, _SOCKET = 103, len("/pymp-12345678/listener-12345678")  # bytes: a path on macOS, multiprocessing's part of it
+_LONGEST = 103 - len("/listener-12345678")  # bytes of the folder of a socket, on macOS; Linux allows four more
 _SAFE_PATH = "PYTHONSAFEPATH"  # Python's, as its option -P
 
 
@@ -37,10 +36,10 @@ def stop_with_parent(every: float = 0.5) -> None:
 def worker_context() -> ForkServerContext | SpawnContext:
     """How worker processes are started: forked from one process that has imported what a run needs, where that is possible.
 
-    That process listens at a socket in the temporary folder, whose path the system limits, often to 107 bytes.
+    That process listens at a socket below the temporary folder (``TMPDIR``), and the system limits the length of its path.
     """
-    folder = len(os.fsencode(tempfile.gettempdir()))
-    if "forkserver" not in multiprocessing.get_all_start_methods() or folder + _SOCKET > _LONGEST:
+    long = len(os.fsencode(util.get_temp_dir())) > _LONGEST
+    if long or "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedtide.runs.jobs.preload"])
