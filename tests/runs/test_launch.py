@@ -13,7 +13,8 @@ import torch
 from lightning.pytorch.accelerators import MPSAccelerator
 
 from fedtide.core.errors import SettingsError
-from fedtide.runs.jobs.launch import Decision, global_rank, launched
+from fedtide.runs.jobs.launch import Decision
+from fedtide.runs.jobs.ranks import global_rank, launched
 from fedtide.runs.lightning.trainer import refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings
 from waiting import until

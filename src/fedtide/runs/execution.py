@@ -24,7 +24,8 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.jobs.launch import Decision, launched
+from fedtide.runs.jobs.launch import Decision
+from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.open_run import OpenRun, open_run
 from fedtide.runs.workspace import Workspace

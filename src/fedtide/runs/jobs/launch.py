@@ -6,33 +6,9 @@ import os
 from collections.abc import Callable
 
 from fedtide.core.errors import SettingsError
+from fedtide.runs.jobs.ranks import global_rank, launched, number
 from fedtide.runs.jobs.signals import ended_by_signals
 from fedtide.settings.run import RunSettings
-
-
-def launched() -> int:
-    """Number of processes that a launcher has started for this command; 1 without a launcher."""
-    if "RANK" in os.environ:
-        return _number("WORLD_SIZE", 1)
-    return _number("SLURM_STEP_NUM_TASKS", 1)  # of srun; a batch script has none
-
-
-def global_rank() -> int:
-    """This process's number among all of its run, also before there is a process group.
-
-    Lightning sets ``LOCAL_RANK`` in the processes that it starts on one machine itself.
-    """
-    if launched() > 1:
-        return _number("RANK" if "RANK" in os.environ else "SLURM_PROCID")
-    return _number("LOCAL_RANK", 0)
-
-
-def _number(name: str, default: int | None = None) -> int:
-    """A launcher's variable; a SettingsError if it is no number."""
-    found = os.environ.get(name, default)
-    if not str(found).isdecimal():
-        raise SettingsError(f"{name} = {found!r} in the environment: should be a number, as torchrun and srun set it")
-    return int(str(found))
 
 
 def _refuse_other_number(settings: RunSettings) -> None:
@@ -49,7 +25,7 @@ def _refuse_other_number(settings: RunSettings) -> None:
             f"{engine.devices} processes each"
         )
     # Lightning starts the others itself, with these variables, unless LOCAL_RANK says that somebody else does.
-    by_lightning = _number("LOCAL_RANK", 0) > 0 and os.environ.get("WORLD_SIZE") == str(engine.devices)
+    by_lightning = number("LOCAL_RANK", 0) > 0 and os.environ.get("WORLD_SIZE") == str(engine.devices)
     if started == 1 and engine.devices > 1 and "LOCAL_RANK" in os.environ and not by_lightning:
         raise SettingsError(
             f"engine.devices = {engine.devices}: LOCAL_RANK = {os.environ['LOCAL_RANK']} in the environment, but no launcher "

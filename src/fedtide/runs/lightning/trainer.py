@@ -17,7 +17,7 @@ from lightning.pytorch.accelerators import MPSAccelerator
 from lightning.pytorch.loggers import Logger
 
 from fedtide.core.errors import SettingsError
-from fedtide.runs.jobs.launch import launched
+from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.jobs.signals import ended_by_signals
 from fedtide.settings.run import EngineSettings, RunSettings
 
