@@ -29,7 +29,7 @@ from fedtide.runs.mlflow.server import Server
 from fedtide.runs.open_run import OpenRun, open_run
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import TrackingSettings
-from fedtide.settings.params import Params
+from fedtide.settings.params import Params, refuse_other
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def run(
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
     params = Params() if params is None else params
+    refuse_other(params, Params, RunSettings)
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
@@ -97,8 +98,7 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 
 def script_workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Workspace:
-    """The workspace of a script: a folder of runs, which is made, and MLflow's folder or the address of its server."""
-    runs.mkdir(parents=True, exist_ok=True)
+    """The workspace of a script: a folder of runs, and MLflow's folder or the address of its server."""
     where: Path | Server | None = None
     if mlruns:
         require("mlflow", f"mlruns = {str(mlruns)!r}")

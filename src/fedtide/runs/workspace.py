@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.core.extras import missing, require
-from fedtide.core.storage.files import folder, short_hash
+from fedtide.core.storage.files import creatable, short_hash
 from fedtide.runs.mlflow.server import Server
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
@@ -57,7 +57,7 @@ def workspace(
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
     chosen = tracking.model, tracking.register, tracking.loggers
-    return Workspace(folder(runs), worlds, where, tracking.experiment, name, *chosen)
+    return Workspace(creatable(runs), worlds, where, tracking.experiment, name, *chosen)
 
 
 def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
