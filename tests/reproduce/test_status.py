@@ -69,7 +69,9 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
 def test_numbers_of_fewer_or_more_seeds_are_counted_apart(tiny, folder, fedtide):
     """Of the same settings, with the first of the experiment's two seeds, and with one more."""
     for seeds in ("1", "1,2,3"):
-        exit_, *_ = fedtide("reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "--seeds", seeds, "-q")
+        exit_, *_ = fedtide(
+            "reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "--seeds", seeds, "-q"
+        )
         assert exit_ == 0
         assert {part.settings for part in status(folder / "results", folder / "experiments")} == {OTHER_SEEDS}
 
