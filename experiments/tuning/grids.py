@@ -26,19 +26,23 @@ SEARCHES = {
 
 
 def read(path: Path) -> pd.DataFrame:
-    """A row per value, in their order: ``value``, ``mean`` and ``sd`` over the seeds in percent, and ``gap``, ``low`` and
-    ``high``: mean and range over the seeds of the difference from the value with the best mean.
+    """A row per value, in their order.
+
+    ``mean`` and ``sd``: over the seeds, in percent. ``gap``, ``low`` and ``high``: mean and range over the seeds of the
+    difference from the value with the best mean.
     """
     trials = pd.read_csv(path)
     seeds = 100 * trials.filter(regex=r"^seed \d+$")
     gaps = seeds - seeds.loc[seeds.mean(axis=1).idxmax()]
-    return pd.DataFrame(
-        {
-            "value": trials.iloc[:, -1],
-            **{"mean": seeds.mean(axis=1), "sd": seeds.std(axis=1)},
-            **{"gap": gaps.mean(axis=1), "low": gaps.min(axis=1), "high": gaps.max(axis=1)},
-        }
-    ).sort_values("value")
+    columns = {
+        "value": trials.iloc[:, -1],
+        "mean": seeds.mean(axis=1),
+        "sd": seeds.std(axis=1),
+        "gap": gaps.mean(axis=1),
+        "low": gaps.min(axis=1),
+        "high": gaps.max(axis=1),
+    }
+    return pd.DataFrame(columns).sort_values("value")
 
 
 def draw(searches: dict[str, pd.DataFrame]) -> bytes:
