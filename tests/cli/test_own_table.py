@@ -130,7 +130,7 @@ def test_times_in_nanoseconds_are_one_line(run):
         (
             "who,when,x,label\n1,08/04/2024,3,0\n1,09/04/2024,3,1\n",
             "rows.csv, line 2: when is '08/04/2024', expected an integer or a date such as 2013-01-31T18:00:00Z (for other "
-            "dates set data.date_format, such as '%d/%m/%Y')",
+            "dates set data.date_format, such as '%d/%m/%Y' or '%m/%d/%Y')",
         ),
     ],
 )

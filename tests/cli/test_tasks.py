@@ -108,7 +108,7 @@ def test_several_labels_from_a_table_and_their_mirror(fedtide, folder, diabetes)
             "but data table has numbers to predict (regression); use objective",
         ),
         (["data.task=multilabel"], "task = multilabel requires labels"),
-        (["data.labels=[bmi, bmi]"], "labels lists 'bmi' twice"),
+        (["data.labels=[bmi, bmi]"], "labels: column 'bmi' is given twice"),
         (["data.numeric=[target]"], "data.numeric: 'target' is the label"),
         (["data={name: table, file: diabetes.csv, labels: [bmi, bp], task: multilabel}"], "bmi is '0.0616"),
     ],

@@ -41,6 +41,11 @@ def replaced(column, value):
     return "\n".join([HEAD, *(",".join([*row[:at], str(value(i)), *row[at + 1 :]]) for i, row in enumerate(rows))])
 
 
+def parts(names, value):
+    """The table with several columns instead of the one of times."""
+    return replaced("when", value).replace("when", names)
+
+
 REFUSED = [
     (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: byte 0xe9 is not utf-8; set data\.encoding.*latin-1"),
     (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
@@ -55,7 +60,6 @@ REFUSED = [
     ),
     (replaced("when", lambda i: 1712534400000 + i), {}, r"line 2: when .* 1900 to 2199 in s; set data\.unit: ms"),
     (replaced("when", lambda i: f"0024-01-{1 + i % 9:02}"), {}, r"line 2: when is '0024-01-01', .* from 1900 to 2199"),
-    (replaced("when", lambda i: f"202401{1 + i % 9:02}"), {}, r"seconds since 1970; set data\.date_format: '%Y%m%d'"),
     (replaced("when", lambda i: f"{1 + i % 9:02}/04/2024"), {}, r"for other dates set data\.date_format"),
     (replaced("when", lambda i: f"{13 + i % 9}/04/2024"), {"date_format": "%d/%Q"}, r"data\.date_format = '%d/%Q'"),
     (replaced("color", lambda i: f"note {i}"), {"max_categories": 5}, r"'color' has \d+ categories.*data\.buckets"),
@@ -75,6 +79,11 @@ REFUSED = [
     (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),
+    (text(), {"client": "late"}, r"label and client: column 'late' is given twice; each needs its own"),
+    (text(), {"time": ["when", "who"]}, r"client and time: column 'who' is given twice"),
+    (text().replace("size,color", "yr,day"), {"time": ["yr", "day"]}, r"data\.time = \[yr, day\]: expected columns named year"),
+    (text("a,soon,1,x,0"), {}, r"line 42: when is 'soon', .*as most are; .* empty the cell and set data\.unlabeled: drop"),
+    ("\n".join([HEAD, "a,2024-01-01,1,x,"]), {"unlabeled": "drop"}, r"no row has all of late, who, when"),
     (text(), {"window": 30}, r"data\.window = 30: no client has this many rows"),
 ]
 
@@ -100,7 +109,12 @@ COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decima
         (text().rstrip(), {}),
         (replaced("when", lambda i: f"0{1 + i % 7}/0{1 + i % 4}/2024"), {"date_format": "%d/%m/%Y"}),
         (replaced("when", lambda i: f"20240{1 + i % 4}0{1 + i % 7}"), {"date_format": "%Y%m%d"}),
+        (replaced("when", lambda i: f"20240{1 + i % 4}0{1 + i % 7}"), {}),
         (replaced("when", lambda i: int(pd.Timestamp(f"2024-0{1 + i % 4}-0{1 + i % 7}").timestamp() * 1000)), {"unit": "ms"}),
+        (parts("m,d", lambda i: f"2024-0{1 + i % 4},{1 + i % 7}"), {"time": ["m", "d"], "date_format": "%Y-%m %d"}),
+        (parts("Day,yr,mnth", lambda i: f"{1 + i % 7},2024,{1 + i % 4}"), {"time": ["Day", "yr", "mnth"]}),
+        (parts("of,hr", lambda i: f"2024-0{1 + i % 4}-0{1 + i % 7},0"), {"time": ["of", "hr"]}),
+        (text("a,2024-01-01,9,x,", ",2024-01-01,9,x,0", "b,,9,x,1"), {"unlabeled": "drop"}),
         (text(), {"classes": [0, 1]}),
         (text(), {"classes": ["00", "01"]}),
         (replaced("late", lambda i: ["false", "true"][i % 3 % 2]), {}),
@@ -230,3 +244,23 @@ def test_features_of_series_are_learned_from_the_first_period(tmp_path):
     early = first.origins.train_time < 63 * 86400
     assert torch.equal(first.train_inputs[early], second.train_inputs[early])
     assert not torch.equal(first.train_inputs[~early], second.train_inputs[~early])
+
+
+def test_rows_that_are_left_out_are_counted(tmp_path, capsys):
+    read(tmp_path, text("a,2024-01-01,9,x,", ",2024-01-01,9,x,"), unlabeled="drop")
+    assert capsys.readouterr().err.splitlines() == [
+        f"{tmp_path}/rows.csv: 2 of 42 rows are left out (data.unlabeled: drop): late is empty in 2, first "
+        f"{tmp_path}/rows.csv, line 42; who is empty in 1, first {tmp_path}/rows.csv, line 43"
+    ]
+
+
+def test_parts_of_the_time_are_features_if_they_are_listed(tmp_path):
+    content = parts("year,month", lambda i: f"2024,{1 + i % 4}")
+    assert len(read(tmp_path, content, time=["year", "month"]).encoding.columns) == 2
+    listed = read(tmp_path, content, time=["year", "month"], numeric=["size", "month"])
+    assert [each.column for each in listed.encoding.columns] == ["size", "month", "color"]
+
+
+def test_a_single_client_is_noted(tmp_path, capsys):
+    read(tmp_path, replaced("who", lambda i: "a"))
+    assert capsys.readouterr().err.splitlines() == [f"{tmp_path}/rows.csv: one client, 'a', has all rows (data.client: who)"]

@@ -1,5 +1,6 @@
 """``fedtide init``: what it writes runs; nothing is overwritten, nothing is written beside an error."""
 
+import os
 import re
 from pathlib import Path
 
@@ -86,6 +87,13 @@ def test_settings_for_a_table_run(fedtide, empty):
     assert written(empty) == ["params.yaml"]
     small = ("--set", "scenario.rounds_per_period=1", "--set", "tracking.mlflow=false")
     assert fedtide("run", "-q", *small).out[-1].endswith("%")
+
+
+def test_a_table_outside_of_the_folder_is_found_from_anywhere(fedtide, empty, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "orders.csv"
+    (empty / "orders.csv").rename(outside)
+    assert fedtide("init", "--from", os.path.relpath(outside)).status == 0
+    assert yaml.safe_load((empty / "params.yaml").read_text())["data"]["file"] == str(outside.resolve())
 
 
 def test_the_pipeline_comes_with_settings_that_are_there(fedtide, empty):

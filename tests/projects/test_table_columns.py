@@ -71,3 +71,91 @@ def test_values_keep_their_meaning_in_yaml(tmp_path):
 def test_two_rows_are_too_few(tmp_path):
     with pytest.raises(SettingsError):
         proposed(tmp_path, "a,y", ["1,0", "2,1"])
+
+
+def daily(row, *further):
+    return [f"2024-{1 + n // 100:02}-{1 + n % 28:02},s{n % 7},{n % 9 / 2},{row(n)}" for n in range(600)] + [*further]
+
+
+HEAD = "date,shop,price,returned"
+
+
+def roles(data):
+    return data.label, data.client, data.time
+
+
+def test_both_readings_of_dates_are_told(tmp_path):
+    rows = [f"{1 + n // 50:02}/01/2024,s{n % 7},{n % 9 / 2},{n % 2}" for n in range(600)]
+    settings, sentences = proposed(tmp_path, HEAD, rows)
+    assert (settings.data.date_format, settings.scenario.period) == ("%m/%d/%Y", "month")
+    assert "read as '%m/%d/%Y', but '%d/%m/%Y' fits, too: if it is right, set data.date_format to it" in sentences[2]
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "time", "date_format"),
+    [
+        ("hour,date", "{h},{y}-{m:02}-{d:02}", "date", None),
+        ("month,day", "{m},{y}-{m:02}-{d:02}", "day", None),
+        ("Day,Month,Year", "{d},{m},{y}", ("Year", "Month", "Day"), None),
+        ("hour,year,month,day", "{h},{y},{m},{d}", ("year", "month", "day", "hour"), None),
+        ("yr,mnth,hr,dteday", "0,{m},{h},{y}-{m:02}-{d:02}", "dteday", None),
+        ("in_year,in_month,in_day_of_month", "{y},{b},{d}", ("in_year", "in_month", "in_day_of_month"), "%Y %b %d"),
+        ("day,month", "{d},{m}", "month", None),
+    ],
+)
+def test_a_date_precedes_its_parts(tmp_path, head, cells, time, date_format):
+    rows = []
+    for n in range(600):
+        month, day = 1 + n // 50, 1 + n % 28
+        date = cells.format(
+            y=2013, m=month, d=day, h=n % 24, b="JanFebMarAprMayJunJulAugSepOctNovDec"[3 * month - 3 :][:3]
+        )
+        rows.append(f"{date},s{n % 7},{n % 9 / 2},{n % 2}")
+    settings, sentences = proposed(tmp_path, f"{head},shop,price,returned", rows)
+    assert (settings.data.time, settings.data.date_format) == (time, date_format)
+    told = any("no features, unless data.numeric or data.categorical lists them" in line for line in sentences)
+    assert told == isinstance(time, tuple)
+
+
+@pytest.mark.parametrize(("name", "column"), [("returned", 3), ("shop", 1), ("date", 0), ("label of integers", 3)])
+def test_empty_cells_take_no_role_away(tmp_path, name, column):
+    rows = [row.split(",") for row in daily(lambda n: n % 2 if name == "label of integers" else ("yes", "no")[n % 2])]
+    for row in rows[11::50]:
+        row[column] = ""
+    settings, sentences = proposed(tmp_path, HEAD, [",".join(row) for row in rows])
+    assert roles(settings.data) == ("returned", "shop", "date")
+    assert settings.data.unlabeled == "drop"
+    where = f"{HEAD.split(',')[column]} is empty in 12, first {tmp_path / 'table.csv'}, line 13"
+    assert f"rows: 12 of 600 rows are left out (data.unlabeled: drop): {where}." in sentences
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_line_of_totals_takes_no_role_away(tmp_path, first):
+    rows = daily(lambda n: ("yes", "no")[n % 2])
+    rows.insert(0 if first else len(rows), "Total,,184000,")
+    settings, sentences = proposed(tmp_path, HEAD, rows)
+    assert roles(settings.data) == ("returned", "shop", "date")
+    assert any(f"first {tmp_path / 'table.csv'}, line {2 if first else 602}" in line for line in sentences)
+
+
+def test_a_date_that_cannot_be_read_is_named_by_its_line(tmp_path):
+    with pytest.raises(SettingsError, match=r"line 602: date is 'soon', expected .*as most are; correct it"):
+        proposed(tmp_path, HEAD, daily(lambda n: n % 2, "soon,s1,1,1"))
+
+
+def test_a_column_named_as_a_time_that_holds_none_is_no_hashed_feature(tmp_path):
+    rows = [f"spring {n % 200},s{n % 7},{n % 9 / 2},{n % 2}" for n in range(600)]
+    settings, sentences = proposed(tmp_path, HEAD, rows)
+    assert (roles(settings.data), settings.data.numeric, settings.data.buckets) == (
+        ("returned", "shop", None),
+        ("price",),
+        None,
+    )
+    assert any(line.startswith("time: column 'date' is named as a time and holds none: ") for line in sentences)
+
+
+def test_a_single_owner_is_told(tmp_path):
+    _, sentences = proposed(
+        tmp_path, HEAD, [row.replace(f",s{n % 7},", ",s1,") for n, row in enumerate(daily(lambda n: n % 2))]
+    )
+    assert sentences[1] == "client: no column with repeated values found; column 'shop' has a single value."

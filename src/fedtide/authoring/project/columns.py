@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.columns import Column
-from fedtide.world.adapters.dates import times
+from fedtide.world.adapters.dates import are_dates, formats_of, joined, part_of, snake_case, times
 
 FEW = 20
 """Classes that a column may have to be taken for a label; a label named as one may have more."""
@@ -22,17 +24,7 @@ _CLIENT = (
 )
 _CLIENT += r"|vehicle|branch|school|bank|member|author|household|farm|bike|tailnum"
 _TIME = r"time|date|datetime|timestamp|day|when|hour|month|year|week|created|ts|step|tick|period|round"
-_FORMATS = (
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d.%m.%Y",
-    "%Y/%m/%d",
-    "%d-%m-%Y",
-    "%Y%m%d",
-    "%d/%m/%Y %H:%M",
-    "%d.%m.%Y %H:%M",
-    "%Y",
-)
+_GAPS = 0.1  # share of missing values up to which a column that is not named as an owner or a label may be one
 _UNITS = ("s", "ms", "us", "ns")
 _RECENT = 10**8  # seconds from 1970 to 1973: smaller numbers count something else
 
@@ -45,43 +37,67 @@ class Found(NamedTuple):
 
 
 class Time(NamedTuple):
-    """A column of times, as :class:`Found`; its values in seconds, or in ``unit`` if they are no dates; settings to read it."""
+    """Columns of times, as :class:`Found`; values in seconds, or in ``unit`` if they are no dates; settings to read them."""
 
-    name: str
+    columns: tuple[str, ...]
     why: str
     values: Ints
     unit: str
     settings: dict[str, str]
 
+    @property
+    def name(self) -> str:
+        return ", ".join(self.columns)
 
-def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
-    """Columns named as times come first, then dates, in the order of the file."""
-    columns = sorted(frame.columns, key=lambda name: not _named(name, _TIME))
-    for name in columns:
-        values, named = frame[name], _named(name, _TIME)
-        if pd.api.types.is_numeric_dtype(values) and not named:
+
+def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> tuple[Time | None, dict[str, str]]:
+    """The time, and columns of text that are named as times and hold none, each with the reason.
+
+    Dates come before integers in order, and among them columns named as times, then columns with the parts of a date, then
+    single ones of these, then others.
+    """
+    named = [name for name in frame.columns if _named(name, _TIME)]
+    parts = sorted((name for name in named if part_of(name)), key=lambda name: part_of(name) or (0, ""))
+    tries = [*((name,) for name in named if name not in parts), *_parts_of_dates(list(frame.columns))]
+    tries += [(name,) for name in [*parts, *(name for name in frame.columns if name not in named)]]
+    steps, unread = list[Time](), dict[str, str]()
+    for columns in tries:
+        if frame[list(columns)].nunique().max() < 2:
             continue
-        found = _times(Column(values, name, place))
-        if found is not None and values.nunique() > 1:
-            known, unit, settings = found
-            what = f"dates such as {values.iloc[0]}" if unit == "s" else "integers in order"
-            return Time(name, f"{what}; matched by name" if named else what, known, unit, settings)
-    return None
+        try:
+            time = _time(
+                [Column(frame[name], name, place) for name in columns], len(columns) > 1 or columns[0] in named
+            )
+        except SettingsError as error:
+            if columns[0] in named and len(columns) == 1:
+                unread[columns[0]] = str(error)
+            continue
+        if time and time.unit == "s":
+            return time, unread
+        steps += [time] if time else []
+    return (steps[0] if steps else None), unread
 
 
-def find_client(frame: pd.DataFrame, taken: set[str]) -> Found | None:
-    """A column that repeats: named as an owner, or text with the most values that have five rows or more on average."""
+def find_client(frame: pd.DataFrame, taken: set[str]) -> tuple[Found | None, str]:
+    """A column that repeats: named as an owner, or text with the most values that have five rows or more on average.
+
+    If there is none, the text says why.
+    """
+    why = "no column with repeated values found"
     named, others = list[Found](), list[tuple[int, Found]]()
     for name in (name for name in frame.columns if name not in taken):
         values, count = frame[name], frame[name].nunique()
-        if not 2 <= count <= len(frame) / 2 or values.isna().any() or pd.api.types.is_float_dtype(values):
+        if count == 1 and _named(name, _CLIENT):
+            why += f"; column {name!r} has a single value"
+        enough = values.isna().mean() <= _GAPS or _named(name, _CLIENT)
+        if not 2 <= count <= len(frame) / 2 or _is_fraction(values) or not enough:
             continue
         shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
             named.append(Found(name, f"{shown}; matched by name"))
         elif not pd.api.types.is_numeric_dtype(values) and 5 <= count <= len(frame) / 5 and not _named(name, _LABEL):
             others.append((count, Found(name, f"{shown}; text column with the most distinct groups")))
-    return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1]
+    return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1], why
 
 
 def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
@@ -90,20 +106,21 @@ def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
     Raises:
         SettingsError: no column can be one.
     """
-    free = [name for name in frame.columns if name not in taken and not frame[name].isna().any()]
+    free = [name for name in frame.columns if name not in taken and frame[name].notna().any()]
     classes = {name: frame[name].nunique() for name in free if not _is_fraction(frame[name])}
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
             return Found(name, f"{shown}; matched by name"), name not in classes
-    few = [name for name, count in classes.items() if 2 <= count <= FEW]
+    free = [name for name in free if frame[name].isna().mean() <= _GAPS]
+    few = [name for name, count in classes.items() if name in free and 2 <= count <= FEW]
     if few:
         name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
         return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
     numeric = [name for name in free if pd.api.types.is_numeric_dtype(frame[name])]
     if numeric:
         return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
-    raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, without missing rows")
+    raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, in nine of ten rows")
 
 
 def find_identifiers(frame: pd.DataFrame, taken: set[str]) -> list[str]:
@@ -113,27 +130,60 @@ def find_identifiers(frame: pd.DataFrame, taken: set[str]) -> list[str]:
 
 
 def _named(name: str, words: str) -> bool:
-    parts = re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    return any(re.fullmatch(words, part) for part in parts)
+    return any(re.fullmatch(words, part) for part in snake_case(name).split("_"))
 
 
 def _is_fraction(values: pd.Series[Any]) -> bool:
     return bool(pd.api.types.is_float_dtype(values) and (values.dropna() % 1 > 0).any())
 
 
-def _times(column: Column) -> tuple[Ints, str, dict[str, str]] | None:
-    """Times of a column, their unit, and the settings with which they are read; None if it holds none."""
-    numeric = pd.api.types.is_numeric_dtype(column.values)
-    tries: list[tuple[str, str | None]] = [(unit, None) for unit in (_UNITS if numeric else ("s",))]
-    for unit, date_format in [*tries, *(("s", known) for known in _FORMATS)]:
-        try:
-            known, found = times(column, unit, date_format)
-        except SettingsError:
-            continue
-        if date_format is None and numeric and known.min() < _RECENT:
-            continue
-        settings = {"date_format": date_format} if date_format else {"unit": unit} if unit != "s" else {}
-        return known, found, settings
-    if numeric and not _is_fraction(column.values) and not column.values.isna().any():
-        return column.values.to_numpy(dtype="int64"), "step", {"unit": "step"}
-    return None
+def _parts_of_dates(names: list[str]) -> list[tuple[str, ...]]:
+    """Columns named as a year, a month and so on, the coarsest first, of the same kind of year."""
+    parts = sorted((part[1], part[0], name) for name in names if (part := part_of(name)))
+    kinds = dict.fromkeys(kind for kind, _, _ in parts)
+    lists = [tuple(name for of, _, name in parts if of == kind) for kind in kinds]
+    return [columns for columns in lists if len(columns) > 1]
+
+
+def _time(columns: list[Column], named: bool) -> Time | None:
+    """Times in columns, some of which may be missing, and up to half unreadable; None if they are other numbers.
+
+    Raises:
+        SettingsError: they are no numbers and hold no times.
+    """
+    column, date_format = joined(columns)
+    known = column.values.dropna()
+    if known.empty:
+        return None
+    names, end = tuple(each.name for each in columns), "; matched by name" if named else ""
+
+    def read(values: pd.Series[Any], unit: str, date_format: str | None = None) -> Ints:
+        found = Column(values, column.name, lambda row: column.place(int(values.index[row])))
+        return times(found, unit, date_format)[0]
+
+    dated = pd.api.types.is_datetime64_any_dtype(known)
+    numbers = known[:0] if dated else pd.to_numeric(known, errors="coerce").dropna()
+    if 2 * len(numbers) > len(known):
+        if not named or (numbers % 1 != 0).any():
+            return None
+        for unit in _UNITS:
+            with suppress(SettingsError):
+                seconds = read(numbers, unit)
+                if seconds.min() >= _RECENT or (unit == "s" and (seconds != numbers).any()):
+                    settings = {"unit": unit} if unit != "s" else {}
+                    return Time(names, f"dates such as {known.iloc[0]}{end}", seconds, "s", settings)
+        return Time(names, f"integers in order{end}", read(numbers, "step"), "step", {"unit": "step"})
+    formats = formats_of(known)
+    if len(columns) > 1 and date_format:
+        months = [date_format.replace("%m", month) for month in ("%m", "%B", "%b")]
+        formats = [each for each in months if 2 * are_dates(known, each).sum() >= len(known)]
+    chosen = formats[0] if formats else None
+    fits = are_dates(known, chosen) if formats else np.ones(len(known), dtype=np.bool_)
+    seconds = read(known[fits], "s", chosen)
+    why = f"dates such as {known[fits].iloc[0]}{end}"
+    if len(columns) > 1:
+        why += "; no features, unless data.numeric or data.categorical lists them"
+    elif len(formats) > 1:
+        other = " or ".join(repr(each) for each in formats[1:])
+        why += f"; read as {chosen!r}, but {other} fits, too: if it is right, set data.date_format to it"
+    return Time(names, why, seconds, "s", {} if chosen in (None, date_format) else {"date_format": str(chosen)})

@@ -3,6 +3,7 @@
 import json
 import re
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 from fedtide.world.building.build import build_timeline
 from fedtide.world.data.base import DatasetPlugin
-from fedtide.world.data.table import read_rows
+from fedtide.world.data.table import lacking_rows, read_rows
 from fedtide.world.storage.prepared import load
 
 _DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
@@ -34,21 +35,28 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     """
     written, sentences = _written(file)
     frame, place = read_rows(file, written)
-    time = find_time(frame, place)
-    client = find_client(frame, {time.name} if time else set())
-    taken = {found.name for found in (time, client) if found}
+    time, unread = find_time(frame, place)
+    taken = set(time.columns) if time else set()
+    client, why = find_client(frame, taken)
+    taken |= {client.name} if client else set()
     try:
         label, regression = find_label(frame, taken)
     except SettingsError as error:
         raise SettingsError(f"{file}: {error}") from None
     sentences.append(_sentence("label", label) + (" The task is regression." if regression else ""))
-    sentences.append(_sentence("client", client) if client else "client: no column with repeated values found.")
+    sentences.append(_sentence("client", client) if client else f"client: {why}.")
     sentences.append(_sentence("time", time) if time else "time: no column with dates found.")
-    data: dict[str, Any] = {"name": "table", "file": str(file), **written, "label": label.name}
+    sentences += [f"time: column {name!r} is named as a time and holds none: {why}." for name, why in unread.items()]
+    path = file.resolve() if ".." in file.parts else file  # a file of the project moves with it
+    data: dict[str, Any] = {"name": "table", "file": str(path), **written, "label": label.name}
     data |= {"task": "regression"} if regression else {}
     data |= {"client": client.name} if client else {}
-    data |= {"time": time.name, **time.settings} if time else {}
-    data |= _features(frame, taken | {label.name}, sentences)
+    if time:
+        data |= {"time": time.name if len(time.columns) == 1 else list(time.columns), **time.settings}
+    gaps, described = lacking_rows(frame, [label.name, *sorted(taken)], place)
+    data |= {"unlabeled": "drop"} if gaps.any() else {}
+    sentences += [f"rows: {described}."] if gaps.any() else []
+    data |= _features(frame, taken | {label.name}, unread, sentences)
     problem: SettingsError | None = None
     for period in _periods(time):
         scenario = _scenario(period, client, time)
@@ -89,15 +97,20 @@ def _written(file: Path) -> tuple[dict[str, str], list[str]]:
     return found, [f"{key}: detected {value!r} in the file." for key, value in found.items()]
 
 
-def _features(frame: pd.DataFrame, taken: set[str], sentences: list[str]) -> dict[str, Any]:
-    """Settings of the features: without columns that name rows, and with hashed ones if there are many categories."""
+def _features(frame: pd.DataFrame, taken: set[str], unread: Collection[str], sentences: list[str]) -> dict[str, Any]:
+    """Settings of the features: without columns that name rows or hold many ``unread`` times; many categories are hashed."""
     chosen = dict[str, Any]()
     features = [name for name in frame.columns if name not in taken]
-    if identifiers := find_identifiers(frame, taken):
-        features = [name for name in features if name not in identifiers]
+    identifiers = find_identifiers(frame, taken)
+    dates = [name for name in unread if name not in {*taken, *identifiers} and frame[name].nunique() > _MANY]
+    if excluded := [*identifiers, *dates]:
+        features = [name for name in features if name not in excluded]
         numeric = [name for name in features if pd.api.types.is_numeric_dtype(frame[name])]
         chosen |= {"numeric": numeric, "categorical": [name for name in features if name not in numeric]}
+    if identifiers:
         sentences.append(f"excluded {', '.join(identifiers)}: unique value in every row (looks like an ID).")
+    if dates:
+        sentences.append(f"excluded {', '.join(dates)}: more than {_MANY} values that look like unreadable dates.")
     text = [name for name in features if not pd.api.types.is_numeric_dtype(frame[name])]
     if many := [name for name in text if frame[name].nunique() > _MANY]:
         chosen["buckets"] = 64

@@ -16,7 +16,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.columns import classes, clients, is_numeric, numbers, origins_of
-from fedtide.world.adapters.dates import times
+from fedtide.world.adapters.dates import joined, times
 from fedtide.world.adapters.encoding import Encoding
 from fedtide.world.data._reading import FileSettings, Place, read_table
 from fedtide.world.data._tables import Rows, refuse_grouped_numbers, windows
@@ -35,6 +35,20 @@ logger = logging.getLogger(__name__)
 
 _FEW = 100  # classes that any table may have
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
+
+
+def lacking_rows(frame: pd.DataFrame, names: list[str], place: Place) -> tuple[Bools, str]:
+    """Rows, bool [n], in which one of these columns is empty, and a sentence about them; a SettingsError if all are."""
+    empty = {name: frame[name].isna().to_numpy(dtype=np.bool_) for name in names}
+    gaps = np.any(list(empty.values()), axis=0)
+    if gaps.all():
+        raise SettingsError(f"{place(0)}: no row has all of {', '.join(names)}")
+    shown = [
+        f"{name} is empty in {lack.sum():,}, first {place(int(lack.argmax()))}"
+        for name, lack in empty.items()
+        if lack.any()
+    ]
+    return gaps, f"{gaps.sum():,} of {len(gaps):,} rows are left out (data.unlabeled: drop): {'; '.join(shown)}"
 
 
 class Table(DatasetPlugin):
@@ -66,7 +80,11 @@ class Table(DatasetPlugin):
             1.0, gt=0, description="regression: divisor of targets, the unit of loss and mean absolute error"
         )
         client: str | None = Field(None, description="column of client IDs; null: unknown")
-        time: str | None = Field(None, description="time column: integers or dates; null: unknown")
+        time: str | tuple[str, ...] | None = Field(
+            None,
+            description="time column: integers or dates; or a list of columns that together are a date, such as [year, month, "
+            "day, hour] or [date, hour], which are features only if they are listed as such; null: unknown",
+        )
         unit: str = Field(
             "s", description="unit of integer times; s, ms, us or ns since 1970, which become seconds; or another"
         )
@@ -86,6 +104,9 @@ class Table(DatasetPlugin):
             None, ge=2, description="consecutive rows of a client that are one sample, a series; null: a row is one"
         )
         stride: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="stride of a client's windows, in rows")
+        unlabeled: Annotated[Literal["refuse", "drop"], OMIT_DEFAULT] = Field(
+            "refuse", description="rows whose label, client or time is empty: refuse: an error; drop: they are left out"
+        )
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 
@@ -110,8 +131,10 @@ class Table(DatasetPlugin):
                 raise SettingsError(f"classes is not supported with task {self.task}")
             if self.target_scale != 1 and self.task != "regression":
                 raise SettingsError(f"target_scale is only used with task regression, not with {self.task}")
-            if twice := [name for place, name in enumerate(self.labels) if name in self.labels[:place]]:
-                raise SettingsError(f"labels lists {twice[0]!r} twice")
+            for name in (names := [name for name, _ in self.roles]):
+                if names.count(name) > 1:
+                    keys = " and ".join(dict.fromkeys(key for other, key in self.roles if other == name))
+                    raise SettingsError(f"{keys}: column {name!r} is given twice; each needs its own")
             if self.window and not self.time:
                 raise SettingsError(f"window = {self.window} requires time, the column that orders the rows")
             if self.stride > 1 and not self.window:
@@ -121,6 +144,17 @@ class Table(DatasetPlugin):
         @property
         def targets(self) -> tuple[str, ...]:
             return self.labels or (self.label,)
+
+        @property
+        def times(self) -> tuple[str, ...]:
+            """Columns of the time."""
+            return (self.time,) if isinstance(self.time, str) else self.time or ()
+
+        @property
+        def roles(self) -> list[tuple[str, str]]:
+            """Columns that are no features by default, and the settings that name them."""
+            named = {"labels" if self.labels else "label": self.targets, "client": (self.client,), "time": self.times}
+            return [(name, key) for key, names in named.items() for name in names if name]
 
     settings: Settings
 
@@ -134,14 +168,17 @@ class Table(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
         chosen = self.settings
-        as_written = [chosen.time] if chosen.time and chosen.date_format else []
-        rows = Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, as_written))
+        as_written = chosen.times if chosen.date_format or len(chosen.times) > 1 else ()
+        rows = self._labeled(Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, as_written)))
         numeric, categorical = self._features(rows)
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
         time, unit = None, chosen.unit
         if chosen.time:
-            time, unit = times(rows.column(chosen.time), unit, chosen.date_format, "data.")
+            column, date_format = joined([rows.column(name) for name in chosen.times], chosen.date_format, "data.")
+            time, unit = times(column, unit, date_format, "data.")
+        if len(names) == 1:
+            logger.warning("%s: one client, %r, has all rows (data.client: %s)", rows.path, names[0], chosen.client)
         # All that follows sees the rows in an order that does not depend on that of the file.
         order = rows.order(client, time, numeric, categorical, labels)
         rows, labels, classes_ = rows[order], labels[order], classes_[order]
@@ -189,6 +226,20 @@ class Table(DatasetPlugin):
             encoding=None if chosen.window else encoding,  # a final model predicts single rows
         )
 
+    def _labeled(self, rows: Rows) -> Rows:
+        """The rows that have a label, a client and a time, of those that have columns."""
+        roles, chosen = dict(self.settings.roles), self.settings
+        rows.require(roles)
+        gaps, described = lacking_rows(rows.frame, list(roles), rows.place)
+        if chosen.unlabeled == "drop" and gaps.any():
+            logger.warning("%s: %s", rows.path, described)
+            return rows[np.flatnonzero(~gaps)]
+        for name, key in roles.items():
+            label = "a label" if chosen.task == "classification" else "a number"
+            wanted = f"{label if key[0] == 'l' else f'a {key}'} (data.unlabeled: drop leaves such rows out)"
+            rows.column(name).refuse(rows.frame[name].isna(), wanted)
+        return rows
+
     def _labels(self, rows: Rows) -> tuple[Tensor, Ints, tuple[str, ...]]:
         """Labels of all rows, the class of each (0 where there are none), and names of the classes, labels or targets."""
         chosen = self.settings
@@ -217,12 +268,9 @@ class Table(DatasetPlugin):
     def _features(self, rows: Rows) -> tuple[list[str], list[str]]:
         """Names of the numeric and of the categorical columns."""
         chosen = self.settings
-        single = {"client": chosen.client, "time": chosen.time}
         lists = {key: getattr(chosen, key) for key in ("numeric", "categorical")}
         lists = {key: () if columns == "others" else columns for key, columns in lists.items()}
-        uses = [(column, "labels" if chosen.labels else "label") for column in chosen.targets]
-        uses += [(column, key) for key, column in single.items() if column]
-        uses += [(column, key) for key, columns in lists.items() for column in columns]
+        uses = chosen.roles + [(column, key) for key, columns in lists.items() for column in columns]
         rows.require(dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:

@@ -1,0 +1,108 @@
+"""Times as tables write them, and the formats that fit them."""
+
+import pandas as pd
+import pytest
+
+from fedtide.core.errors import SettingsError
+from fedtide.world.adapters.columns import Column
+from fedtide.world.adapters.dates import formats_of, joined, part_of, times
+
+MONTHS = [f"{month:02}/01/2024" for month in range(1, 13)]
+
+
+def column(values, name="when"):
+    return Column(pd.Series(values), name, lambda row: f"row {row + 1}")
+
+
+@pytest.mark.parametrize(
+    ("value", "date"),
+    [
+        ("2013Q2", "2013-04-01"),
+        ("2013-q4", "2013-10-01"),
+        ("Q1 2013", "2013-01-01"),
+        ("2013-W01", "2012-12-31"),
+        ("2013w53-3", None),
+        ("2013-W02-3", "2013-01-09"),
+        (2013, "2013-01-01"),
+        ("2013", "2013-01-01"),
+        (201312, "2013-12-01"),
+        ("20131224", "2013-12-24"),
+        (20131224.0, "2013-12-24"),
+        (1_700_000_000, "2023-11-14 22:13:20"),
+        ("1700000000.0", "2023-11-14 22:13:20"),
+        ("09:00", None),
+    ],
+)
+def test_a_time_without_a_format(value, date):
+    if date is None:
+        with pytest.raises(SettingsError):
+            times(column([value]))
+    else:
+        found, unit = times(column([value, value]))
+        assert (found.tolist(), unit) == ([pd.Timestamp(date).timestamp()] * 2, "s")
+
+
+def test_integers_in_another_unit_are_no_dates():
+    assert times(column(["2013", "2014"]), "step")[0].tolist() == [2013, 2014]
+
+
+def test_no_date_among_integers_that_are_dates_is_refused():
+    with pytest.raises(SettingsError, match="row 3: when is '20130230'"):
+        times(column([20130131, 20130201, 20130230]))
+
+
+@pytest.mark.parametrize(
+    ("values", "formats"),
+    [
+        (MONTHS, ["%m/%d/%Y", "%d/%m/%Y"]),
+        ([f"01/{month:02}/2024" for month in range(1, 13)], ["%d/%m/%Y", "%m/%d/%Y"]),
+        ([f"{month}/{day}/2024" for month in (1, 2, 3) for day in (2, 5, 9)], ["%m/%d/%Y", "%d/%m/%Y"]),  # in order
+        (["03/05/2024", "01/02/2024"], ["%d/%m/%Y", "%m/%d/%Y"]),
+        (["1/13/2024 8:26", "2/1/2024 18:26"], ["%m/%d/%Y %H:%M"]),
+        (["1/13/24 8:26:00 AM", None], ["%m/%d/%y %I:%M:%S %p"]),
+        (["1/13/2024, 08:26 pm"], ["%m/%d/%Y, %I:%M %p"]),
+        (["31.12.23 08:15"], ["%d.%m.%y %H:%M"]),
+        (["Jan 2013", "May 2013"], ["%b %Y"]),
+        (["5-Jan-13"], ["%d-%b-%y"]),
+        (["January 5, 2013"], ["%B %d, %Y"]),
+        (["2013-01-05 5:30 PM"], ["%Y-%m-%d %I:%M %p"]),
+        (["2013Q1", "2013Q2", "Total"], [None]),
+        (["2024-01-31", "soon", "later"], []),
+        (["09:00", "2/3", "1.5"], []),
+        ([], []),
+    ],
+)
+def test_formats_that_fit_most_texts(values, formats):
+    assert formats_of(pd.Series(values, dtype=object)) == formats
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("Year", (0, "")),
+        ("arrival_date_month", (1, "arrival_date")),
+        ("DayofMonth", (2, "")),
+        ("arrival_date_day_of_month", (2, "arrival_date")),
+        ("hr", (3, "")),
+        ("DayOfWeek", None),
+        ("week_day", None),
+        ("holiday", None),
+    ],
+)
+def test_parts_by_their_names(name, part):
+    assert part_of(name) == part
+
+
+def test_a_date_lacks_where_a_part_does():
+    found, date_format = joined([column([1.0, None], "day"), column([2, 3], "month"), column(["2013", "2014"], "year")])
+    assert (found.name, date_format, found.values.isna().tolist()) == ("day, month, year", "%d %m %Y", [False, True])
+    assert found.values[0] == "1 2 2013"
+
+
+@pytest.mark.parametrize(
+    "names", [("month", "day"), ("year", "day"), ("date", "day"), ("date", "clock", "hour"), ("hr", "hour")]
+)
+def test_parts_without_a_gap_make_a_date(names):
+    with pytest.raises(SettingsError, match="expected columns named year, month"):
+        joined([column(["1"], name) for name in names])
+    assert joined([column(["1"], name) for name in names], "%d %m")[1] == "%d %m"
