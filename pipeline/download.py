@@ -1,7 +1,9 @@
 """DVC stage: fetch and prepare the dataset."""
 
+from functools import partial
 from pathlib import Path
 
+import places
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
 
@@ -15,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    guarded(partial(places.explained, main))

@@ -1,7 +1,9 @@
 """DVC stage: what the other stages depend on, settings as they are resolved and hashes of code."""
 
+from functools import partial
 from pathlib import Path
 
+import places
 from fedtide.cli.exits import guarded
 from fedtide.cli.options import PARAMS
 
@@ -19,4 +21,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    guarded(partial(places.explained, main))

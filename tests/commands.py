@@ -41,7 +41,8 @@ def folder(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -
     """The working directory, with the settings of a run of four rounds."""
     (tmp_path / "params.yaml").write_text(PARAMS.format(data=shared_data))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FEDTIDE_MLRUNS", raising=False)
+    for name in ("FEDTIDE_MLRUNS", "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 

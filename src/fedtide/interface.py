@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import require
 from fedtide.settings.experiment import HERE, TrackingSettings
-from fedtide.settings.params import Params
+from fedtide.settings.params import Params, refuse_other
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def compare(
     from fedtide.runs.execution import INTERRUPTED, script_workspace, shown
 
     params = Params() if params is None else params
+    for each in [params] if isinstance(params, Params | Mapping | str | Path) else params:
+        refuse_other(each, Params, RunSettings)
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
     hosts = experiment.hosts if experiment else HERE
     if cluster is not None:
@@ -102,11 +104,11 @@ def write_report(params: Params | None = None, runs: str | Path = "runs", out: s
         SettingsError: bad input, or there is no run of the grid yet.
     """
     require("report", "fedtide.write_report")
+    params = Params() if params is None else params
+    refuse_other(params, Params)
     from fedtide.report.comparison import report
 
-    return report(
-        params or Params(), Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)"
-    ).page
+    return report(params, Path(runs), None, Path(out), "fedtide.compare(params); fedtide.write_report(params)").page
 
 
 def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
@@ -125,6 +127,7 @@ def figure(name: str, params: Params, runs: str | Path = "runs") -> Figure:
         SettingsError: bad input, there is no run of the grid yet, or the runs have no data for such a figure.
     """
     require("report", "fedtide.figure")
+    refuse_other(params, Params)
     from fedtide.report.comparison import figures
 
     return named_figure(name, figures(params, Path(runs), None)).figure()

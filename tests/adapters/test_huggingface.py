@@ -65,7 +65,7 @@ def test_arrays_keep_their_shape():
         (table(), {"client": "whom"}, "client: no column 'whom'; did you mean 'who'"),
         (table(), {"inputs": ["sizes"]}, "the training rows have no column 'sizes'; did you mean 'size'"),
         (table(), {"inputs": []}, "no column is left for inputs"),
-        (table(), {"test": table().remove_columns("size")}, "the test rows have no column 'size'"),
+        (table(), {"test": table().remove_columns("size"), "inputs": ["pair", "size"]}, "the test rows have no column 'size'"),
         (table(), {}, "column 'who': training sample 0: inputs are 'b', expected numbers"),
         (datasets.DatasetDict(train=table()), {}, "a DatasetDict; choose one of 'train'"),
         (table().to_iterable_dataset(), {}, "IterableDataset is not a datasets.Dataset"),
@@ -83,5 +83,5 @@ def test_an_image_that_cannot_be_read_is_named():
     rows = datasets.Dataset.from_dict(
         {"image": [{"bytes": b"no picture", "path": None}], "label": [0]}, features=features
     )
-    with pytest.raises(SettingsError, match="training sample 0: image cannot be read"):
+    with pytest.raises(SettingsError, match="training sample 0: not a readable image"):
         from_huggingface(rows)

@@ -98,6 +98,13 @@ def test_a_file_that_cannot_be_used_is_one_line_where_it_is_used_and_a_mark_else
     assert fedtide("run", "-q").status == 0
 
 
+def test_brackets_of_a_docstring_are_listed_as_they_are(fedtide: Fedtide, folder: Path, own: Path) -> None:
+    write(own, "algorithms", "red", f"{ALGORITHM}class A(Algorithm):\n    'Pulls [bold]all[/red] :fire: [/].'\n")
+    called = fedtide("list", "algorithms")
+    assert called.status == 0, called
+    assert any("Pulls [bold]all[/red] :fire: [/]." in line for line in called.out)
+
+
 @pytest.mark.parametrize("hook", HOOKS["algorithms"])
 def test_a_hook_that_breaks_its_contract(fedtide: Fedtide, folder: Path, own: Path, hook: str) -> None:
     body, wanted = HOOKS["algorithms"][hook]

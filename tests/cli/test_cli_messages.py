@@ -10,6 +10,8 @@ UNKNOWN = [
     ("algorithm={name: fedprox, nu: 1}", "unknown key 'algorithm.nu'; did you mean 'mu'?"),
     ("scenario.devices=3", "unknown key 'scenario.devices'; did you mean 'num_devices'?"),
     ("algorithm=fedprx", "unknown name 'fedprx' in algorithms; did you mean 'fedprox'?"),
+    ("algorithm=fedaverage", "unknown name 'fedaverage' in algorithms; did you mean 'fedavg'?"),
+    ("algorithm=FedProx", "unknown name 'FedProx' in algorithms; did you mean 'fedprox'?"),
     ("scenario.name=sesions", "unknown name 'sesions' in scenarios; did you mean 'sessions'?"),
     ("algorithm.weighting=sampels", "unknown name 'sampels' in weighting; did you mean 'samples'?"),
     ("compare.algorithms=[fedavgg]", "unknown label 'fedavgg' in algorithms; did you mean 'fedavg'?"),
@@ -17,13 +19,20 @@ UNKNOWN = [
 ]
 WRONG_TYPE = [
     ("local.lr=fast", "local.lr = 'fast': should be a valid number"),
-    ("local.lr=true", "local.lr = True: should be a valid number"),
+    ("local.lr=true", "local.lr = true: should be a valid number"),
     ("local.lr={a: 1}", "local.lr: should be a valid number"),
     ("local.epochs='3'", "local.epochs = '3': should be a valid integer"),
     ("local=3", "local = 3: should be an object"),
     ("seed=2024-01-01", "date"),
     ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
     ("algorithms=[fedavg]", "algorithms: should be an object"),
+    ("evaluation.clients_every=null", "evaluation.clients_every = null: should be a valid integer; 0: off"),
+    ("tune.workers=null", "tune.workers = null: should be a valid integer; 0 for one per core"),
+    (
+        "data={name: table, split: {period: x}}",
+        "data.split.period = 'x': should be 'year', 'month', 'week', 'day' or 'all', or",
+    ),
+    ("data={name: image_folder, client: [1]}", "data.client: should be a valid integer, or a valid string"),
     ("label=a/b", "label: 'a/b' should consist of letters, digits"),
 ]
 OUT_OF_BOUNDS = [
@@ -104,6 +113,16 @@ def test_a_wrong_settings_file(fedtide, folder, content, wanted):
     refused(fedtide("run", "--params", "given.yaml"), wanted, folder)
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "tune", "report", "timeline", "download"])
+def test_a_refused_table_leaves_nothing(fedtide, folder, command):
+    (folder / "own").mkdir()
+    (folder / "own" / "rows.csv").write_text("a,b\n1,2\n")
+    before = sorted(folder.rglob("*"))
+    settings = f"data={{name: table, file: {folder}/own/rows.csv, label: c, root: {folder}/own/data}}"
+    refused(fedtide(command, "--set", settings), "data.label: no column 'c'", folder)
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "", ".", ".."])
 def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
     refused(fedtide("run", "--name", name), f"{name!r} should consist of letters, digits", folder)
@@ -142,9 +161,12 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["compare", "--cluster=127.0.0.1:9"], "compare.cluster = 127.0.0.1:9: no Dask scheduler can be reached ("),
         (["compare", "--cluster=slrum"], "'slrum' is neither an address such as tcp://host:8786"),
         (["compare", "--cluster=slurm"], "compare.cluster = slurm: set compare.workers to the number of runs at once"),
-        (["run", "--runs", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
-        (["download", "--out", "params.yaml/facts.json"], "params.yaml: cannot create this folder (File exists)"),
-        (["timeline", "--out", "params.yaml"], "params.yaml: cannot create this folder (File exists)"),
+        (["run", "--runs", "params.yaml"], "params.yaml: cannot create this folder (params.yaml is a file)"),
+        (
+            ["download", "--out", "params.yaml/facts.json"],
+            "params.yaml: cannot create this folder (params.yaml is a file)",
+        ),
+        (["timeline", "--out", "params.yaml"], "params.yaml: cannot create this folder (params.yaml is a file)"),
     ],
 )
 def test_other_commands(fedtide, folder, monkeypatch, command, wanted):

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from fedtide.cli.options import mlruns_named
+from fedtide.core.errors import SettingsError
 from fedtide.runs.mlflow.results import record_report
-from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.runs.mlflow.store import Store
-from fedtide.runs.workspace import Workspace
+from fedtide.runs.workspace import Workspace, workspace
+from fedtide.settings.params import Params
 
 
 def test_a_password_is_not_shown(fedtide, folder):
@@ -30,6 +33,62 @@ def test_addresses(uri, address, user, password):
     where = Server.at(uri)
     assert (where.address, where.user, where.password) == (address, user, password)
     assert repr(where) == f"Server(address={address!r})"
+
+
+def test_a_path_or_uri_names_mlflows_place(folder):
+    assert place_of("sqlite:///mlflow.db") == folder / "mlflow.db"
+    assert place_of("sqlite:////data/my.sqlite3?timeout=9") == Path("/data/my.sqlite3")
+    assert place_of(Path("mlruns")) == place_of("mlruns") == folder / "mlruns"
+    assert place_of("/a:b/mlruns?") == Path("/a:b/mlruns?")
+    assert place_of("http://me:pw@host/") == Server("http://host", "me", "pw")
+    for other in (
+        "databricks",
+        "file:///mlruns",
+        "postgresql://me:hunter@host/db",
+        "sqlite:///store",
+        "http://me:hunter@:x",
+    ):
+        with pytest.raises(
+            SettingsError, match=r"^MLFLOW_TRACKING_URI \(or --mlruns, FEDTIDE_MLRUNS\).* should be"
+        ) as caught:
+            place_of(other)
+        assert "hunter" not in str(caught.value)
+
+
+def test_variables_count_where_settings_say_nothing(fedtide, folder, monkeypatch):
+    def place(*overrides: str) -> tuple[object, str]:
+        found = workspace(Params.read(folder / "params.yaml", overrides), folder / "made", None, mlruns_named(None))
+        return found.mlruns, found.experiment
+
+    own = ("tracking.mlflow=true", "tracking.uri=http://own", "tracking.experiment=own")
+    assert place(own[0]) == (folder / "mlruns", "fedtide")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:pw@host:5000/")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "named")
+    assert place(own[0]) == (Server("http://host:5000", "me", "pw"), "named")
+    assert place(*own) == (Server("http://own"), "own")
+    assert fedtide("ui").out == ["http://host:5000"]
+    monkeypatch.setenv("FEDTIDE_MLRUNS", "here")
+    assert place(own[0])[0] == folder / "here"
+    monkeypatch.setenv("FEDTIDE_MLRUNS", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
+    refused = fedtide("run", "--set", own[0])
+    assert (refused.status, len(refused.err)) == (2, 1)
+    assert refused.err[0].endswith("or a folder, such as mlruns")
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a:b", " ", ".", "..a"])
+def test_a_model_name_that_mlflow_refuses_is_refused_before_the_run(fedtide, folder, name):
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.validation import _validate_model_name
+
+    with pytest.raises(MlflowException):
+        _validate_model_name(name)
+    refused = fedtide("run", "--set", f"tracking.register={name!r}")
+    assert (refused.status, len(refused.err)) == (2, 1)
+    assert "tracking.register" in refused.err[0]
+    assert "should be a name that MLflow takes, without / and :" in refused.err[0]
+    assert not (folder / "runs").exists()
 
 
 def test_a_server_is_named_without_the_password_and_nothing_is_started(fedtide, folder):

@@ -62,7 +62,7 @@ def test_python_has_the_same_figure(compared: Fedtide, folder: Path) -> None:
         ),
         (("per_class", "--out", "figure.jpg"), "out = 'figure.jpg': should end in .pdf, .png, .svg"),
         (("per_class", "--out", "none/figure.pdf"), "out = 'none/figure.pdf': no folder none"),
-        (("per_class", "--set", "seed=no"), "--set seed=no: seed = False: should be a valid integer"),
+        (("per_class", "--set", "seed=no"), "--set seed=no: seed = false: should be a valid integer"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(

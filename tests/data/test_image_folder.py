@@ -9,8 +9,11 @@ from PIL import Image
 from pydantic import ValidationError
 
 from fedtide.core.errors import SettingsError
+from fedtide.report.picture import names_in
+from fedtide.settings.params import Params
+from fedtide.world.building.build import build_timeline
 from fedtide.world.data.image_folder import ImageFolder
-from fedtide.world.storage.prepared import load
+from fedtide.world.storage.prepared import load, load_data
 
 
 def write(folder, *names, size=(4, 6), mode="RGB"):
@@ -78,16 +81,47 @@ def test_a_changed_folder_is_read_again(tmp_path):
     assert read(tmp_path).digest == first.digest
 
 
+def test_what_is_hidden_is_neither_class_nor_sample(tmp_path, capsys):
+    folder = tmp_path / "images"
+    write(folder, *TRAIN)
+    first = read(tmp_path)
+    write(
+        folder, ".ipynb_checkpoints/1.png", "__MACOSX/dog/1.png", "dog/@eaDir/1.png", "cat/._2.png", "dog/Thumbs.db.png"
+    )
+    (folder / "dog/Thumbs.db.png").rename(folder / "dog/Thumbs.db")
+    (folder / ".git").mkdir()
+    assert read(tmp_path).digest == first.digest
+    assert not capsys.readouterr().err
+    write(folder, "dog/a.png", "cat/b.png", "labels.png")
+    (folder / "dog/a.png").rename(folder / "dog/a.HEIC")
+    (folder / "cat/b.png").rename(folder / "cat/b.heic")
+    assert read(tmp_path).digest == first.digest
+    assert capsys.readouterr().err == f"{folder}: 3 files left out: .heic, labels.png\n"
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_classes_are_those_of_training(tmp_path, empty):
+    write(tmp_path / "images", *TRAIN)
+    made = write(tmp_path / "test", "dog/1.png")
+    if empty:
+        (tmp_path / "test/cat").mkdir()
+        (tmp_path / "test/elk").mkdir()
+    data = read(tmp_path, test=str(tmp_path / "test"))
+    assert (data.num_classes, data.test_labels.tolist()) == (2, [1])
+    assert np.array_equal(data.test_inputs[0].permute(1, 2, 0).numpy(), made["dog/1.png"])
+
+
 @pytest.mark.parametrize(
     ("spoil", "chosen", "message"),
     [
         (lambda folder: (folder / "cat/ann/2.png").write_bytes(b"no picture"), {}, r"2\.png: not a readable image"),
         (lambda folder: os.truncate(folder / "cat/ann/2.png", 90), {}, r"cat/ann/2\.png: not a readable image"),
-        (lambda folder: (folder / "bird").mkdir(), {}, r"data\.path = .* for the classes bird"),
+        (lambda folder: (folder / "bird").mkdir(), {}, r"data\.path = .*: class 'bird' has no images"),
         (lambda folder: write(folder, "dog/zoe.png", size=(5, 5)), {}, r"zoe\.png: has height and width 5x5"),
-        (None, {"path": "nowhere"}, r"data\.path = 'nowhere': .*No such file"),
-        (None, {"test": "nowhere"}, r"data\.test = 'nowhere': .*No such file"),
-        (lambda folder: write(folder.parent / "test", "cat/1.png"), {"test": "test"}, r"data\.test: class 'dog' is in only"),
+        (None, {"path": "nowhere"}, r"data\.path = 'nowhere': no such folder"),
+        (None, {"test": "nowhere"}, r"data\.test = 'nowhere': no such folder"),
+        (lambda folder: write(folder.parent / "t", "bee/1.png"), {"test": "t"}, r"data\.test: class 'bee' is in t only"),
+        (lambda folder: (folder.parent / "t/cat").mkdir(parents=True), {"test": "t"}, r"'t': no folder of a class with images"),
         (None, {"client": 2}, r"data\.client = 2: 'cat/ann/2\.png' has folders 0 to 1 only"),
         (None, {"client": "z+"}, r"data\.client = 'z\+' finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
@@ -104,3 +138,14 @@ def test_what_cannot_be(tmp_path, monkeypatch, spoil, chosen, message):
         spoil(tmp_path / "images")
     with pytest.raises((SettingsError, ValidationError), match=message):
         read(tmp_path, **chosen)
+
+
+def test_figures_have_the_names_of_the_folders(tmp_path):
+    write(tmp_path / "images", *TRAIN)
+    path = str(tmp_path / "images")
+    data = {"name": "image_folder", "path": path, "test": path, "root": str(tmp_path)}
+    settings = Params(
+        {"data": data, "partition": "iid", "scenario": {"name": "static", "num_clients": 2, "rounds": 1}}
+    ).run()
+    loaded = load_data(settings)
+    assert names_in(loaded, settings, build_timeline(settings, loaded)).classes == ("cat", "dog")

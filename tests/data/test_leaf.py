@@ -74,6 +74,22 @@ def test_a_text_among_others_and_lists_of_words(tmp_path):
     assert lists.input_shape == (5,)
 
 
+def test_users_without_samples_are_counted(tmp_path, capsys):
+    users = {"amy": A, "bob": ([], []), "cy": A}
+    write(tmp_path / "train" / "0.json", users)
+    write(tmp_path / "train" / "1.json", {"dan": ([], []), "eve": A})
+    data = read(tmp_path, split={"share": 0.5})
+    assert data.origins.clients == ("amy", "cy", "eve")
+    assert capsys.readouterr().err == f"{tmp_path / 'train'}: 2 of 5 users have no samples and are left out\n"
+
+
+@pytest.mark.parametrize(("labels", "names"), [(["no", "yes"], ("no", "yes")), ([7, 3], ("3", "7"))])
+def test_labels_keep_their_names(tmp_path, labels, names):
+    write(tmp_path / "train" / "0.json", {"amy": ([[0.0], [1.0]], labels)})
+    assert read(tmp_path, test=str(tmp_path / "train")).class_names == names
+    assert read(tmp_path, test=str(tmp_path / "train")).class_names == names  # of the prepared file
+
+
 A = ([[0.0], [1.0]], [0, 1])
 
 
@@ -87,7 +103,7 @@ A = ([[0.0], [1.0]], [0, 1])
         ({"a": A}, {"users": [["a"]]}, {}, "a user has no name"),
         ({"a": A}, {"num_samples": [2, 2]}, {}, "1 users, but num_samples is not a list of as many numbers"),
         ({"a": A}, {"num_samples": [3]}, {}, "user 'a' has 2 samples, but num_samples 3"),
-        ({"a": A, "b": ([], [])}, {}, {}, "user 'b' has 0 x and 0 y; both must be equal and above 0"),
+        ({"a": ([], [])}, {}, {}, "0 samples, too few"),
         ({"a": ([[0.0]], [0, 1])}, {}, {}, "user 'a' has 1 x and 2 y"),
         ({"a": A, "b": ([[1.0], [1.0, 2.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 1: inputs have shape \[2\]"),
         ({"a": A, "b": ([["x"], [1.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 0: inputs are \['x'\], expected numbers"),

@@ -1,6 +1,7 @@
 """How the clients fare."""
 
 import csv
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -292,3 +293,20 @@ def test_without_owners_there_are_none_and_a_line_says_so(regression: Any, tmp_p
     assert wanted in lines
     assert not (tmp_path / "x" / "client_scores").exists()
     assert "client_" not in (tmp_path / "x" / "history.csv").read_text().partition("\n")[0]
+
+
+def test_test_users_who_do_not_train_are_named_as_the_reason(tmp_path: Path) -> None:
+    """LEAF's ``-t user`` puts other users into the test files: what they are served is scored, as that of newcomers."""
+    for part, users in (("train", "ab"), ("test", "cd")):
+        samples = {"x": [[0.0], [1.0]], "y": ["no", "yes"]}
+        content = {"users": list(users), "user_data": dict.fromkeys(users, samples)}
+        (tmp_path / f"{part}.json").write_text(json.dumps(content))
+    data = {"name": "leaf", "path": str(tmp_path / "train.json"), "test": str(tmp_path / "test.json")}
+    raw = {"data": {**data, "root": str(tmp_path)}, "partition": "natural", "model": "softmax_regression"}
+    raw |= {"scenario": {"name": "static", "rounds": 1, "num_clients": None}}
+    raw |= {"evaluation": {"clients_every": 1}}
+    lines: list[str] = []
+    execute(Params(raw).run(), tmp_path, name="x", log=lines.append)
+    why = "no test sample is of a client with training samples; use data split by sample, not by client"
+    assert f"evaluation.clients_every = 1: per-client scores are unavailable, since {why}" in lines
+    assert history(tmp_path / "x")[-1]["test_served_accuracy_mean"] != ""

@@ -3,16 +3,20 @@
 import multiprocessing
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from fedtide.core.errors import SettingsError
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow import store as module
-from fedtide.runs.mlflow.store import Store, git_commit, ui_command
+from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.store import Store, git_commit, reason, ui_command
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
 
@@ -45,6 +49,65 @@ def test_a_locked_database_is_refused_at_once(mlruns: Path, monkeypatch: pytest.
         with pytest.raises(sqlite3.OperationalError, match="database is locked"):
             Store(mlruns, "tests")
     Store(mlruns, "tests")
+
+
+def test_an_sqlite_file_is_a_store(mlruns: Path) -> None:
+    (mlruns / "mlflow.db").rename(mlruns / "mine.sqlite")
+    store = Store(mlruns / "mine.sqlite", "tests")
+    assert (store.uri, store.folder) == (f"sqlite:///{mlruns.resolve()}/mine.sqlite", mlruns.resolve())
+    assert ui_command(mlruns / "mine.sqlite")[0][5] == store.uri
+    assert not (mlruns / "mlflow.db").exists()
+
+
+def test_a_deleted_experiment_is_restored_by_the_command_in_the_line(
+    mlruns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(mlruns, "tests")
+    store.client.delete_experiment(store.experiment)
+    with pytest.raises(SettingsError, match="the experiment 'tests' is deleted; restore it with") as caught:
+        Store(mlruns, "tests")
+    assert reason(caught.value).endswith("or set another tracking.experiment")
+    variable, *command = str(caught.value).split("`")[1].split()
+    assert command[:3] == ["mlflow", "experiments", "restore"]
+    from click.testing import CliRunner
+    from mlflow.cli import cli
+
+    name, _, value = variable.partition("=")
+    assert CliRunner().invoke(cli, command[1:], env={name: value}).exit_code == 0
+    Store(mlruns, "tests")
+
+
+def test_a_store_of_another_version_of_mlflow_has_both_cures(mlruns: Path) -> None:
+    with closing(sqlite3.connect(mlruns / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    with pytest.raises(
+        SettingsError, match=r"if an older one, `mlflow db upgrade sqlite:///.*, if a newer one, `pip install"
+    ):
+        Store(mlruns, "tests")
+
+
+def test_a_server_is_reached_by_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            body = b'{"experiment": {"experiment_id": "7", "name": "tests", "lifecycle_stage": "active"}}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+        monkeypatch.setenv("NO_PROXY", "")
+        assert Store(Server("http://tracking.example"), "tests").experiment == "7"
+        proxy.shutdown()
+    assert seen
+    assert seen[0].startswith("http://tracking.example/api/")
 
 
 def test_the_ui_is_light_and_stays_on_this_machine(mlruns: Path) -> None:

@@ -3,10 +3,13 @@
 import csv
 import json
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
+
+from fedtide.core.errors import SettingsError
 
 PROJECT = Path(__file__).parents[2]
 PLACES = runpy.run_path(str(PROJECT / "pipeline/places.py"))
@@ -23,6 +26,51 @@ PLACES = runpy.run_path(str(PROJECT / "pipeline/places.py"))
 )
 def test_runs_are_kept_in_the_project_that_dvc_copied(folder, root):
     assert PLACES["project"](Path(folder)) == Path(root)
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The temporary copy of a project in git, as the working directory; the project itself."""
+    copy = tmp_path / ".dvc/tmp/exps/tmpab12"
+    copy.mkdir(parents=True)
+    (tmp_path / ".gitignore").write_text("/.dvc/\n/runs/\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", ".gitignore"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(copy)
+    for name in ("FEDTIDE_MLRUNS", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_mlflows_place_is_that_of_the_project(copied, monkeypatch):
+    assert PLACES["mlruns"]() == str(copied / "mlruns")
+    for named, wanted in (
+        ("sqlite:///mlflow.db", f"sqlite:///{copied}/mlflow.db"),
+        ("sqlite:////data/mlflow.db", "sqlite:////data/mlflow.db"),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
+        ("databricks:profile", "databricks:profile"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
+        assert PLACES["mlruns"]() == wanted
+    monkeypatch.chdir(copied)
+    assert PLACES["mlruns"]() == "databricks:profile"
+
+
+def test_an_experiment_without_an_untracked_file_says_so(copied, monkeypatch):
+    def fails():
+        raise SettingsError("data.file = 'orders.csv': no such file")
+
+    (copied / "orders.csv").touch()
+    (copied / "runs").mkdir()
+    (copied / "algorithms").mkdir()
+    (copied / "algorithms/mine.py").touch()
+    with pytest.raises(
+        SettingsError, match=r"no such file; .* tracks \(not algorithms/, orders\.csv\): .*--copy-paths PATH`$"
+    ):
+        PLACES["explained"](fails)
+    monkeypatch.chdir(copied)
+    with pytest.raises(SettingsError, match=r"no such file$"):
+        PLACES["explained"](fails)
 
 
 def accuracies(project):

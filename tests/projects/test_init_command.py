@@ -98,7 +98,20 @@ def test_a_table_outside_of_the_folder_is_found_from_anywhere(fedtide, empty, tm
 
 def test_the_pipeline_comes_with_settings_that_are_there(fedtide, empty):
     (empty / "params.yaml").write_text("seed: 5\n")
-    assert fedtide("init", "--dvc").status == 0
+    (empty / ".gitignore").write_text("# mine\n\n/runs/\n\n*.log")
+    call = fedtide("init", "--dvc")
+    assert call.status == 0
+    assert call.out[1:] == [
+        "this folder is not in git, which `dvc exp` requires: `git init && dvc config --unset core.no_scm`",
+        "params.yaml: `dvc repro` requires compare.algorithms, such as `compare: {algorithms: [fedavg]}`",
+    ]
+    ignored = (empty / ".gitignore").read_text()
+    assert ignored.startswith("# mine\n\n/runs/\n\n*.log\n")
+    assert ignored.count("/runs/\n") == 1
+    stages = yaml.safe_load((empty / "dvc.yaml").read_text())["stages"].values()
+    outputs = [next(iter(out), out) if isinstance(out, dict) else out for kind in ("outs", "metrics", "plots")
+               for stage in stages for out in stage.get(kind, ())]  # fmt: skip
+    assert {path.partition("/")[0] for path in outputs} <= set(re.findall(r"^/(.*)/$", ignored, re.MULTILINE))
     assert (empty / "params.yaml").read_text() == "seed: 5\n"
     assert {"dvc.yaml", "pipeline", ".dvc", ".gitignore"} <= set(written(empty))
     assert "dvc.yaml already exists and is not overwritten" in fedtide("init", "--dvc").err[0]

@@ -9,13 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from synthetic_runs import small_grid, write_run
+from synthetic_runs import finish_again, small_grid, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
 from fedtide.report import findings, parts, sections
 from fedtide.report.build import build
+from fedtide.report.charts.printed import drawn
 from fedtide.report.parts import Contents
+from fedtide.report.sections.per_class import per_class
 from fedtide.settings.scores import Score
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
@@ -159,7 +161,9 @@ def test_all_diverged(tmp_path):
 def test_no_runs_yet(tmp_path):
     dirs = [write_run(tmp_path / "runs", state="running", until=0), tmp_path / "runs" / "gone"]
     summary = report(dirs, tmp_path / "out")
-    assert [line.split(":")[0] for line in summary.warnings] == ["gone", "fedavg · previous did not finish"]
+    missing, unfinished = summary.warnings
+    assert missing.startswith("1 of 2 runs of `compare` are missing: run `fedtide compare`, or list in compare.")
+    assert unfinished.startswith("fedavg · previous did not finish: ")
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".csv", ".json"}
 
 
@@ -197,6 +201,29 @@ def test_differences_are_listed_with_their_runs(tmp_path):
     assert findings.warnings(read) == [
         "Runs differ in scenario.rounds_per_session: differences between rows are not due to the methods alone."
     ]
+
+
+@pytest.mark.parametrize("label", ["pooled", "mine"])
+def test_what_defines_a_built_in_reference_is_no_difference_of_worlds(tmp_path, label):
+    dirs = [write_run(tmp_path / "runs", name) for name in ("fedavg", label)]
+    settings = json.loads((dirs[1] / "settings.json").read_text())
+    settings["scenario"]["memory"] = 10**6
+    (dirs[1] / "settings.json").write_text(json.dumps(settings))
+    finish_again(dirs[1])
+    wanted = "Runs differ in scenario.memory: differences between rows are not due to the methods alone."
+    assert findings.warnings(load(dirs)) == ([] if label == "pooled" else [wanted])
+
+
+def test_accuracy_per_class_of_one_method_is_drawn(tmp_path):
+    """A row of cells, each of height 1: around a single center Matplotlib draws none."""
+    contents = Contents("title", 5, "", classes=tuple("abcdefghij"))
+    chart = per_class(parts.Source.read([write_run(tmp_path / "runs")], contents).records)
+    assert chart.x.names == contents.classes
+    axes = drawn(chart).axes[0]
+    (mesh,) = axes.collections
+    corners = mesh.get_coordinates()
+    assert corners.shape == (2, 11, 2)
+    assert (corners[0, 0].tolist(), corners[1, 10].tolist()) == ([-0.5, -0.5], [9.5, 0.5])
 
 
 @pytest.mark.parametrize(

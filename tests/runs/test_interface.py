@@ -3,6 +3,7 @@
 import doctest
 import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,15 @@ def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
 def test_records_of_a_folder_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(fedtide.SettingsError, match="no run directories"):
         fedtide.load(tmp_path)
+
+
+@pytest.mark.parametrize("function", [fedtide.run, fedtide.compare, fedtide.write_report])
+@pytest.mark.parametrize("given", [{"seed": 1}, "params.yaml", 7])
+def test_what_is_no_settings_is_refused(function: Any, given: Any, tmp_path: Path) -> None:
+    wanted = rf"^params is {given!r}, expected fedtide\.Params; write fedtide\.Params\(\.\.\.\) around a mapping"
+    with pytest.raises(fedtide.SettingsError, match=wanted):
+        function([given] if given == 7 and function is fedtide.compare else given, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:

@@ -210,6 +210,8 @@ def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: P
 
 def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"low": 1e20, "high": 1e30}}
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "best.yaml").write_text("of an earlier search")
     with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
         search(params({"trials": 2, "space": wild}), tmp_path)
     assert [(row["outcome"], row["value"]) for row in table(tmp_path)] == [("diverged", "")] * 2

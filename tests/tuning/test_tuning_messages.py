@@ -63,7 +63,7 @@ def among(key: str, *choices: Any) -> dict[str, Any]:
         (among("communication.budget", "fix", "dynamic"), INTERVALS, "communication.budget is neither a string nor a number"),
         (among("evaluation.splits", "test", "validation"), {}, "evaluation.splits is neither a string nor a number"),
         (among("local.nesterov", 0, 1), {}, "local.nesterov = 0: should be a valid boolean"),
-        (among("local.lr", 0.1, None), {}, "local.lr = None: should be a valid number"),
+        (among("local.lr", 0.1, None), {}, "local.lr = null: should be a valid number"),
         (among("local.lr", 0.1), {}, r"tune.space.local.lr.choices: should be a list of two values or more, got \[0.1\]"),
         (among("local.lr", 0.1, 0.2, 0.1), {}, "tune.space.local.lr.choices: lists 0.1 twice"),
         (among("local.lr", 0.1, [0.2]), {}, r"tune.space.local.lr.choices: should be words, numbers, .* got \[0.2\]"),

@@ -31,7 +31,7 @@ from fedtide.cli.options import (
     Quiet,
     Runs,
     Worlds,
-    mlruns_folder,
+    mlruns_named,
     read_params,
     with_cluster,
 )
@@ -71,7 +71,7 @@ def run(
     from fedtide.settings.scores import Score, main_score
 
     chosen = read_params(params, overrides)
-    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns), log)
+    where = workspace(chosen, runs, worlds, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         summary = execute(chosen.run(), where, name=name, watch=watch)
     main = main_score(chosen.experiment.task)
@@ -114,7 +114,7 @@ def compare(
     from fedtide.runs.workspace import workspace
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, worlds, mlruns_folder(mlruns), log)
+    where = workspace(chosen, runs, worlds, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         summaries, stopped = train(chosen, where, watch)
     if as_json:
@@ -149,7 +149,7 @@ def report(
     steps = [["compare", *settings, *folders], ["report", *settings, *folders, *written]]
     command = " && ".join(shlex.join(["fedtide", *map(str, step)]) for step in steps)
     summary = build(chosen, runs, worlds, out, command)
-    record_report(workspace(chosen, runs, worlds, mlruns_folder(mlruns)), out, described(summary), log)
+    record_report(workspace(chosen, runs, worlds, mlruns_named(mlruns)), out, described(summary), log)
     if as_json:
         facts = {"page": str(summary.page), "complete": summary.complete, "total": summary.total}
         print(json.dumps({**facts, "results": summary.results, "warnings": summary.warnings}))
@@ -174,7 +174,7 @@ def tune(
     from fedtide.studies.tuning.study import tune as search
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, None, mlruns_folder(mlruns), log)
+    where = workspace(chosen, runs, None, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)
     if as_json:
@@ -267,7 +267,7 @@ def sync(
     require("mlflow", "fedtide mlflow sync")
     from fedtide.core.errors import SettingsError
     from fedtide.runs.mlflow.upload import mirror
-    from fedtide.runs.workspace import mlflow_place
+    from fedtide.runs.workspace import experiment_of, mlflow_place
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
@@ -276,8 +276,8 @@ def sync(
         raise SettingsError(f"{runs}: no run directories in this folder")
     tracking = chosen.experiment.tracking
     models = Path(chosen.run().data.root) if tracking.model else None
-    where = mlflow_place(tracking, mlruns_folder(mlruns))
-    if mirror(folders, where, tracking.experiment, log, models, tracking.register):
+    where = mlflow_place(tracking, mlruns_named(mlruns))
+    if mirror(folders, where, experiment_of(tracking), log, models, tracking.register):
         raise typer.Exit(1)
 
 

@@ -35,7 +35,8 @@ Override = Annotated[
 ]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
 Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide timeline` writes.")]
-Mlruns = Annotated[Path | None, typer.Option("--mlruns", help="MLflow folder. Default: $FEDTIDE_MLRUNS, or mlruns.")]
+_MLRUNS = "MLflow folder, or URI. Default: $FEDTIDE_MLRUNS, $MLFLOW_TRACKING_URI, or mlruns; tracking.uri comes first."
+Mlruns = Annotated[str | None, typer.Option("--mlruns", metavar="FOLDER", help=_MLRUNS)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress output.")]
 ClusterOption = Annotated[
@@ -65,9 +66,9 @@ def read_params(path: Path, overrides: list[str] | None) -> Params:
     return params
 
 
-def mlruns_folder(given: Path | None) -> Path:
-    """MLflow's folder: the argument, the environment's, or ``mlruns``; absolute, since MLflow stores it."""
-    return (given or Path(os.environ.get("FEDTIDE_MLRUNS", "mlruns"))).resolve()
+def mlruns_named(given: str | None) -> str:
+    """MLflow's folder or URI: the argument, the environment's, or ``mlruns``."""
+    return given or os.environ.get("FEDTIDE_MLRUNS") or os.environ.get("MLFLOW_TRACKING_URI") or "mlruns"
 
 
 def with_cluster(overrides: list[str] | None, cluster: str | None) -> list[str]:

@@ -41,10 +41,11 @@ def output(width: int = LOG_WIDTH) -> Console:
 def print_table(heads: Iterable[str], lines: Iterable[Iterable[str]], width: int = LOG_WIDTH) -> None:
     """Print a table without lines or a box."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*heads, box=None, pad_edge=False)
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))  # brackets of a plug-in's docstring are no markup
     output(width).print(table)
 
 

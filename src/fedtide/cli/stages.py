@@ -49,7 +49,6 @@ def timeline(params: Params, out: Path, log: Log) -> list[Path]:
     """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
     from fedtide.report.picture import draw, names_in, summary
 
-    folder(out)
     written: dict[Path, tuple[RunSettings, str]] = {}
     data = load_data(params.run())
     for settings in params.grid():
@@ -57,6 +56,7 @@ def timeline(params: Params, out: Path, log: Log) -> list[Path]:
         written.setdefault(world_file(out, settings, identity), (settings, identity))
     for path, (settings, identity) in written.items():
         timeline = build_timeline(settings, data)
+        folder(out)
         labels = seen_classes(data, timeline.concepts)
         timeline.save(path, identity)
         names = names_in(data, settings, timeline)

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import (
+    creating,
     make_folder,
     read_text,
     remove_all_parts,
@@ -162,6 +163,7 @@ class RunDirectory:
         """
         new = not self.path.exists()
         with ExitStack() as holding:
+            holding.enter_context(creating(self.path))
             try:
                 make_folder(self.path)
                 refusal = f"{self.path}: another process is working on this run"

@@ -79,5 +79,6 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
         moves=movements(timeline),
         periods=[str(name) for name in timeline.notes.get("periods", ())],
         formats=chosen.formats,
+        classes=names.classes,
     )
     return directories, contents, timeline, labels, names

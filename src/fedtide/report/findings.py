@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.method_labels import differing
 from fedtide.report.charts.methods import method_names
 from fedtide.report.tables.method_table import Column, MethodTable
 from fedtide.settings.groups.local import WORK
+from fedtide.settings.reading.references import REFERENCES
 from fedtide.settings.scores import capitalized
 
 _NOT_SHOWN = ("label", "initializer_label", "seed", "world_seed")
@@ -105,9 +107,20 @@ def _all(words: Iterable[str]) -> str:
     return ", ".join(words)
 
 
+def _differs(records: Records, name: str) -> bool:
+    """Whether runs differ in a setting of their world by what a user has set: not by what defines a built-in reference."""
+    group = name.partition(".")[0]
+    defined = {label for label, reference in REFERENCES.items() if group in reference.settings.get("with", {})}
+    return group in _WORLD and name in differing(
+        [each for each in records.settings.values() if each.get("label") not in defined]
+    )
+
+
 def warnings(records: Records) -> list[str]:
     """Caveats about the numbers; empty if all runs are complete and of one world."""
-    lines = [f"{name}: no such run." for name in records.missing]
+    count = len(records.missing)
+    cure = "run `fedtide compare`, or list in compare.algorithms, .initializers and .seeds only what was run"
+    lines = [f"{count} of {count + len(records.runs)} runs of `compare` are missing: {cure}."] if count else []
     failed = records.runs[records.runs["state"] != "complete"]
     for (label, start, state), group in failed.groupby([*METHOD, "state"], sort=False):
         when = ", ".join(f"seed {seed} in round {at}" for seed, at in zip(group["seed"], group["rounds"], strict=True))
@@ -119,7 +132,7 @@ def warnings(records: Records) -> list[str]:
             "Methods are averaged over different seeds. Only those with the most complete runs can be marked best; compare "
             "the others by their paired differences."
         )
-    world = [name for name in records.differing() if name.split(".")[0] in _WORLD]
+    world = [name for name in records.differing() if _differs(records, name)]
     if world:
         lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")
     columns = [

@@ -58,6 +58,7 @@ class Contents:
         moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
         periods: names of the sessions, if they are periods of the data's time.
         formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
+        classes: names of the classes; by default those in the settings of the runs, or their numbers.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Contents:
     moves: Mapping[str, Sequence[Any]] | None = None
     periods: Sequence[str] = ()
     formats: Sequence[str] = ("png",)
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class Source:
     @classmethod
     def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
         """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
-        read = replace(records.load(run_dirs, contents.score), periods=tuple(contents.periods))
+        read = records.load(run_dirs, contents.score)
+        read = replace(read, periods=tuple(contents.periods), classes=contents.classes or read.classes)
         return cls(read, tabulate(read, contents.last, contents.rules, contents.speed.target), run_dirs, contents)
 
     @cached_property

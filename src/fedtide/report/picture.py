@@ -347,7 +347,7 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
 def names_in(data: Dataset, settings: RunSettings, timeline: Timeline) -> Names:
     """The data's own names of classes and clients, empty where it has none."""
     classes = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
-    classes = classes or getattr(settings.data, "classes", ())
+    classes = classes or getattr(settings.data, "classes", ()) or data.class_names
     clients = data.origins.clients
     own = [str(clients[number]) for number in timeline.origin_of_client] if clients else []
     return Names(tuple(map(str, classes)) if isinstance(classes, tuple) else (), tuple(own))

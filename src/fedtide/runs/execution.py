@@ -25,11 +25,11 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.finished_states import free_unless_kept
-from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.runs.open_run import OpenRun, open_run
-from fedtide.runs.workspace import Workspace
+from fedtide.runs.workspace import Workspace, experiment_of
 from fedtide.settings.experiment import TrackingSettings
-from fedtide.settings.params import Params
+from fedtide.settings.params import Params, refuse_other
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def run(
         params: settings of the run, or a settings file, of which the run of ``algorithm``, ``initializer`` and ``seed`` is
             executed; by default the default experiment.
         runs: folder of run directories. name: of this one; by default the run key.
-        mlruns: MLflow's folder, absolute or relative to the current one, or a server's address (``http://...``); None for no
-            mirror. ``tracking`` sets what goes there besides records.
+        mlruns: MLflow's folder, absolute or relative to the current one, or a URI (``http://...``,
+            ``sqlite:///mlflow.db``); None for no mirror. ``tracking`` sets what goes there besides records.
         log: gets remarks, one line each, such as ``print``; by default a terminal or a notebook shows progress.
 
     Returns:
@@ -72,6 +72,7 @@ def run(
         SettingsError: bad input; nothing was trained. KeyboardInterrupt: interrupted, with its state saved.
     """
     params = Params() if params is None else params
+    refuse_other(params, Params, RunSettings)
     settings = params.run() if isinstance(params, Params) else params
     refuse_several_processes(settings)
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
@@ -97,17 +98,15 @@ def refuse_several_processes(settings: RunSettings) -> None:
 
 
 def script_workspace(runs: Path, mlruns: str | Path | None, tracking: TrackingSettings) -> Workspace:
-    """The workspace of a script: a folder of runs, which is made, and MLflow's folder or the address of its server."""
-    runs.mkdir(parents=True, exist_ok=True)
+    """The workspace of a script: a folder of runs, and MLflow's folder or the address of its server."""
     where: Path | Server | None = None
     if mlruns:
         require("mlflow", f"mlruns = {str(mlruns)!r}")
-        remote = str(mlruns).startswith(("http://", "https://"))
-        where = Server.at(str(mlruns)) if remote else Path(mlruns).resolve()
+        where = place_of(mlruns)
     return Workspace(
         runs,
         mlruns=where,
-        experiment=tracking.experiment,
+        experiment=experiment_of(tracking),
         model=tracking.model,
         register=tracking.register,
         loggers=tracking.loggers,

@@ -1,12 +1,13 @@
 """Where runs and their mirrors are kept."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.core.extras import missing, require
-from fedtide.core.storage.files import folder, short_hash
-from fedtide.runs.mlflow.server import Server
+from fedtide.core.storage.files import creatable, short_hash
+from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import Imported
@@ -18,8 +19,9 @@ class Workspace:
 
     Attributes:
         runs: run directories. worlds: timelines of the partition stage, or None.
-        mlruns: MLflow's folder, an MLflow server, or None for no mirror. experiment, comparison: names of the experiment and
-            the parent run in MLflow. model: whether final models go there, too. register: their name in the model registry.
+        mlruns: MLflow's folder or SQLite file, an MLflow server, or None for no mirror. experiment, comparison: names of the
+            experiment and the parent run in MLflow. model: whether final models go there, too. register: their name in the
+            model registry.
         loggers: Lightning loggers of every run.
     """
 
@@ -34,7 +36,7 @@ class Workspace:
 
 
 def workspace(
-    params: Params, runs: Path, worlds: Path | None, mlruns: Path | None, log: Callable[[str], None] | None = None
+    params: Params, runs: Path, worlds: Path | None, mlruns: str | Path | None, log: Callable[[str], None] | None = None
 ) -> Workspace:
     """The workspace of a comparison, which is named after the settings shared by its runs.
 
@@ -57,9 +59,14 @@ def workspace(
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
     chosen = tracking.model, tracking.register, tracking.loggers
-    return Workspace(folder(runs), worlds, where, tracking.experiment, name, *chosen)
+    return Workspace(creatable(runs), worlds, where, experiment_of(tracking), name, *chosen)
 
 
-def mlflow_place(tracking: TrackingSettings, mlruns: Path) -> Path | Server:
-    """MLflow's server if there is one in the settings, else its folder."""
-    return Server.at(tracking.uri) if tracking.uri else mlruns
+def mlflow_place(tracking: TrackingSettings, mlruns: str | Path) -> Path | Server:
+    """MLflow's server if there is one in the settings, else what ``mlruns`` names."""
+    return Server.at(tracking.uri) if tracking.uri else place_of(mlruns)
+
+
+def experiment_of(tracking: TrackingSettings) -> str:
+    """Name of the experiment in MLflow."""
+    return tracking.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedtide"

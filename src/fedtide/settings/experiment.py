@@ -165,9 +165,11 @@ with warnings.catch_warnings():
         """MLflow, and other trackers."""
 
         mlflow: bool = Field(True, description="log runs to MLflow")
-        experiment: str = Field("fedtide", min_length=1, description="name of the MLflow experiment")
+        experiment: str | None = Field(
+            None, min_length=1, description="name of the MLflow experiment; null: MLFLOW_EXPERIMENT_NAME, or fedtide"
+        )
         uri: str | None = Field(
-            None, description="address of an MLflow server, http:// or https://; null: the store in the folder mlruns"
+            None, description="address of an MLflow server, http(s)://; null: MLFLOW_TRACKING_URI, or the folder mlruns"
         )
         model: bool = Field(
             True, description="log the final model of a complete run as an MLflow model; never that of a search's trial"
@@ -186,6 +188,13 @@ with warnings.catch_warnings():
         def _address(cls, value: str | None) -> str | None:
             if value is not None:
                 split_address(value)
+            return value
+
+        @field_validator("register")
+        @classmethod
+        def _registrable(cls, value: str | None) -> str | None:
+            if value is not None and (re.search("[/:]", value) or value.strip() in ("", ".") or value.startswith("..")):
+                raise SettingsError(f"should be a name that MLflow takes, without / and :, got {value!r}")
             return value
 
         @model_validator(mode="after")

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def parse(
     try:
         return model.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
-        raise SettingsError(one_line(error, source, lambda place: _unknown(model, raw, place))) from None
+        raise SettingsError(one_line(error, raw, source, partial(group_at, model, raw))) from None
     except TypeError as error:
         where = source if isinstance(source, str) else source(_unwritable(raw))
         raise SettingsError(f"{where}: {error}; use numbers, words, lists and mappings") from None
@@ -62,13 +63,6 @@ def _unwritable(value: Any) -> Place:
         except TypeError:
             return (key, *_unwritable(item))
     return ()
-
-
-def _unknown(model: type[SettingsModel], raw: Any, place: Place) -> str:
-    """Message for the unknown key at a path, with the nearest known one."""
-    group, word = group_at(model, raw, place[:-1]), str(place[-1])
-    problem = f"unknown key {shortened('.'.join(map(str, place)))!r}"
-    return problem if group is None else nearest(problem, word, group.model_fields)
 
 
 class Params:
@@ -221,6 +215,15 @@ class Params:
         """All runs of ``compare``: algorithms x initializers x seeds."""
         compare = self.experiment.compare
         return [self.run(*labels) for labels in product(compare.algorithms, compare.initializers, compare.seeds)]
+
+
+def refuse_other(params: Any, *kinds: type) -> None:
+    """Refuse what a script has given instead of settings of these classes."""
+    if not isinstance(params, kinds):
+        cure = (
+            "write fedtide.Params(...) around a mapping of settings, or fedtide.Params.read(...) around a file's name"
+        )
+        raise SettingsError(f"params is {shortened(repr(params))}, expected fedtide.Params; {cure}")
 
 
 class _Seeded(SettingsModel):

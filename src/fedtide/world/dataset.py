@@ -85,6 +85,7 @@ class Dataset:
         encoding: how rows of a table became the inputs, an ``Encoding``, if known: the final model of a run then
             predicts rows.
         tables: further labels [K, n] of the training and of the test samples, for concepts that are not maps of labels.
+        class_names: names of the classes in their order, if known; for figures, no part of the content.
         train_rows, test_rows: int64, the row of the inputs of each label, where several labels share a row; None: its own.
     """
 
@@ -106,6 +107,7 @@ class Dataset:
     tables: tuple[Tensor, Tensor] | None = None
     train_rows: Tensor | None = None
     test_rows: Tensor | None = None
+    class_names: tuple[str, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -256,7 +258,7 @@ def content_digest(dataset: Dataset) -> str:
 
 def constants_of(dataset: Dataset) -> dict[str, Any]:
     """Everything but arrays and ``digest``, JSON-able."""
-    left_out = [*ARRAYS, "digest", "origins", "encoding", "tables", "train_rows", "test_rows"]
+    left_out = [*ARRAYS, "digest", "origins", "encoding", "tables", "train_rows", "test_rows", "class_names"]
     if dataset.task == "classification":  # so that datasets from before there was a choice keep their digests
         left_out.append("task")
     constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}

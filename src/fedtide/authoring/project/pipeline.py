@@ -9,7 +9,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import read_text, write_text
 
-_IGNORED = "__pycache__/\n/data/\n/mlruns/\n/runs/\n"
+_FOLDERS = "curves data dvc_plots inputs metrics mlruns outcomes report runs tuning worlds"  # what the stages write
+_IGNORED = ("__pycache__/", *(f"/{name}/" for name in _FOLDERS.split()))
 
 
 def pipeline_files(folder: Path) -> dict[Path, str]:
@@ -30,19 +31,26 @@ def pipeline_files(folder: Path) -> dict[Path, str]:
     return files
 
 
-def write_pipeline(files: dict[Path, str], folder: Path) -> None:
-    """Write the files, and make the folder a project of DVC, in git if it is there."""
+def write_pipeline(files: dict[Path, str], folder: Path) -> bool:
+    """Write the files, and make the folder a project of DVC, in git if it is there; whether it is."""
     from dvc.repo import Repo
 
     logging.getLogger("dvc.repo.init").setLevel(logging.WARNING)  # the command says what was written
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)
-    if not (folder / ".gitignore").exists():
-        write_text(folder / ".gitignore", _IGNORED)
+    _ignore(folder / ".gitignore")
+    in_git = [place for place in (folder.resolve(), *folder.resolve().parents) if (place / ".git").exists()]
     if not (folder / ".dvc").exists():
-        in_git = [place for place in (folder.resolve(), *folder.resolve().parents) if (place / ".git").exists()]
         Repo.init(str(folder), no_scm=not in_git, subdir=bool(in_git) and in_git[0] != folder.resolve())
+    return bool(in_git)
+
+
+def _ignore(path: Path) -> None:
+    """Add the outputs that a .gitignore lacks."""
+    known = read_text(path) if path.exists() else ""
+    missing = "".join(f"{line}\n" for line in _IGNORED if line not in known.splitlines())
+    write_text(path, f"{known}\n{missing}" if known and not known.endswith("\n") else known + missing)
 
 
 def _without_sources(found: re.Match[str]) -> str:

@@ -36,12 +36,15 @@ def init(
     """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten."""
     from fedtide.authoring.project.pipeline import pipeline_files, write_pipeline
     from fedtide.authoring.project.templates import template
+    from fedtide.settings.reading.yaml_files import read_mapping
 
     if chosen and table:
         raise SettingsError("--template and --from exclude each other; give one of them")
     kept = dvc and PARAMS.exists() and not chosen and not table
     if PARAMS.exists() and not kept:
         raise SettingsError(f"{PARAMS} already exists and is not overwritten; rename it, or use another folder")
+    compared = read_mapping(PARAMS).get("compare") if kept else None
+    named = not kept or (isinstance(compared, dict) and compared.get("algorithms"))
     here = Path()
     files = pipeline_files(here) if dvc else {}
     text, sentences = template(chosen or Template.sessions), list[str]()
@@ -56,5 +59,9 @@ def init(
         write_text(PARAMS, text)
         print(f"{PARAMS}: written; start one run with `fedtide run`, its grid with `fedtide compare`")
     if dvc:
-        write_pipeline(files, here)
+        in_git = write_pipeline(files, here)
         print("dvc.yaml, pipeline/: written; start them with `dvc repro`")
+        if not in_git:
+            print("this folder is not in git, which `dvc exp` requires: `git init && dvc config --unset core.no_scm`")
+        if not named:
+            print("params.yaml: `dvc repro` requires compare.algorithms, such as `compare: {algorithms: [fedavg]}`")

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from fedtide.cli.options import Override
 from fedtide.cli.reporter import log
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.errors import SettingsError, meant, nearest, shortened
 
 Kind = Annotated[
     str, typer.Argument(help="Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector.")
@@ -53,8 +52,8 @@ def contract(
             raise SettingsError(
                 nearest(f"no plug-in named {shortened(name)!r} in {kinds[0]}", name, plugins.names(kinds[0]))
             )
-        near = get_close_matches(name, {other for each in kinds for other in plugins.names(each)}, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; is its folder in FEDTIDE_PLUGINS?"
+        hint = meant(name, {other for each in kinds for other in plugins.names(each)})
+        hint = hint or "; is its folder in FEDTIDE_PLUGINS?"
         raise SettingsError(f"no plug-in named {shortened(name)!r}{hint}")
     if len(found) > 1:
         raise SettingsError(f"{' and '.join(found)} have a plug-in named {name!r}: choose one with --kind")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_folder, read_params
+from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_named, read_params
 from fedtide.cli.reporter import log
 from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
@@ -32,7 +32,7 @@ def ui(
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
-    where = mlflow_place(chosen.experiment.tracking, mlruns_folder(mlruns))
+    where = mlflow_place(chosen.experiment.tracking, mlruns_named(mlruns))
     if isinstance(where, Server):
         print(where.address)
         return

@@ -158,9 +158,30 @@ def naming(path: Path) -> Iterator[None]:
 def folder(path: Path) -> Path:
     """A writable folder, created if missing; a SettingsError if that fails."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        creatable(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"{path}: cannot create this folder ({error.strerror})") from None
-    if not os.access(path, os.W_OK):
+    return path
+
+
+def creatable(path: Path) -> Path:
+    """A folder that can be written, or created later; a SettingsError if it cannot."""
+    there = next(known for known in (path, *path.absolute().parents) if known.exists())
+    if not there.is_dir():
+        raise SettingsError(f"{path}: cannot create this folder ({there} is a file)")
+    if not os.access(there, os.W_OK):
         raise SettingsError(f"{path}: this folder cannot be written")
     return path
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[None]:
+    """A SettingsError in the block removes this folder and those around it, as far as they are new and empty."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        yield
+    except SettingsError:
+        for new in missing:
+            with suppress(OSError):
+                new.rmdir()
+        raise

@@ -296,9 +296,10 @@ def _hashed_columns(parts: Parts) -> list[str]:
 def _unknown_owners(parts: Parts) -> list[str]:
     """A line if scores per client are asked for that there are none of."""
     evaluation = parts.settings.evaluation
-    if not evaluation.clients_every or parts.data.task == "classification" or owners(parts.evaluator) is not None:
+    of, split = owners(parts.evaluator), evaluation.splits[0]
+    why = f"{split} samples have no client IDs" if of is None and parts.data.task != "classification" else ""
+    if of is not None and not np.isin(parts.timeline.origin_of_client, of).any():
+        why = f"no {split} sample is of a client with training samples; use data split by sample, not by client"
+    if not evaluation.clients_every or not why:
         return []
-    return [
-        f"evaluation.clients_every = {evaluation.clients_every}: per-client scores are unavailable, since "
-        f"{evaluation.splits[0]} samples have no client IDs"
-    ]
+    return [f"evaluation.clients_every = {evaluation.clients_every}: per-client scores are unavailable, since {why}"]

@@ -102,8 +102,8 @@ def _cells(axes: Axes, cells: Cells) -> Any:
     axes.grid(visible=False, axis="both")
     axes.set_facecolor(cells.missing)
     image = axes.pcolormesh(
-        np.arange(columns),
-        np.arange(rows),
+        np.arange(columns + 1) - 0.5,  # edges: of the center of a single row no height follows
+        np.arange(rows + 1) - 0.5,
         np.ma.masked_invalid(cells.values),
         cmap=cells.colors,
         vmin=cells.low,

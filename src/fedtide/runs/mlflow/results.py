@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from fedtide.runs.mlflow.store import DATABASE, Store, reason
+from fedtide.runs.mlflow.store import Store, database_of, reason
 from fedtide.runs.workspace import Workspace
 
 _PAGE = "report.html"
@@ -44,7 +44,7 @@ def record_report(workspace: Workspace, folder: Path, description: str, log: Cal
     Nothing is done where MLflow's folder has no store yet; reports in folders below this one's are not part of it.
     """
     where = workspace.mlruns
-    if where is None or (isinstance(where, Path) and not (where / DATABASE).is_file()):
+    if where is None or (isinstance(where, Path) and not database_of(where).is_file()):
         return
     files = {path: str(Path("report") / path.relative_to(folder).parent) for path in report_files(folder)}
     record(workspace, {_NOTE: description}, {}, files, log, "the report is complete")

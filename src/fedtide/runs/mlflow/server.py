@@ -1,12 +1,19 @@
-"""The address of an MLflow server, and the user's credentials."""
+"""Where MLflow is: a folder, an SQLite file, or a server with the user's credentials."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fedtide.core.errors import SettingsError
 from fedtide.settings.experiment import split_address
+
+DATABASES = (".db", ".sqlite", ".sqlite3")
+"""Suffixes by which a path names an SQLite file instead of a folder."""
 
 _DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -47,3 +54,24 @@ class Server:
             if word is not None:
                 os.environ[name] = word
         logging.getLogger("urllib3").setLevel(logging.ERROR)  # we report what cannot be sent, once
+
+
+def place_of(named: str | Path) -> Path | Server:
+    """The folder, SQLite file (absolute paths) or server that a path or a URI names, such as ``MLFLOW_TRACKING_URI``.
+
+    Raises:
+        SettingsError: a URI of another kind, which is not shown, since it may contain a password.
+    """
+    uri = str(named)
+    if uri.startswith(("http://", "https://")):
+        with suppress(SettingsError):  # raised below, with the key
+            return Server.at(uri)
+    file = Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
+    if file is not None and file.suffix in DATABASES:
+        return file.resolve()
+    if "://" in uri or re.match("(databricks|file|uc)(:|$)", uri):
+        raise SettingsError(
+            f"MLFLOW_TRACKING_URI (or --mlruns, FEDTIDE_MLRUNS) = {uri.partition(':')[0]}:...: should be a server, such as "
+            "http://127.0.0.1:5000, an SQLite file, such as sqlite:///mlflow.db, or a folder, such as mlruns"
+        )
+    return Path(named).resolve()

@@ -1,6 +1,6 @@
 """An experiment in MLflow's store, used without MLflow's global state.
 
-On this machine a store is a folder with an SQLite file and a folder of artifacts.
+On this machine a store is an SQLite file in a folder, with a folder of artifacts beside it.
 """
 
 import functools
@@ -22,7 +22,7 @@ from filelock import FileLock
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import replacing, short_hash
 from fedtide.core.storage.locks import Lock
-from fedtide.runs.mlflow.server import Server
+from fedtide.runs.mlflow.server import DATABASES, Server
 
 DATABASE = "mlflow.db"
 
@@ -31,31 +31,42 @@ _MOST = 50_000  # runs that a search returns, MLflow's limit
 
 
 class Store:
-    """One experiment in the store of a folder or of a server, created if missing.
+    """One experiment in the store of a folder, an SQLite file or a server, created if missing.
 
     Several processes may open, and write to, one store at once.
 
     Raises:
+        SettingsError: the experiment is deleted, or another version of MLflow made the store.
         sqlite3.Error, OSError, mlflow.exceptions.MlflowException: the store is locked, unwritable, damaged or out of reach.
     """
 
     def __init__(self, where: Path | Server, experiment: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        import mlflow
         from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
 
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
-        self.folder = None if isinstance(where, Server) else where.resolve()
+        self.folder = None if isinstance(where, Server) else database_of(where).parent
         if isinstance(where, Server):
             where.configure()
             name = f"fedtide-{short_hash([getpass.getuser(), where.address])}.lock"
             self._lock = Path(tempfile.gettempdir()) / name
         else:
-            where.mkdir(parents=True, exist_ok=True)
-            self._lock = where.resolve() / ".lock"
+            database_of(where).parent.mkdir(parents=True, exist_ok=True)
+            self._lock = database_of(where).parent / ".lock"
         with self._locked():
-            self.uri = where.address if isinstance(where, Server) else open_store(where.resolve())
-            self.client: Any = MlflowClient(tracking_uri=self.uri)
-            self.experiment: str = self._experiment(experiment)
+            self.uri = where.address if isinstance(where, Server) else open_store(database_of(where))
+            try:
+                self.client: Any = MlflowClient(tracking_uri=self.uri)
+                self.experiment: str = self._experiment(experiment)
+            except MlflowException as error:
+                if "database schema" not in str(error):
+                    raise
+                raise SettingsError(
+                    f"another version of MLflow than the installed {mlflow.__version__} made this store; if an older one, "
+                    f"`mlflow db upgrade {self.uri}`, if a newer one, `pip install --upgrade mlflow`"
+                ) from None
 
     def _locked(self) -> FileLock:
         """Keeps other processes of this machine and user from creating anything in the store."""
@@ -65,6 +76,12 @@ class Store:
         if (found := self.client.get_experiment_by_name(name)) is None:
             place = (self.folder / "artifacts").as_uri() if self.folder else None  # a server decides itself
             return str(self.client.create_experiment(name, place))
+        if found.lifecycle_stage != "active":
+            restore = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+            raise SettingsError(
+                f"the experiment {name!r} is deleted; restore it with `MLFLOW_TRACKING_URI={self.uri} {restore}`, or set "
+                "another tracking.experiment"
+            )
         return str(found.experiment_id)
 
     def runs(self, condition: str) -> list[Any]:
@@ -108,7 +125,7 @@ def is_held(directory: Path) -> bool:
 
 def reason(error: BaseException) -> str:
     """First line of the root cause: MLflow wraps SQLAlchemy, which wraps SQLite, or a library for HTTP."""
-    while (inner := error.__cause__ or error.__context__) is not None:
+    while not isinstance(error, SettingsError) and (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return (str(error).splitlines() or [type(error).__name__])[0]
 
@@ -123,13 +140,17 @@ def git_commit() -> str | None:
         return None
 
 
-def open_store(root: Path) -> str:
-    """Tracking URI of the store in an absolute folder, created if missing; call it under a lock.
+def database_of(where: Path) -> Path:
+    """The absolute path of the SQLite file of a store, which is named by its folder or by the file."""
+    return (where if where.suffix in DATABASES and not where.is_dir() else where / DATABASE).resolve()
+
+
+def open_store(database: Path) -> str:
+    """Tracking URI of the store in an absolute path, created if missing; call it under a lock.
 
     Raises:
         sqlite3.Error, OSError: it is locked, unwritable or damaged, which MLflow itself would try again for minutes.
     """
-    database = root / DATABASE
     if not database.exists():
         create(database)
     with closing(sqlite3.connect(database, timeout=_PATIENCE, isolation_level=None)) as connection:
@@ -168,8 +189,8 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
 
     A folder without a store is a SettingsError.
     """
-    root = mlruns.resolve()
-    if not (root / DATABASE).is_file():
+    database = database_of(mlruns)
+    if not database.is_file():
         raise SettingsError(
             f"{mlruns}: no MLflow store in this folder; execute a run first, or rebuild it with `fedtide mlflow sync`"
         )
@@ -179,7 +200,7 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
         "mlflow",
         "ui",
         "--backend-store-uri",
-        f"sqlite:///{root / DATABASE}",
+        f"sqlite:///{database}",
         "--workers",
         "1",
     ]

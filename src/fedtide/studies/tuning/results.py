@@ -12,7 +12,7 @@ from fedtide.core.storage.files import replacing, write_text
 from fedtide.settings.groups.tuning import Value
 from fedtide.studies.tuning.space import Space
 
-_TABLES_AND_FIGURES = ("trials.csv", "history.png", "importance.png", "front.csv", "front.png")
+_FILES = ("best.yaml", "trials.csv", "history.png", "importance.png", "front.csv", "front.png")
 
 
 def pareto_front(study: Any) -> list[Any]:
@@ -86,8 +86,8 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     One objective: ``trials.csv``, ``history.png`` and ``importance.png``, the share of the variance of a random forest's
     prediction that a setting explains alone (fANOVA, Hutter et al. 2014). Two objectives: ``front.csv`` and ``front.png``.
 
-    Without a complete trial only the table is written. Tables and figures of an earlier search that this one does not write
-    are removed; ``log`` gets a line if a figure cannot be drawn.
+    Without a complete trial only the table is written. Files of an earlier search that this one does not write are removed;
+    ``log`` gets a line if a figure cannot be drawn.
 
     Returns:
         The files.
@@ -99,7 +99,7 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     if (found := best(study)) is not None:
         write_text(folder / "best.yaml", yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True))
         files.append(folder / "best.yaml")
-    for stale in {folder / name for name in _TABLES_AND_FIGURES} - set(files):
+    for stale in {folder / name for name in _FILES} - set(files):
         stale.unlink(missing_ok=True)
     return files
 

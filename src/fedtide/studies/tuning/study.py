@@ -345,9 +345,9 @@ class _Search:
         if self.stopped is not None and ended + len(failed) < self._wanted:
             text = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
             return TuneResult(name, ended, None, {}, self.stopped, failed, text)
+        files = results.write(self._study, self._what.space, self._objectives, folder, self._log)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
             raise SettingsError(next(iter(self._failures.values())).message)
-        files = results.write(self._study, self._what.space, self._objectives, folder, self._log)
         best = results.best(self._study)
         if best is None and not failed:
             raise SettingsError(results.why_none(self._study, self._options.metric))

@@ -1,9 +1,9 @@
-"""Inputs of samples as one tensor of the shape and type that their kind has; pictures as arrays."""
+"""Inputs of samples as one tensor of the shape and type that their kind has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +13,7 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.world.dataset import SHAPES, Kind
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 _SHAPES = {**SHAPES, "image": f"{SHAPES['image']}, uint8 or floating point", "text": f"{SHAPES['text']}, integers"}
-_GRAY = ("1", "L", "I", "I;16", "F", "LA")
-_MODES: dict[int, str] = {1: "L", 3: "RGB"}
 _KINDS: dict[int, Kind] = {2: "vector", 3: "series", 4: "image"}
 
 
@@ -92,30 +87,3 @@ def _array(value: Any) -> NDArray[Any]:
     if array.dtype == object and array.ndim and len(array):
         return np.stack([_array(part) for part in array])
     return array
-
-
-def pixels(
-    picture: Image, channels: Literal[1, 3] | None = None, size: tuple[int, int] | None = None
-) -> NDArray[np.uint8]:
-    """A picture as uint8 [channels, height, width].
-
-    Args:
-        picture: as Pillow reads it. channels: 1 for gray, 3 for red, green and blue; by default what the picture has.
-        size: height and width to resize it to (bilinear).
-
-    Raises:
-        OSError: the picture is damaged.
-    """
-    found = _MODES[channels or (1 if picture.mode in _GRAY else 3)]
-    picture = picture if picture.mode == found else picture.convert(found)
-    if size is not None and picture.size != (size[1], size[0]):
-        from PIL.Image import Resampling
-
-        picture = picture.resize((size[1], size[0]), Resampling.BILINEAR)
-    values = np.asarray(picture, dtype=np.uint8)
-    return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
-
-
-def is_picture(value: Any) -> bool:
-    """Whether something is a picture of Pillow's, which is not imported for this."""
-    return any(cls.__module__ == "PIL.Image" for cls in type(value).__mro__)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.world.adapters.arrays import pixels, stacked
+from fedtide.core.errors import SettingsError, nearest
+from fedtide.world.adapters.arrays import stacked
+from fedtide.world.adapters.pictures import Pictures
 from fedtide.world.adapters.tensors import Options, Part, from_tensors
 from fedtide.world.dataset import Dataset
 
@@ -26,6 +29,9 @@ def from_huggingface(
     label: str = "label",
     client: str | None = None,
     time: str | None = None,
+    size: tuple[int, int] | None = None,
+    channels: Literal[1, 3] | None = None,
+    white_level: float | None = None,
     **options: Unpack[Options],
 ) -> Dataset:
     """A dataset from a Hugging Face dataset (``pip install fedtide[huggingface]``).
@@ -36,7 +42,8 @@ def from_huggingface(
         inputs: names of columns: one of images, or some of numbers or lists of numbers, which become the features of a vector
             in this order; by default all columns without another use.
         label, client, time: names of the columns of labels, clients and times.
-        options: those of :func:`fedtide.from_tensors`; the number of classes of a ``ClassLabel`` is known.
+        size, channels, white_level: of images, as of :func:`fedtide.from_torch`.
+        options: those of :func:`fedtide.from_tensors`; the classes of a ``ClassLabel`` are known.
 
     Raises:
         SettingsError: there is no such column, or a row is not what it should be; the message names it.
@@ -53,14 +60,17 @@ def from_huggingface(
         if column is not None and column not in dataset.column_names:
             raise SettingsError(nearest(f"{what}: no column {column!r}", column, dataset.column_names))
     features = [name for name in dataset.column_names if name not in named.values()] if inputs is None else list(inputs)
-    count = getattr(dataset.features[label], "num_classes", None)
-    if count is not None:
-        options.setdefault("classes", count)
-    held = None if test is None else _part(test, "test", features, named)
-    return from_tensors(*_part(dataset, "training", features, named), test=held, **options)
+    names = getattr(dataset.features[label], "names", None)
+    if names is not None:
+        options.setdefault("classes", names)
+    pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})
+    train = _part(dataset, "training", features, named, pictures)  # first: its channels are those of the test rows
+    held = None if test is None else _part(test, "test", features, named, pictures)
+    pictures.report(options.get("name", "own"))
+    return from_tensors(*train, test=held, **options)
 
 
-def _part(rows: Any, which: str, inputs: list[str], named: dict[str, str | None]) -> Part:
+def _part(rows: Any, which: str, inputs: list[str], named: dict[str, str | None], pictures: Pictures) -> Part:
     columns = [column for column in named.values() if column]
     for name in (*inputs, *columns):
         if name not in rows.column_names:
@@ -72,20 +82,19 @@ def _part(rows: Any, which: str, inputs: list[str], named: dict[str, str | None]
     images = [name for name in inputs if type(rows.features[name]).__name__ == "Image"]
     if images and len(inputs) > 1:
         raise SettingsError(f"inputs: {images[0]!r} holds images, which cannot be combined with other columns")
-    return Part(_pictures(rows, images[0], which) if images else _numbers(rows, inputs, which), *values)
+    return Part(_images(rows, images[0], which, pictures) if images else _numbers(rows, inputs, which), *values)
 
 
-def _pictures(rows: Any, name: str, which: str) -> list[Any]:
-    column, pictures = rows.with_format(None)[name], list[Any]()
-    for row in range(len(rows)):
-        try:
-            picture = column[row]
-        except OSError as error:
-            raise SettingsError(f"{which} sample {row}: {name} cannot be read ({shortened(str(error))})") from None
-        if picture is None:
-            raise SettingsError(f"{which} sample {row}: {name} is empty, expected an image")
-        pictures.append(pixels(picture))
-    return pictures
+def _images(rows: Any, name: str, which: str, pictures: Pictures) -> NDArray[np.uint8]:
+    column, place = rows.with_format(None)[name], partial("{} sample {}".format, which)
+
+    def opened(row: int) -> Any:
+        if (picture := column[row]) is None:
+            raise SettingsError(f"{place(row)}: {name} is empty, expected an image")
+        return picture
+
+    images = (pictures.read(partial(opened, row), place(row)) for row in range(len(rows)))
+    return pictures.stack(images, len(rows), place)
 
 
 def _numbers(rows: Any, names: list[str], which: str) -> Tensor:

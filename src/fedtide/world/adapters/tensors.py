@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,10 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters import columns
-from fedtide.world.adapters.arrays import is_picture, pixels, stacked, typed
+from fedtide.world.adapters.arrays import stacked, typed
 from fedtide.world.adapters.columns import Column
 from fedtide.world.adapters.dates import times
+from fedtide.world.adapters.pictures import Pictures, is_picture
 from fedtide.world.dataset import Dataset, Kind, content_digest
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
@@ -103,8 +104,9 @@ def from_tensors(
     parts = [Part(inputs, labels, client, time), *([] if test is None else [Part(*test)])]
     tensors, found = _inputs(parts, kind)
     sizes = [len(tensor) for tensor in tensors]
+    names = tuple[str, ...]()
     if task == "classification":
-        codes, num_classes = _labels(_column(parts, "labels", sizes), classes)
+        codes, num_classes, names = _labels(_column(parts, "labels", sizes), classes)
         label, groups = torch.tensor(codes), codes
     elif classes is not None:
         raise SettingsError(f"classes is not supported with task {task}")
@@ -136,6 +138,7 @@ def from_tensors(
         vocabulary=_vocabulary(tensors, vocabulary) if found == "text" else 0,
         origins=columns.origins_of(made_by, when, (train, held), clients, unit),
         task=task,
+        class_names=names,
     )
     return replace(dataset, digest=content_digest(dataset))
 
@@ -178,18 +181,19 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
     )
 
 
-def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int]:
-    """Labels int64 [n], and the number of classes: integers are kept, names are numbered."""
+def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, int, tuple[str, ...]]:
+    """Labels int64 [n], the number of classes, and their names, if known: integers are kept, names are numbered."""
     labels = columns.integers(column, "a label", "an integer or a name")
+    names = () if known is None or isinstance(known, int) else tuple(known)
     if labels is None:
-        labels, names = columns.classes(column, () if known is None or isinstance(known, int) else tuple(known))
+        labels, names = columns.classes(column, names)
         count = known if isinstance(known, int) else len(names)
     else:
         count = known if isinstance(known, int) else len(known) if known else max(2, int(labels.max()) + 1)
     column.refuse((labels < 0) | (labels >= count), f"a label from 0 to {count - 1}")
     if count < 2:
         raise SettingsError("there is only one class")
-    return labels, count
+    return labels, count, names
 
 
 def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
@@ -243,6 +247,9 @@ def from_torch(
     label: Field = 1,
     client: Any = None,
     time: Any = None,
+    size: tuple[int, int] | None = None,
+    channels: Literal[1, 3] | None = None,
+    white_level: float | None = None,
     **options: Unpack[Options],
 ) -> Dataset:
     """A dataset from a map-style PyTorch dataset, such as those of torchvision. Every sample is read once.
@@ -257,6 +264,8 @@ def from_torch(
         test: the test set, of the same kind; by default test samples are held out of ``dataset``.
         inputs, label: position or key of inputs and label in what it returns; Pillow's pictures become uint8 images.
         client, time: the same; or a sequence with one value per sample of ``dataset`` (then test samples are held out).
+        size, channels, white_level: of pictures, as of data ``image_folder``; by default three channels if one
+            picture has colors, else one.
         options: those of :func:`fedtide.from_tensors`.
 
     Raises:
@@ -265,27 +274,33 @@ def from_torch(
     fields = (inputs, label, client, time)
     if test is not None and any(not isinstance(field, Field | None) for field in fields):
         raise SettingsError("client and time: with a test set, expected the index or key in every sample")
-    held = None if test is None else _samples(test, "test", fields)
-    return from_tensors(*_samples(dataset, "training", fields), test=held, **options)
+    pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})
+    train = _samples(dataset, "training", fields, pictures)  # first: its channels are those of the test set
+    held = None if test is None else _samples(test, "test", fields, pictures)
+    pictures.report(options.get("name", "own"))
+    return from_tensors(*train, test=held, **options)
 
 
-def _samples(dataset: Any, which: str, fields: tuple[Any, ...]) -> Part:
+def _samples(dataset: Any, which: str, fields: tuple[Any, ...], pictures: Pictures) -> Part:
     """All samples; a field that is neither position nor key is a column already."""
     try:
         count = len(dataset)
     except TypeError:
         raise SettingsError(f"the {which} set is {type(dataset).__name__}, expected a map-style one with len") from None
-    values: dict[Field, list[Any]] = {field: [] for field in fields if isinstance(field, Field)}
+    values: dict[Field, Any] = {field: [] for field in fields if isinstance(field, Field)}
+    place, read = partial("{} sample {}".format, which), 0
     for row in range(count):
         try:
             sample = dataset[row]
         except OSError as error:
-            raise SettingsError(f"{which} sample {row}: {error}") from None
+            raise SettingsError(f"{place(row)}: {error}") from None
         for field, column in values.items():
-            value = _take(sample, field, f"{which} sample {row}")
-            if is_picture(value):
-                value = pixels(value)
+            value = _take(sample, field, place(row))
+            if field == fields[0] and is_picture(value):
+                value, read = pictures.read(value, place(row)), read + 1
             column.append(value.item() if isinstance(value, Tensor) and value.dim() == 0 else value)
+    if read and read == count:
+        values[fields[0]] = pictures.stack(values[fields[0]], count, place)
     return Part(*(values[field] if isinstance(field, Field) else field for field in fields))
 
 

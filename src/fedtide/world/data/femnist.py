@@ -42,7 +42,7 @@ class Femnist(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28], white background."""
         paths = self.resources[0].paths(raw)
-        writers = [self._writer(path, user) for path in paths for user in read_users(path)]
+        writers = [self._writer(path, user) for path, user in read_users(paths)]
         images = np.concatenate([images for _, images, _ in writers])
         labels = np.concatenate([labels for _, _, labels in writers])
         names, number = np.unique([name for name, _, _ in writers], return_inverse=True)

@@ -1,9 +1,12 @@
 """Folders of images, one per class."""
 
+import logging
 import os
 import re
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,22 +14,35 @@ from pydantic import Field, model_validator
 
 from fedtide.core.bounds import WHOLE
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.world.adapters.arrays import pixels
+from fedtide.world.adapters.pictures import Pictures, PictureSettings
 from fedtide.world.adapters.tensors import from_tensors
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings
 
+logger = logging.getLogger(__name__)
+
+_ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_OF_SYSTEMS = [
+    "__MACOSX",
+    "@eaDir",
+    "#recycle",
+    "$RECYCLE.BIN",
+    "System Volume Information",
+    "Thumbs.db",
+    "desktop.ini",
+]
+
 
 class ImageFolder(DatasetPlugin):
     """Images in one folder per class, as torchvision's ``ImageFolder`` reads them: ``path/cat/7.png``.
 
-    Classes are the folders, in sorted order. ``client`` is the part of an image's path below ``path`` that names its client:
-    the number of a folder (0 is the class, 1 the folder in it, ...), or a regular expression, whose group is the name if it
-    has one. Pixels are uint8, divided by 255 when they are used.
+    Classes are the folders below ``path``, in sorted order; hidden folders and files are left out. ``client`` is the part of
+    an image's path below ``path`` that names its client: the number of a folder (0 is the class, 1 the folder in it, ...), or
+    a regular expression, whose group is the name if it has one. Pixels are uint8, divided by 255 when they are used.
     """
 
-    class Settings(DatasetSettings):
+    class Settings(PictureSettings, DatasetSettings):
         name: str = "image_folder"
         path: str = Field("images", description="folder of the classes' folders")
         test: str | None = Field(
@@ -34,9 +50,6 @@ class ImageFolder(DatasetPlugin):
         )
         client: Annotated[int | str | None, WHOLE] = Field(
             None, description="part of the path that names the client: a number or a regular expression; null: unknown"
-        )
-        size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
-            None, description="height and width to resize all images to; null: all have the same size"
         )
         channels: Literal[1, 3] = Field(3, description="1: gray; 3: red, green, blue")
         split: SplitSettings = Field(SplitSettings(), description="which images are held out without test images")
@@ -57,32 +70,39 @@ class ImageFolder(DatasetPlugin):
 
     def files(self) -> tuple[Path, ...]:
         folders = [Path(folder) for folder in (self.settings.path, self.settings.test) if folder is not None]
-        walks = (walk for folder in folders for walk in os.walk(folder, followlinks=True))
-        return tuple(sorted(Path(place, name) for place, _, names in walks for name in names))
+        return tuple(sorted(file for folder in folders for file in _walk(folder)))
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, channels, height, width], in the order of their paths."""
         chosen = self.settings
-        classes, train = self._read_folder("path", chosen.path)
-        test = None
+        pictures = Pictures(chosen.model_dump(include=set(PictureSettings.model_fields)), "data.")
+        found, test = _found("path", chosen.path), None
+        classes = sorted(found)
+        if empty := [name for name in classes if not found[name]]:
+            problem = f"data.path = {chosen.path!r}: class {empty[0]!r} has no images ({', '.join(_ENDINGS)})"
+            raise SettingsError(f"{problem}; add some, or remove its folder")
+        train = self._samples(chosen.path, found, classes, pictures)
         if chosen.test is not None:
-            others, test = self._read_folder("test", chosen.test)
-            if others != classes:
-                odd = min(set(others) ^ set(classes))
-                raise SettingsError(f"data.test: class {odd!r} is in only one of {chosen.path} and {chosen.test}")
-        return from_tensors(*train, test=test, classes=len(classes), split=chosen.split, name="image_folder")
+            held = _found("test", chosen.test)
+            if unknown := sorted(name for name, files in held.items() if files and name not in found):
+                problem = f"data.test: class {unknown[0]!r} is in {chosen.test} only"
+                raise SettingsError(f"{problem}; add images of it to {chosen.path}, or remove its folder")
+            test = self._samples(chosen.test, held, classes, pictures)
+        pictures.report(chosen.path)
+        return from_tensors(*train, test=test, classes=classes, split=chosen.split, name="image_folder")
 
-    def _read_folder(self, setting: str, folder: str) -> tuple[list[str], tuple[Any, Any, Any]]:
-        """Classes, and images, labels and clients."""
-        from torchvision.datasets import ImageFolder as Images
+    def _samples(
+        self, folder: str, found: dict[str, list[Path]], classes: list[str], pictures: Pictures
+    ) -> tuple[NDArray[np.uint8], list[int], list[str] | None]:
+        """Images, labels and clients."""
+        from PIL import Image
 
-        try:
-            found = Images(folder)
-        except OSError as error:  # no folder, no classes, or a class without images
-            raise SettingsError(f"data.{setting} = {folder!r}: {' '.join(str(error).split())}") from None
-        files = [Path(name) for name, _ in found.samples]
+        labels, files = zip(
+            *((label, file) for label, name in enumerate(classes) for file in found.get(name, ())), strict=True
+        )
         clients = None if self.settings.client is None else [self._client(file.relative_to(folder)) for file in files]
-        return found.classes, (self._images(files), [label for _, label in found.samples], clients)
+        images = (pictures.read(partial(Image.open, file), str(file)) for file in files)
+        return pictures.stack(images, len(files), lambda row: str(files[row])), list(labels), clients
 
     def _client(self, path: Path) -> str:
         wanted, name = self.settings.client, path.as_posix()
@@ -97,25 +117,34 @@ class ImageFolder(DatasetPlugin):
             raise SettingsError(f"data.client = {wanted!r} finds no client in {name!r}")
         return client
 
-    def _images(self, files: list[Path]) -> NDArray[np.uint8]:
-        chosen = self.settings
-        images: NDArray[np.uint8] | None = None
-        for place, file in enumerate(files):
-            image = _read(file, chosen.channels, chosen.size)
-            images = np.empty((len(files), *image.shape), dtype=np.uint8) if images is None else images
-            if image.shape != images.shape[1:]:
-                sizes = "{}x{}, the first one {}x{}".format(*image.shape[1:], *images.shape[2:])
-                raise SettingsError(f"{file}: has height and width {sizes}; set data.size to resize all images")
-            images[place] = image
-        assert images is not None  # a class without images is refused
-        return images
+
+def _found(setting: str, folder: str) -> dict[str, list[Path]]:
+    """The images of each class; other files are counted in a line."""
+    root, others = Path(folder), list[str]()
+    folders = [entry.name for entry in root.iterdir() if entry.is_dir()] if root.is_dir() else []
+    found = {name: list[Path]() for name in folders if not _hidden(name)}
+    for file in _walk(root):
+        if file.parent != root and file.suffix.lower() in _ENDINGS:
+            found[file.relative_to(root).parts[0]].append(file)
+        else:
+            others.append(file.name if file.parent == root else file.suffix.lower() or file.name)
+    if not any(found.values()):
+        here = f"no folder of a class with images ({', '.join(_ENDINGS)})" if root.is_dir() else "no such folder"
+        raise SettingsError(f"data.{setting} = {folder!r}: {here}")
+    if others:
+        names = shortened(", ".join(sorted(set(others))))
+        logger.warning("%s: %d file%s left out: %s", folder, len(others), "s" * (len(others) > 1), names)
+    return found
 
 
-def _read(file: Path, channels: Literal[1, 3], size: tuple[int, int] | None) -> NDArray[np.uint8]:
-    from PIL import Image
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder but hidden ones and those of the system, in torchvision's order."""
+    tree = list[tuple[str, list[str]]]()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _hidden(name)]
+        tree.append((place, sorted(name for name in names if not _hidden(name))))
+    return (Path(place, name) for place, names in sorted(tree) for name in names)
 
-    try:
-        with Image.open(file) as picture:
-            return pixels(picture, channels, size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise SettingsError(f"{file}: not a readable image ({shortened(str(error))})") from None
+
+def _hidden(name: str) -> bool:
+    return name.startswith(".") or name in _OF_SYSTEMS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, split_samples
 
+logger = logging.getLogger(__name__)
+
 
 class User(NamedTuple):
     """What a file holds of one user: ``x`` and ``y`` are lists of one length, at least 1."""
@@ -32,8 +35,20 @@ class User(NamedTuple):
     y: list[Any]
 
 
-def read_users(path: Path) -> Iterator[User]:
-    """The users of a file, in its order; a SettingsError that names the user if the file is not one of LEAF's."""
+def read_users(paths: Sequence[Path]) -> list[tuple[Path, User]]:
+    """The users of files and their file, in order; those without samples are counted in a line.
+
+    LEAF's own scripts write such users. A SettingsError names the user if a file is not one of LEAF's.
+    """
+    found = [(path, user) for path in paths for user in _users(path)]
+    users = [(path, user) for path, user in found if user.y]
+    if len(users) < len(found):
+        few = f"{len(found) - len(users)} of {len(found)} users have no samples and are left out"
+        logger.warning("%s: %s", paths[0].parent, few)
+    return users
+
+
+def _users(path: Path) -> Iterator[User]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -54,8 +69,8 @@ def read_users(path: Path) -> Iterator[User]:
         if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
             raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
         x, y = samples["x"], samples["y"]
-        if len(x) != len(y) or not x:
-            raise _refusal(path, f"user {name!r} has {len(x)} x and {len(y)} y; both must be equal and above 0")
+        if len(x) != len(y):
+            raise _refusal(path, f"user {name!r} has {len(x)} x and {len(y)} y; both must be equal")
         if count not in (None, len(x)):
             raise _refusal(path, f"user {name!r} has {len(x)} samples, but num_samples {count}")
         yield User(name, x, y)
@@ -130,7 +145,7 @@ class Leaf(DatasetPlugin):
             who[train],
             test=(inputs[held], labels[held], who[held]),
             kind="text" if text else "image" if chosen.shape else "vector",
-            classes=len(names),
+            classes=names,
             vocabulary=vocabulary,
             name="leaf",
         )
@@ -180,9 +195,8 @@ class _Samples:
         files = _files(place)
         if not files:
             raise SettingsError(f"data.{setting} = {place!r}: no such file, or no .json files in this folder")
-        for file in files:
-            for user in read_users(file):
-                self._append(file, user)
+        for file, user in read_users(files):
+            self._append(file, user)
 
     def _append(self, file: Path, user: User) -> None:
         self._begins.append((len(self.y), file))

@@ -17,7 +17,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.arrays import read_arrays, write_arrays
-from fedtide.core.storage.files import short_hash, write_json
+from fedtide.core.storage.files import creating, short_hash, write_json
 from fedtide.core.storage.locks import held
 from fedtide.settings.run import RunSettings
 from fedtide.world.data.base import DatasetPlugin
@@ -35,6 +35,7 @@ from fedtide.world.dataset import (
 )
 from fedtide.world.storage.sources import fetch, make_folder
 
+_HASHES = "hashes.json"
 _SETTLED = 2 * 10**9
 """Nanoseconds after its last change in which a file's hash is not cached: another change could leave the same times."""
 
@@ -63,9 +64,17 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
     path = prepared_file(plugin, root)
     dataset = _cached(plugin, path)
     if dataset is None:
-        make_folder(path.parent)
-        with held(path.with_suffix(".lock"), f"{path}: another process is preparing this dataset", timeout=-1):
-            dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
+        lock, memory = path.with_suffix(".lock"), path.parent / _HASHES
+        new = [lock] if memory.exists() else [lock, memory]
+        with creating(path.parent):
+            make_folder(path.parent)
+            try:
+                with held(lock, f"{path}: another process is preparing this dataset", timeout=-1):
+                    dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
+            except SettingsError:
+                for file in new:
+                    file.unlink(missing_ok=True)
+                raise
     return dataset
 
 
@@ -97,7 +106,7 @@ def _contents(plugin: DatasetPlugin, folder: Path) -> tuple[dict[str, str], dict
     raw = [path for resource in plugin.resources for path in resource.present(folder / "raw")]
     others = plugin.files()
     try:
-        hashes = content_hashes([*raw, *others], folder / "hashes.json")
+        hashes = content_hashes([*raw, *others], folder / _HASHES)
     except OSError as error:
         raise SettingsError(f"data {plugin.settings.name!r}: cannot read {error.filename} ({error.strerror})") from None
     return {path.name: hashes[str(path)] for path in raw}, {str(path): hashes[str(path)] for path in others}
@@ -119,7 +128,7 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
         return None
     arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
     constants = record["constants"]
-    constants |= {"mean": tuple(constants["mean"]), "std": tuple(constants["std"])}  # JSON has lists only
+    constants |= {key: tuple(constants.get(key, ())) for key in ("mean", "std", "class_names")}  # JSON has lists only
     origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
     if origins:
         origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}
@@ -139,7 +148,7 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
     if _contents(plugin, path.parent) != before:
         raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
     record = {
-        "constants": constants_of(dataset),
+        "constants": constants_of(dataset) | {"class_names": dataset.class_names},
         "digest": dataset.digest,
         "reader": _reader(plugin),
         "settings": plugin.settings.canonical(),
