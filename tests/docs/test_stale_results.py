@@ -19,7 +19,11 @@ ROOT = Path(__file__).parents[2]
 SAYS_SO = "Measured with an earlier version:"
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reports").glob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/reports").glob("*.md")),
+    )
 }
 LISTED = yaml.safe_load((ROOT / "results/earlier_versions.yaml").read_text(encoding="utf-8"))
 TABLES = {
@@ -52,7 +56,9 @@ FORESTS = forests()
 def is_stale(result: str) -> bool:
     """Whether a file of results, by its path there without suffix, or one of a folder's, is of an earlier version."""
     folder, _, profile = result.partition("/")
-    return folder in LISTED or result in TABLES or (not profile and any(name.startswith(f"{folder}/") for name in TABLES))
+    return (
+        folder in LISTED or result in TABLES or (not profile and any(name.startswith(f"{folder}/") for name in TABLES))
+    )
 
 
 def stale_results(page: str, text: str) -> set[str]:
