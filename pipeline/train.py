@@ -15,12 +15,13 @@ def main() -> None:
     stop_with_parent()
     start_workers_early()
     from fedtide.cli import stages  # with torch, while the workers import it too
+    from fedtide.core.storage.files import folder
     from fedtide.report.curves import write_curves
     from fedtide.runs.workspace import workspace
     from fedtide.settings.params import Params
 
     params, label = Params.read(PARAMS), sys.argv[1]
-    where = workspace(params, places.runs(), Path("worlds"), places.mlruns())
+    where = workspace(params, folder(places.runs()), Path("worlds"), places.mlruns())
     with progress(quiet=False) as watch:
         outcomes = Path("outcomes") / f"{label}.json"
         summaries, stopped = stages.train(params, where, watch, [label], outcomes)

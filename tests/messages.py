@@ -9,7 +9,19 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src/fedtide"
 SPEAKING = {
-    *("SettingsError", "PluginCrash", "refuse", "log", "warning", "info", "error", "remark", "Option", "Argument", "Field"),
+    *(
+        "SettingsError",
+        "PluginCrash",
+        "refuse",
+        "log",
+        "warning",
+        "info",
+        "error",
+        "remark",
+        "Option",
+        "Argument",
+        "Field",
+    ),
     *("Tunable", "echo", "print"),
 }
 

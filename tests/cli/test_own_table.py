@@ -159,6 +159,23 @@ def test_hashed_columns_are_in_the_log(run):
     assert any(line in note for note in run(frame, "data.buckets=8", "data.max_categories=10")["notes"])
 
 
+def test_rows_to_predict_are_read_as_the_table_was(fedtide, folder):
+    """With its signs of missing values, by a CSV file as a program writes it, and by Parquet."""
+    frame = table().assign(color=["null", "red", "?"] * 100, x=lambda rows: rows["x"].where(rows["x"] < 1, -999))
+    frame.to_csv("rows.csv", index=False)
+    written = "data={name: table, file: rows.csv, client: who, time: when, missing: ['?', -999]}"
+    settings = (written, *SETTINGS[1:], "model=softmax_regression")
+    called = fedtide("run", "--name", "one", *(part for each in settings for part in ("--set", each)))
+    assert called.status == 0
+    assert any("color: read as names: 'null' (100 rows)" in line for line in called.err)
+    frame.to_csv("numbered.csv")
+    missing = frame.assign(color=["null", "red", None] * 100, x=frame["x"].where(frame["x"] > -999))
+    missing.to_parquet("rows.parquet")
+    found = [fedtide("predict", "one", file).out for file in ("rows.csv", "numbered.csv", "rows.parquet")]
+    assert len(found[0]) == 301
+    assert found[0] == found[1] == found[2]
+
+
 def test_rows_to_predict_are_written_as_the_table(fedtide):
     frame = table()
     frame.to_csv("rows.csv", index=False, sep=";", decimal=",")

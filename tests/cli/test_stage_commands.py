@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -107,3 +108,16 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
     own = [*GRID, "--set", "report.title=Two of them"]
     assert first == ["fedtide", "compare", "--params", "params.yaml", *own]
     assert second == ["fedtide", "report", "--params", "params.yaml", *own, "--out", "page"]
+
+
+def test_a_report_on_runs_of_somebody_else_goes_to_a_folder_of_ones_own(fedtide, folder, monkeypatch):
+    """Where nothing can be written beside the runs, nothing has to be; a run is refused there."""
+    assert fedtide("compare", "-q", *GRID).status == 0
+    access, before = os.access, contents(folder / "runs")
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: (Path(path).name, mode) != ("runs", os.W_OK) and access(path, mode)
+    )
+    assert fedtide("report", *GRID, "--out", "mine").status == 0
+    assert (folder / "mine/report.html").is_file()
+    assert contents(folder / "runs") == before
+    assert fedtide("run", "-q").err == ["fedtide: runs: this folder cannot be written"]

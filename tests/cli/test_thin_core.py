@@ -123,3 +123,12 @@ def test_extras_bring_what_is_looked_for():
     assert not core & {
         name for extra in ("mlflow", "dvc", "report", "tune", "data", "vision") for name in packages(extra)
     }
+
+
+def test_compromised_releases_are_never_installed():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (lightning,) = (line for line in map(Requirement, project["dependencies"]) if line.name == "lightning")
+    assert [version for version in ("2.6.1", "2.6.2", "2.6.3", "2.6.4") if version in lightning.specifier] == [
+        "2.6.1",
+        "2.6.4",
+    ]

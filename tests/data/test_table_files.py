@@ -46,12 +46,14 @@ def parts(names, value):
     return replaced("when", value).replace("when", names)
 
 
+COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
+
 REFUSED = [
     (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: byte 0xe9 is not utf-8; set data\.encoding.*latin-1"),
     (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
     (text(), {"encoding": "utf-99"}, r"data.*encoding = 'utf-99' is not an encoding known to Python"),
     (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
-    (text(head=",when,size,color,late"), {}, r"column 1 has no name"),
+    (text(head=",when,size,color,late"), {}, r"column 1 has no name and does not number the rows; name it"),
     (text("a,2024-01-01,inf,x,0"), {}, r"line 42: size is 'inf', expected a finite number"),
     (
         text().replace(ROWS[2], "a,2024-01-01T10:00:00Z,2,x,0"),
@@ -75,14 +77,40 @@ REFUSED = [
     (replaced("color", lambda i: f'"1,{i}"'), {}, r"color is '1,0', .* without separators .*data\.decimal"),
     (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
     (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
-    (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is empty, expected a label"),
+    (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is 'NA', expected an integer, as most are"),
+    (replaced("size", lambda i: "?" if i == 3 else i), {}, r"line 5: size is '\?', expected a number .*data\.missing"),
+    (replaced("size", lambda i: i if i % 5 < 2 else "?"), {}, r"line 4: size is '\?', .*data\.missing"),
+    (replaced("size", lambda i: i if i else "x"), {"numeric": ["size"]}, r"line 2: size is 'x', .*data\.missing"),
+    (
+        text().replace(",", ";"),
+        {"delimiter": ";", "decimal": ",", "missing": ["?", True]},
+        r"missing: true is a YAML bool",
+    ),
+    (
+        replaced("size", lambda i: f"{i}.990").replace(",", ";"),
+        GERMAN,
+        r"size is '0\.990', expected a number without sep",
+    ),
+    (
+        text().replace(",", ";").replace(";4;", ";6.990;"),
+        GERMAN,
+        r"line 6: size is '6\.990', expected a number without sep",
+    ),
     (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),
     (text(), {"client": "late"}, r"label and client: column 'late' is given twice; each needs its own"),
     (text(), {"time": ["when", "who"]}, r"client and time: column 'who' is given twice"),
-    (text().replace("size,color", "yr,day"), {"time": ["yr", "day"]}, r"data\.time = \[yr, day\]: expected columns named year"),
-    (text("a,soon,1,x,0"), {}, r"line 42: when is 'soon', .*as most are; .* empty the cell and set data\.unlabeled: drop"),
+    (
+        text().replace("size,color", "yr,day"),
+        {"time": ["yr", "day"]},
+        r"data\.time = \[yr, day\]: expected columns named year",
+    ),
+    (
+        text("a,soon,1,x,0"),
+        {},
+        r"line 42: when is 'soon', .*as most are; .* empty the cell and set data\.unlabeled: drop",
+    ),
     ("\n".join([HEAD, "a,2024-01-01,1,x,"]), {"unlabeled": "drop"}, r"no row has all of late, who, when"),
     (text(), {"window": 30}, r"data\.window = 30: no client has this many rows"),
 ]
@@ -93,9 +121,6 @@ def test_what_cannot_be_read_is_one_line(tmp_path, content, chosen, line):
     with pytest.raises(SettingsError, match=line) as raised:
         read(tmp_path, content, **chosen)
     assert "\n" not in str(raised.value)
-
-
-COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
 
 
 @pytest.mark.parametrize(
@@ -263,4 +288,6 @@ def test_parts_of_the_time_are_features_if_they_are_listed(tmp_path):
 
 def test_a_single_client_is_noted(tmp_path, capsys):
     read(tmp_path, replaced("who", lambda i: "a"))
-    assert capsys.readouterr().err.splitlines() == [f"{tmp_path}/rows.csv: one client, 'a', has all rows (data.client: who)"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"{tmp_path}/rows.csv: one client, 'a', has all rows (data.client: who)"
+    ]

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from fedtide.federation.federation import Federation
+from fedtide.training.resources import workers as module
+from fedtide.training.resources.control_groups import processors
 from fedtide.training.resources.memory import available_bytes, plan_chunk
 from fedtide.training.resources.workers import Workers, WorkerState, available_cores
 from support import federation, settings, steady, vectors
@@ -123,3 +125,33 @@ def test_lanes_share_the_chunks_evenly(fed: Federation, size: int, clients: int)
         chunk = plan_chunk(size, clients, 32, fed.parts.task, lanes)
         rounds = -(-clients // (chunk * lanes))  # of chunks, one for each lane
         assert chunk == max(1, -(-clients // max(1, lanes * rounds)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_quota_of_processor_time_is_a_number_of_processors(version: int, tmp_path: Path) -> None:
+    """That of the process's group, and of those around it; without a quota there is none."""
+    process, groups = tmp_path / "self", tmp_path / "groups"
+    process.mkdir()
+    (process / "cgroup").write_text("4:memory:/\n1:cpu,cpuacct:/a/b\n" if version == 1 else "0::/a/b\n")
+    base = groups / "cpu" if version == 1 else groups
+    for folder, quota in ((base, None), (base / "a", 400_000), (base / "a/b", 150_000)):
+        folder.mkdir(parents=True)
+        if version == 2:
+            (folder / "cpu.max").write_text(f"{quota or 'max'} 100000\n")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text(f"{quota or -1}\n")
+            (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert processors(groups, process) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "threads", "cores"),
+    [([], "", 8), ([3, 16], "", 3), ([], "2", 2), ([3], "2,1", 2), ([], "all", 8), ([], "0", 1), ([], "99", 8)],
+)
+def test_cores_are_those_that_the_process_may_keep_busy(
+    quotas: list[int], threads: str, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(module, "processors", lambda: quotas)
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    assert available_cores() == cores

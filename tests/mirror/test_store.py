@@ -1,8 +1,13 @@
 """The store below a folder: made once, refused early, closed to nobody."""
 
+import getpass
+import importlib
 import multiprocessing
+import os
+import pwd
 import sqlite3
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -10,8 +15,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import URL
 
 from fedtide.core.errors import SettingsError
+from fedtide.runs import mlflow as package
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow import store as module
@@ -29,6 +36,38 @@ def test_artifacts_lie_below_the_folder_and_writers_do_not_block_readers(mlruns:
     assert (experiment.name, experiment.artifact_location) == ("tests", (mlruns / "artifacts").as_uri())
     with closing(sqlite3.connect(mlruns / "mlflow.db")) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("name", ["what?", "Q1%202024", "50 % #1", "Büro a@b:c"])
+def test_a_folder_may_have_any_name(name: str, empty_store: Path, tmp_path: Path) -> None:
+    """Its database is the one in it, for MLflow and its UI; nothing is written elsewhere."""
+    mlruns = tmp_path / name / "mlruns"
+    mlruns.mkdir(parents=True)
+    (mlruns / "mlflow.db").write_bytes(empty_store.read_bytes())
+    store = Store(mlruns, "tests")
+    store.client.create_run(store.experiment)
+    with closing(sqlite3.connect(mlruns / "mlflow.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    assert store.uri in ui_command(mlruns)[0]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_path_that_sqlalchemy_would_take_for_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlalchemy.engine.make_url", lambda _: URL.create("sqlite", database="/what"))
+    with pytest.raises(OSError, match="update it, or rename the folder"):
+        module.address(Path("/what?/mlflow.db"))
+
+
+def test_mlflow_finds_a_name_and_a_home_for_a_user_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    importlib.reload(package)
+    assert (getpass.getuser(), Path.home()) == (str(os.getuid()), Path(tempfile.gettempdir()))
 
 
 def test_a_creation_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +154,7 @@ def test_the_ui_is_light_and_stays_on_this_machine(mlruns: Path) -> None:
     assert command[1:4] == ["-m", "mlflow", "ui"]
     options = dict(zip(command[4::2], command[5::2], strict=True))
     assert options == {
-        "--backend-store-uri": f"sqlite:///{mlruns.resolve()}/mlflow.db",
+        "--backend-store-uri": f"sqlite+pysqlite:///{mlruns.resolve()}/mlflow.db",
         "--workers": "1",
         "--host": "127.0.0.1",
         "--port": "5050",

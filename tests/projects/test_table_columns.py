@@ -68,6 +68,35 @@ def test_values_keep_their_meaning_in_yaml(tmp_path):
     assert settings.data.file.endswith("no # 1.csv")
 
 
+def test_owners_of_twenty_digits_and_words_are_names(tmp_path):
+    rows = [f"{10**19 + n % 20},{n % 7 / 2},{('None', 'Minor', 'Major')[n % 3]}" for n in range(300)]
+    settings, sentences = proposed(tmp_path, "shop,load,severity", rows)
+    assert (settings.data.client, settings.data.label) == ("shop", "severity")
+    assert sentences[:2] == [
+        "label: using column 'severity' (3 classes; last column with few distinct values).",
+        "client: using column 'shop' (20 clients, 15 rows per client on average; matched by name).",
+    ]
+    assert (
+        "severity: read as names: 'None' (100 rows); list them in data.missing if they are missing values." in sentences
+    )
+
+
+@pytest.mark.parametrize("sign", ["?", "-", ".", "unknown", "Unknown", "n.a."])
+@pytest.mark.parametrize("every", [20, 2])
+def test_signs_of_missing_values_are_proposed_and_counted(tmp_path, sign, every):
+    rows = [f"{n % 50 if n % every else sign},{n % 9},shop {n % 5}, ,{'yes' if n % 2 else 'no'}" for n in range(300)]
+    settings, sentences = proposed(tmp_path, "age,hours,shop,note,label", rows)
+    assert (settings.data.missing, settings.data.label, settings.data.client) == ((sign,), "label", "shop")
+    assert f"missing values: age ({sign!r}: {300 // every} rows), note (empty: 300 rows)." in sentences
+
+
+def test_a_sign_in_texts_is_proposed_unless_the_label_has_it(tmp_path):
+    rows = [f"{'?' if n % 5 else 'Gov'},{n % 50 or 'NaN'},{'-' if n % 7 else 'x'},{'-+'[n % 2]}" for n in range(300)]
+    settings, sentences = proposed(tmp_path, "work,age,kind,label", rows)
+    assert (settings.data.missing, settings.data.label) == (("?",), "label")
+    assert "missing values: work ('?': 240 rows), age ('NaN': 6 rows)." in sentences
+
+
 def test_two_rows_are_too_few(tmp_path):
     with pytest.raises(SettingsError):
         proposed(tmp_path, "a,y", ["1,0", "2,1"])

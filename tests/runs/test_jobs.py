@@ -5,9 +5,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import naming
+from fedtide.runs.jobs import processes
 from fedtide.runs.jobs.jobs import ATTEMPTS, Ask, Failure, run_here, run_in_workers
 
 DROP_IN = Path(__file__).parents[1] / "drop_in"
@@ -114,3 +117,11 @@ def test_settings_of_a_users_own_plugin_reach_the_workers(drop_in: None) -> None
 
 def shown(job: Any, ask: Ask) -> str:
     return repr(job)
+
+
+def test_no_socket_is_needed_in_a_temporary_folder_with_a_long_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.util, "get_temp_dir", lambda: f"/{'x' * 106}")
+    assert processes.worker_context().get_start_method() == "spawn"
+    jobs = Listed("plain")
+    assert run_in_workers(work, jobs, 1) is None
+    assert jobs.ends == {"plain": "plain done"}

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,12 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.accelerators import MPSAccelerator
 
 from fedtide.core.errors import SettingsError
-from fedtide.runs.jobs.launch import Decision, global_rank, launched
+from fedtide.runs.jobs.launch import Decision
+from fedtide.runs.jobs.ranks import global_rank, launched
+from fedtide.runs.lightning.trainer import refuse_missing_device, trainer
 from fedtide.settings.run import RunSettings
+from waiting import until
 
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS")
+BATCH = {"SLURM_JOB_NAME": "train", "SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
@@ -32,6 +38,8 @@ def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
         ({"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}, 3, 4),
         ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, 2, 4),
         ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "LOCAL_RANK": "1"}, 1, 1),
+        ({"RANK": "3"}, 0, 1),
+        (BATCH, 0, 1),
     ],
 )
 def test_the_rank_is_that_among_all_machines(
@@ -41,11 +49,38 @@ def test_the_rank_is_that_among_all_machines(
     assert (global_rank(), launched()) == (rank, processes)
 
 
+def test_double_precision_on_a_mac_is_that_of_its_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Apple's GPU, for which a stand-in is enough: it is never used."""
+
+    def chosen(**engine: str) -> RunSettings:
+        return RunSettings(engine=engine)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MPSAccelerator, "is_available", lambda: True)
+    assert trainer(chosen(precision="64-true"), 1, []).strategy.root_device.type == "cpu"
+    for name in ("mps", "gpu"):
+        with pytest.raises(SettingsError, match=f"accelerator {name}, .*; set engine.precision = 32-true, or"):
+            refuse_missing_device(chosen(precision="64-true", accelerator=name))
+
+
 @pytest.mark.parametrize(
     ("values", "engine", "message"),
     [
         ({"RANK": "0", "WORLD_SIZE": "4"}, {"nodes": 2}, "devices = 1: 4 processes were started"),
         ({}, {"nodes": 2, "devices": 3}, "on every machine with torchrun or srun, 3 processes each"),
+        ({"LOCAL_RANK": "0"}, {"devices": 2}, "LOCAL_RANK = 0 in the environment, but no launcher has started"),
+        ({"LOCAL_RANK": "1"}, {"devices": 2}, "LOCAL_RANK = 1 in the environment, but no launcher has started"),
+        (
+            {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"},
+            {"devices": 2},
+            "no launcher has started other processes",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "two"},
+            {"devices": 2},
+            "WORLD_SIZE = 'two' in the environment: should be a number",
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, {"devices": 2}, "missing in the environment: 'LOCAL_RANK'"),
+        ({**BATCH, "SLURM_STEP_NUM_TASKS": "8"}, {"devices": 8, "accelerator": "cpu"}, "Use `--ntasks-per-node=8`"),
     ],
 )
 def test_another_number_of_processes_is_refused(
@@ -54,6 +89,47 @@ def test_another_number_of_processes_is_refused(
     environment(monkeypatch, **values)
     with pytest.raises(SettingsError, match=message), Decision(RunSettings(engine=engine)):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize(
+    ("values", "used"),
+    [
+        (BATCH, "LightningEnvironment"),
+        ({**BATCH, "SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS_PER_NODE": "8"}, "SLURMEnvironment"),
+        ({**BATCH, "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}, "TorchElasticEnvironment"),
+    ],
+)
+def test_a_process_in_a_batch_job_is_alone_unless_srun_or_torchrun_has_started_several(
+    values: dict[str, str], used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(monkeypatch, **values)
+    made = trainer(RunSettings(engine={"devices": 8, "accelerator": "cpu"}), 1, [])  # type: ignore[arg-type]
+    assert type(made.strategy.cluster_environment).__name__ == used  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_waits_for_other_processes_says_so_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    values = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    command = [sys.executable, "-m", "fedtide", "run", "--set", "engine.devices=2", "--set", "engine.accelerator=cpu"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, **values}, text=True, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("waiting for the run's other processes, 1") for line in process.stderr)
+        until(lambda: accepts("127.0.0.1", int(port)))
+        process.send_signal(number)
+        assert process.wait(60) == -number
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as asking:
+        return asking.connect_ex((host, port)) == 0
 
 
 PARAMS = """

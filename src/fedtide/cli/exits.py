@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -41,6 +42,8 @@ def guarded(function: Callable[[], None]) -> None:
     ``FEDTIDE_TRACEBACK`` in the environment the traceback of an error comes before its line.
     """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as on standard error: a pipe may not take every character
     with _signals_raised() as received:
         try:
             with naming_plugins():

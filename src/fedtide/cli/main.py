@@ -38,6 +38,7 @@ from fedtide.cli.options import (
 from fedtide.cli.reporter import log, print_report, print_table, progress, silent
 from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
+from fedtide.core.storage.files import creatable
 
 app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="MLflow integration.")
@@ -71,7 +72,7 @@ def run(
     from fedtide.settings.scores import Score, main_score
 
     chosen = read_params(params, overrides)
-    where = workspace(chosen, runs, worlds, mlruns_named(mlruns), log)
+    where = workspace(chosen, creatable(runs), worlds, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         summary = execute(chosen.run(), where, name=name, watch=watch)
     main = main_score(chosen.experiment.task)
@@ -114,7 +115,7 @@ def compare(
     from fedtide.runs.workspace import workspace
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, worlds, mlruns_named(mlruns), log)
+    where = workspace(chosen, creatable(runs), worlds, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         summaries, stopped = train(chosen, where, watch)
     if as_json:
@@ -174,7 +175,7 @@ def tune(
     from fedtide.studies.tuning.study import tune as search
 
     chosen = read_params(params, with_cluster(overrides, cluster))
-    where = workspace(chosen, runs, None, mlruns_named(mlruns), log)
+    where = workspace(chosen, creatable(runs), None, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)
     if as_json:

@@ -16,7 +16,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.storage.files import replacing
 from fedtide.training.models.base import Network
-from fedtide.world.adapters.encoding import category
+from fedtide.world.adapters.names import positions
 
 Kind = Literal["own", "cluster", "global", "newcomer"]
 """Whose model one is: of one client alone, of several clients, the run's global one, or what a client gets of which nothing is
@@ -63,7 +63,7 @@ class ClientModels:
 
     def of_client(self, name: str) -> str:
         """The owner of this name; a SettingsError if it is not a client of the run."""
-        (number,) = self._numbers([name])
+        (number,) = positions([name], self.owners)
         if number < 0:
             known = nearest(f"client = {name!r} is not a client of the run", name, self.owners)
             rest = f"; rows of other owners, told by column {self.column!r}, get what the run gives newcomers"
@@ -72,7 +72,7 @@ class ClientModels:
 
     def described(self, names: Sequence[str]) -> str:
         """How many rows of these owners are served which kind of model, in a line; newcomers are named."""
-        kinds = [self.kinds[number] if number >= 0 else "newcomer" for number in self._numbers(names)]
+        kinds = [self.kinds[number] if number >= 0 else "newcomer" for number in positions(names, self.owners)]
         new = [name for name, kind in zip(names, kinds, strict=True) if kind == "newcomer"]
         counts = {words: kinds.count(kind) for kind, words in _WORDS.items()}
         parts = [f"{count:,} {words}" for words, count in counts.items() if count]
@@ -80,7 +80,7 @@ class ClientModels:
 
     def models_of(self, names: Sequence[str]) -> Ints:
         """The model that each of some owners is served; a SettingsError where there is none for some."""
-        of = np.append(self.of.numpy(), self.newcomer)[self._numbers(names)]
+        of = np.append(self.of.numpy(), self.newcomer)[positions(names, self.owners)]
         if without := [name for name, number in zip(names, of, strict=True) if number < 0]:
             raise SettingsError(
                 f"no model for {listed(without)}: the run trains no global model, and none of its clients' models is theirs"
@@ -103,15 +103,6 @@ class ClientModels:
         names = {name: network.stored_name(name) for name in network.state_dict()}
         chosen = {name: self.weights[stored][model] for name, stored in names.items() if stored in self.weights}
         return lambda inputs: functional_call(network, chosen, (inputs,))
-
-    def _numbers(self, names: Sequence[str]) -> list[int]:
-        """Positions among the owners, -1 of others; equal numbers are one name however they are written, unless two have it."""
-        exact = {name: number for number, name in enumerate(self.owners)}
-        alike: dict[str, int] = {}
-        for number, name in enumerate(self.owners):
-            alike[category(name)] = -1 if category(name) in alike else number
-        found = {name: exact.get(name, alike.get(category(name), -1)) for name in set(names)}
-        return [found[name] for name in names]
 
 
 @torch.inference_mode()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
 import sys
 import time
 import traceback
@@ -25,6 +24,8 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.finished_states import free_unless_kept
+from fedtide.runs.jobs.launch import Decision
+from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.runs.open_run import OpenRun, open_run
 from fedtide.runs.workspace import Workspace, experiment_of
@@ -34,7 +35,6 @@ from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
     from fedtide.records.frames import Records
-    from fedtide.runs.jobs.launch import Decision
     from fedtide.runs.mlflow.callback import MlflowRounds
 
 _SECONDS = 0.25  # between updates of a line in a notebook
@@ -177,7 +177,10 @@ def execute(
         SettingsError: bad input, or the key is another one here, since code or data differ; nothing was trained.
         PluginCrash: a user's plug-in raised an exception.
     """
-    with naming_plugins(), _decision(settings) as decision:  # here: an exception loses its traceback between processes
+    with (
+        naming_plugins(),
+        _decision(settings, watch.log) as decision,
+    ):  # here: an exception loses its traceback between processes
         opened = open_run(settings, workspace, name=name, watch=watch, expected=expected)
         if decision is not None and decision.rank > 0:
             if decision.wait():
@@ -196,14 +199,11 @@ def execute(
             gc.collect()  # trainer, module and data form a cycle that would keep the data of past runs in memory
 
 
-def _decision(settings: RunSettings) -> Decision | nullcontext[None]:
+def _decision(settings: RunSettings, log: Callable[[str], None]) -> Decision | nullcontext[None]:
     """What the processes of a run share, if it may have several."""
-    launchers = ("RANK", "SLURM_STEP_NUM_TASKS")
-    if settings.engine.devices * settings.engine.nodes == 1 and not any(name in os.environ for name in launchers):
+    if settings.engine.devices * settings.engine.nodes == 1 and launched() == 1:
         return nullcontext()
-    from fedtide.runs.jobs.launch import Decision
-
-    return Decision(settings)
+    return Decision(settings, log)
 
 
 def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:

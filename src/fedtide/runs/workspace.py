@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedtide.core.extras import missing, require
-from fedtide.core.storage.files import creatable, short_hash
+from fedtide.core.storage.files import short_hash
 from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
@@ -59,7 +59,7 @@ def workspace(
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
     chosen = tracking.model, tracking.register, tracking.loggers
-    return Workspace(creatable(runs), worlds, where, experiment_of(tracking), name, *chosen)
+    return Workspace(runs, worlds, where, experiment_of(tracking), name, *chosen)
 
 
 def mlflow_place(tracking: TrackingSettings, mlruns: str | Path) -> Path | Server:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.world.adapters.columns import Column
+from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, floats_of
 from fedtide.world.adapters.dates import are_dates, formats_of, joined, part_of, snake_case, times
 
 FEW = 20
@@ -25,6 +25,8 @@ _CLIENT = (
 _CLIENT += r"|vehicle|branch|school|bank|member|author|household|farm|bike|tailnum"
 _TIME = r"time|date|datetime|timestamp|day|when|hour|month|year|week|created|ts|step|tick|period|round"
 _GAPS = 0.1  # share of missing values up to which a column that is not named as an owner or a label may be one
+_SYMBOLS = frozenset({"?", "??", "-", "--", ".", "..", "*"})
+_SIGNS = _SYMBOLS | {"unknown", "missing", "n.a.", "n/k", "not available"}
 _UNITS = ("s", "ms", "us", "ns")
 _RECENT = 10**8  # seconds from 1970 to 1973: smaller numbers count something else
 
@@ -78,15 +80,39 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> tuple[Time | 
     return (steps[0] if steps else None), unread
 
 
-def find_client(frame: pd.DataFrame, taken: set[str]) -> tuple[Found | None, str]:
+def find_missing(columns: Iterable[Column]) -> dict[str, dict[str, int]]:
+    """Texts that are a missing value in columns whose other values are numbers: in how many rows, by column and text."""
+    found = dict[str, dict[str, int]]()
+    for column in columns:
+        floats, _ = floats_of(column)
+        known = ~np.isnan(floats)
+        texts = _counts(column.values[~known])
+        if len(np.unique(floats[known])) > 1 and all(
+            text.lower() in _SIGNS or text in MISSING_NUMBERS for text in texts
+        ):
+            found[column.name] = texts
+    return found
+
+
+def find_symbols(column: Column) -> dict[str, int]:
+    """Values of a column of texts that stand for a missing one, and in how many rows."""
+    counts = _counts(column.values)
+    return {text: count for text, count in counts.items() if text in _SYMBOLS}
+
+
+def _counts(values: pd.Series[Any]) -> dict[str, int]:
+    return {str(value): int(count) for value, count in values.value_counts().items()}
+
+
+def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found | None, str]:
     """A column that repeats: named as an owner, or text with the most values that have five rows or more on average.
 
-    If there is none, the text says why.
+    If there is none, the text says why. ``names``: the same columns as texts, where they are read from texts.
     """
     why = "no column with repeated values found"
     named, others = list[Found](), list[tuple[int, Found]]()
     for name in (name for name in frame.columns if name not in taken):
-        values, count = frame[name], frame[name].nunique()
+        values, count = frame[name], names[name].nunique()
         if count == 1 and _named(name, _CLIENT):
             why += f"; column {name!r} has a single value"
         enough = values.isna().mean() <= _GAPS or _named(name, _CLIENT)
@@ -95,19 +121,19 @@ def find_client(frame: pd.DataFrame, taken: set[str]) -> tuple[Found | None, str
         shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
             named.append(Found(name, f"{shown}; matched by name"))
-        elif not pd.api.types.is_numeric_dtype(values) and 5 <= count <= len(frame) / 5 and not _named(name, _LABEL):
+        elif not _is_numeric(values) and 5 <= count <= len(frame) / 5 and not _named(name, _LABEL):
             others.append((count, Found(name, f"{shown}; text column with the most distinct groups")))
     return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1], why
 
 
-def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
-    """The label, and whether it is a number to predict (regression) rather than a class.
+def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
+    """The label, and whether it is a number to predict (regression) rather than a class; ``names``: see above.
 
     Raises:
         SettingsError: no column can be one.
     """
     free = [name for name in frame.columns if name not in taken and frame[name].notna().any()]
-    classes = {name: frame[name].nunique() for name in free if not _is_fraction(frame[name])}
+    classes = {name: names[name].nunique() for name in free if not _is_fraction(frame[name])}
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
@@ -117,7 +143,7 @@ def find_label(frame: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
     if few:
         name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
         return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
-    numeric = [name for name in free if pd.api.types.is_numeric_dtype(frame[name])]
+    numeric = [name for name in free if _is_numeric(frame[name])]
     if numeric:
         return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
     raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, in nine of ten rows")
@@ -131,6 +157,11 @@ def find_identifiers(frame: pd.DataFrame, taken: set[str]) -> list[str]:
 
 def _named(name: str, words: str) -> bool:
     return any(re.fullmatch(words, part) for part in snake_case(name).split("_"))
+
+
+def _is_numeric(values: pd.Series[Any]) -> bool:
+    """Integers with missing values are objects."""
+    return pd.api.types.is_numeric_dtype(values) or pd.api.types.infer_dtype(values, skipna=True) == "integer"
 
 
 def _is_fraction(values: pd.Series[Any]) -> bool:

@@ -29,7 +29,7 @@ def init(
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Infer settings from a table (.csv, .csv.gz, .parquet)."),
+        typer.Option("--from", metavar="FILE", help="Infer settings from a table (.csv, .csv.gz, .parquet, .feather)."),
     ] = None,
     dvc: Annotated[bool, typer.Option("--dvc", help="Also write a DVC pipeline (dvc.yaml and its scripts).")] = False,
 ) -> None:

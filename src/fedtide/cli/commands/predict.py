@@ -12,7 +12,9 @@ from fedtide.core.extras import require
 
 def predict(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz or .parquet).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz, .parquet or .feather).")
+    ],
     runs: Runs = Path("runs"),
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions. Default: print them.")] = None,
 ) -> None:
@@ -22,9 +24,10 @@ def predict(
     its owner, which the column `data.client` names; an owner that the run has
     never seen gets what the algorithm gives newcomers.
 
-    FILE is written as the table of the run (delimiter, decimal sign, encoding),
-    and needs every column that was a feature; others are ignored. Values may be
-    missing, and categories unknown. Of the run, only its directory is needed.
+    FILE is written as the table of the run (delimiter, decimal sign, encoding,
+    signs of missing values), and needs every column that was a feature; others
+    are ignored. Values may be missing, and categories unknown. Of the run, only
+    its directory is needed.
 
     Classification: `prediction`, and `probability_<class>` of every class.
     Regression: `prediction`, or `prediction_<target>` of several targets.
@@ -43,9 +46,8 @@ def predict(
         raise SettingsError(f"{file}: no such file")
     if out is not None and (not out.parent.is_dir() or out.is_dir() or out.resolve() == file.resolve()):
         raise SettingsError(f"--out = {str(out)!r} should be a new file in a folder that exists")
-    features = {each.column for each in model.encoding.columns}
-    owners = [model.column] if model.column and model.column not in features else []
-    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}), owners)
+    numeric = [each.column for each in model.encoding.columns if each.kind == "numeric"]
+    rows, place = read_rows(file, (read_json(directory / "settings.json") or {}).get("data", {}), numeric)
     try:
         predictions, described = model.predict(rows, place), model.described(rows, place)
     except SettingsError as error:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from fedtide.core.errors import SettingsError
+from fedtide.runs.jobs.ranks import global_rank, launched, number
+from fedtide.runs.jobs.signals import ended_by_signals
 from fedtide.settings.run import RunSettings
 
 
-def launched() -> int:
-    """Number of processes that a launcher has started for this command; 1 without a launcher."""
-    if "RANK" in os.environ:
-        return int(os.environ.get("WORLD_SIZE", "1"))
-    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))  # of srun; a batch script has none
-
-
-def global_rank() -> int:
-    """This process's number among all of its run, also before there is a process group.
-
-    Lightning sets ``LOCAL_RANK`` in the processes that it starts on one machine itself.
-    """
-    if "RANK" in os.environ:
-        return int(os.environ["RANK"])
-    if launched() > 1:
-        return int(os.environ["SLURM_PROCID"])
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
 def _refuse_other_number(settings: RunSettings) -> None:
-    """Refuse settings that ask for other processes than were started: each would train the whole run."""
+    """Refuse settings that ask for other processes than were started: each would train the whole run, or wait for others."""
     engine, started = settings.engine, launched()
     if started > 1 and engine.nodes * engine.devices != started:
         raise SettingsError(
@@ -40,6 +24,13 @@ def _refuse_other_number(settings: RunSettings) -> None:
             f"engine.nodes = {engine.nodes}: start `fedtide run` on every machine with torchrun or srun, "
             f"{engine.devices} processes each"
         )
+    # Lightning starts the others itself, with these variables, unless LOCAL_RANK says that somebody else does.
+    by_lightning = number("LOCAL_RANK", 0) > 0 and os.environ.get("WORLD_SIZE") == str(engine.devices)
+    if started == 1 and engine.devices > 1 and "LOCAL_RANK" in os.environ and not by_lightning:
+        raise SettingsError(
+            f"engine.devices = {engine.devices}: LOCAL_RANK = {os.environ['LOCAL_RANK']} in the environment, but no launcher "
+            "has started other processes; unset it, or start `fedtide run` with torchrun or srun"
+        )
 
 
 class Decision:
@@ -49,20 +40,18 @@ class Decision:
     Without a launcher nothing is sent: Lightning starts the other processes when the first one starts to train.
     """
 
-    def __init__(self, settings: RunSettings) -> None:
-        self._settings, self._several, self._announced = settings, launched() > 1, False
+    def __init__(self, settings: RunSettings, log: Callable[[str], None] = lambda _: None) -> None:
+        self._settings, self._several, self._announced, self._log = settings, launched() > 1, False, log
         self.rank = global_rank()
 
     def __enter__(self) -> Decision:
         _refuse_other_number(self._settings)
         if self._several:
-            from fedtide.runs.lightning.trainer import (  # with Lightning, which takes seconds to import
-                quiet_lightning,
-                trainer,
-            )
+            from fedtide.runs.lightning.trainer import meet  # with Lightning, which takes seconds to import
 
-            with quiet_lightning():
-                trainer(self._settings, 1, []).strategy.setup_environment()
+            if self.rank == 0:
+                self._log(f"waiting for the run's other processes, {launched() - 1}")
+            meet(self._settings)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,5 +72,6 @@ class Decision:
     def _broadcast(values: list[bool]) -> list[bool]:
         import torch
 
-        torch.distributed.broadcast_object_list(values)
+        with ended_by_signals():
+            torch.distributed.broadcast_object_list(values)
         return values

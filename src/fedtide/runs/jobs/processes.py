@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, util
 from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
+_LONGEST = 103 - len("/listener-12345678")  # bytes of the folder of a socket, on macOS; Linux allows four more
 _SAFE_PATH = "PYTHONSAFEPATH"  # Python's, as its option -P
 
 
@@ -33,8 +34,12 @@ def stop_with_parent(every: float = 0.5) -> None:
 
 
 def worker_context() -> ForkServerContext | SpawnContext:
-    """How worker processes are started: forked from one process that has imported what a run needs, where that exists."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    """How worker processes are started: forked from one process that has imported what a run needs, where that is possible.
+
+    That process listens at a socket below the temporary folder (``TMPDIR``), and the system limits the length of its path.
+    """
+    long = len(os.fsencode(util.get_temp_dir())) > _LONGEST
+    if long or "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedtide.runs.jobs.preload"])

@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
@@ -24,6 +26,17 @@ def leave_terminal() -> None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream)
             os.close(nowhere)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Inside, these signals end the process: while it waits for other processes in C++, no handler in Python is called."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stop_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopSignals:

@@ -2,16 +2,24 @@
 
 import contextlib
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lightning as L
+from lightning.fabric.plugins import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.accelerators import MPSAccelerator
 from lightning.pytorch.loggers import Logger
 
 from fedtide.core.errors import SettingsError
-from fedtide.settings.run import RunSettings
+from fedtide.runs.jobs.ranks import launched
+from fedtide.runs.jobs.signals import ended_by_signals
+from fedtide.settings.run import EngineSettings, RunSettings
 
 
 def trainer(
@@ -21,11 +29,12 @@ def trainer(
     engine = settings.engine
     made = L.Trainer(
         max_epochs=rounds,
-        accelerator=engine.accelerator,
+        accelerator=_accelerator(engine),
         devices=engine.devices,
         num_nodes=engine.nodes,
         strategy="ddp" if engine.devices * engine.nodes > 1 else "auto",
         precision=engine.precision,
+        plugins=[_environment()],
         callbacks=callbacks,
         logger=list(loggers) or False,
         enable_checkpointing=False,
@@ -40,15 +49,43 @@ def trainer(
     return made
 
 
+def _accelerator(engine: EngineSettings) -> str:
+    """Lightning's choice, but the CPU for double precision on a Mac, whose GPU has none."""
+    if engine.precision != "64-true" or engine.accelerator in ("cpu", "cuda") or not MPSAccelerator.is_available():
+        return engine.accelerator
+    if engine.accelerator == "auto":
+        return "cpu"
+    raise ValueError("Apple GPUs have no double precision; set engine.precision = 32-true, or engine.accelerator = cpu")
+
+
+def _environment() -> ClusterEnvironment:
+    """Who has started the run's processes. Lightning itself would take any process in a batch job for one of srun's."""
+    if launched() == 1:
+        return LightningEnvironment()
+    return TorchElasticEnvironment() if "RANK" in os.environ else SLURMEnvironment()
+
+
 def refuse_missing_device(settings: RunSettings) -> None:
     """Refuse settings for devices that the machine lacks, before anything is written."""
+    with _refusing(settings):
+        trainer(settings, 1, [])
+
+
+def meet(settings: RunSettings) -> None:
+    """Wait for the other processes that a launcher has started; refuse variables or devices with which that fails."""
+    with _refusing(settings), ended_by_signals():
+        trainer(settings, 1, []).strategy.setup_environment()
+
+
+@contextlib.contextmanager
+def _refusing(settings: RunSettings) -> Iterator[None]:
     try:
         with quiet_lightning():
-            trainer(settings, 1, [])
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        chosen = settings.engine
+            yield
+    except (MisconfigurationException, ValueError, RuntimeError, KeyError) as error:
+        chosen, lacking = settings.engine, "missing in the environment: " if isinstance(error, KeyError) else ""
         shown = f"accelerator {chosen.accelerator}, devices {chosen.devices}, precision {chosen.precision}"
-        raise SettingsError(f"engine: {shown}: {' '.join(str(error).split())}") from None
+        raise SettingsError(f"engine: {shown}: {lacking}{' '.join(str(error).split())}") from None
 
 
 @contextlib.contextmanager

@@ -156,7 +156,20 @@ def open_store(database: Path) -> str:
     with closing(sqlite3.connect(database, timeout=_PATIENCE, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
-    return f"sqlite:///{database}"
+    return address(database)
+
+
+def address(database: Path) -> str:
+    """The URI of a database for MLflow; an OSError if SQLAlchemy would take it for another path.
+
+    The driver is named, since MLflow makes the folder of a plain ``sqlite:///``, whose path it does not unquote.
+    """
+    from sqlalchemy.engine import URL, make_url
+
+    found = URL.create("sqlite+pysqlite", database=str(database)).render_as_string()
+    if make_url(found).database != str(database):
+        raise OSError(f"{database}: SQLAlchemy before 2.1 cannot open this path; update it, or rename the folder")
+    return found
 
 
 def create(database: Path) -> None:
@@ -172,7 +185,7 @@ def create(database: Path) -> None:
         new = Path(folder) / DATABASE
         event.listen(Engine, "connect", _without_sync)  # each of many migrations would wait for the disk
         try:
-            MlflowClient(tracking_uri=f"sqlite:///{new}").search_experiments()
+            MlflowClient(tracking_uri=address(new)).search_experiments()
         finally:
             event.remove(Engine, "connect", _without_sync)
         shutil.copyfile(new, part)  # a file of its own: MLflow keeps the other one open
@@ -200,7 +213,7 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
         "mlflow",
         "ui",
         "--backend-store-uri",
-        f"sqlite:///{database}",
+        address(database),
         "--workers",
         "1",
     ]

@@ -19,6 +19,7 @@ from fedtide.settings.run import EngineSettings
 from fedtide.training.engine.flat import ResidentModule
 from fedtide.training.engine.forward import Forward
 from fedtide.training.engine.task import Task
+from fedtide.training.resources.control_groups import processors
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,8 +28,10 @@ _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1  # numbers of glibc's 
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: those it is bound to, within quotas of control groups and ``OMP_NUM_THREADS``."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of the outermost level
+    return max(1, min(bound, *processors(), int(wanted) if wanted.isdecimal() else bound))
 
 
 def prepare_process(engine: EngineSettings, device: torch.device) -> str:

@@ -10,9 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedtide.core.array_types import Ints
+from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError, shortened
+from fedtide.world.adapters.names import name_of, positions
 from fedtide.world.dataset import Origins
+
+MISSING_NUMBERS = frozenset(
+    {
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
+        *("NULL", "NaN", "None", "n/a", "nan", "null"),
+    }
+)
+"""Texts that are a missing value in a column of numbers, those of pandas; in other columns they are names."""
+
+_EXACT = 2.0**53
+"""From here on different integers are one float."""
+_FEW = 10  # different numbers, for each text among them, that may be names of categories
+_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
 
 
 @dataclass(frozen=True)
@@ -22,6 +36,8 @@ class Column:
     values: pd.Series[Any]
     name: str
     place: Callable[[int], str]
+    decimal: str = "."
+    """Decimal sign of numbers that are texts."""
 
     def refuse(self, bad: Any, wanted: str) -> None:
         """Refuse the first value where ``bad``, bool [n], is true; ``wanted`` is what it should be."""
@@ -32,24 +48,84 @@ class Column:
             raise SettingsError(f"{self.place(int(wrong[0]))}: {self.name} is {shown}, expected {wanted}")
 
 
-def numbers(column: Column) -> pd.Series[float]:
-    """Values as floats, NaN where one is missing; a SettingsError if one is no number."""
-    values = pd.to_numeric(column.values, errors="coerce")
-    column.refuse(values.isna() & column.values.notna(), "a number")
-    return values.astype(np.float64)
+def a_number(text: str) -> str:
+    """What a text in a table should be instead, and what to do if it should not."""
+    if _GROUPED.fullmatch(text):
+        cure = " without separators (set data.decimal for decimal commas, remove the signs between thousands, "
+    else:
+        cure = " (if this stands for a missing one, list it in data.missing, "
+    return f"a number{cure}or list the column in data.categorical)"
+
+
+def numbers(column: Column, wanted: Callable[[str], str] = lambda _: "a number") -> pd.Series[float]:
+    """Values as floats, NaN where one is missing; a SettingsError if one is no number, but another text than ``wanted``."""
+    floats, wrong = floats_of(column)
+    if wrong.any():
+        column.refuse(wrong, wanted(str(column.values[wrong].iloc[0])))
+    return pd.Series(floats, index=column.values.index)
 
 
 def is_numeric(column: Column) -> bool:
-    """Whether a column holds numbers; a SettingsError if most of its values are numbers, but not all."""
+    """Whether a column holds numbers; a SettingsError if most of its values are, or many different ones, but not all."""
     if pd.api.types.is_numeric_dtype(column.values):
         return True
     if pd.api.types.is_datetime64_any_dtype(column.values):
         return False
-    counts = column.values.value_counts()
-    if counts[pd.to_numeric(counts.index.to_series(), errors="coerce").notna()].sum() > len(column.values) / 2:
-        numbers(column)
-        return True
+    floats, wrong = floats_of(column)
+    strays = column.values[wrong]
+    if not len(strays):
+        return not np.isnan(floats).all()
+    known = floats[~np.isnan(floats) & ~column.values.astype(str).str.lower().isin(("true", "false")).to_numpy()]
+    if len(known) > len(floats) / 2 or len(np.unique(known)) > _FEW * strays.nunique():
+        column.refuse(wrong, a_number(str(strays.iloc[0])))
     return False
+
+
+def refuse_grouped_numbers(column: Column) -> None:
+    """Refuse texts that are numbers with a decimal comma, or with signs between thousands, if most are such."""
+    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
+    if grouped.sum() > column.values.notna().sum() / 2:
+        column.refuse(grouped, a_number(str(column.values[grouped].iloc[0])))
+
+
+def fractions(column: Column) -> Bools:
+    """Which values [n] are fractions, where all are numbers."""
+    floats, wrong = floats_of(column)
+    return np.asarray((floats % 1 > 0) & ~wrong.any(), dtype=np.bool_)
+
+
+def floats_of(column: Column) -> tuple[Floats, Bools]:
+    """Values as floats, NaN where there is none, and which are no number, both [n]; truth values are 0 and 1 among such."""
+    values = column.values
+    if pd.api.types.is_numeric_dtype(values):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(values), dtype=np.bool_)
+    if getattr(values.dtype, "storage", "") == "pyarrow" and (parsed := _all_floats(column)) is not None:
+        return parsed, np.zeros(len(values), dtype=np.bool_)
+    texts = values.astype(object).where(values.notna(), "").map(str).str.strip()
+    truth, absent = texts.str.lower().isin(("true", "false")), texts.isin({"", *MISSING_NUMBERS})
+    if column.decimal != ".":
+        texts = texts.str.replace(".", "?", regex=False).str.replace(column.decimal, ".", regex=False)
+    parsed = pd.to_numeric(texts.mask(absent), errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0))).all():
+        parsed[truth] = texts[truth].str.lower() == "true"
+    return parsed, np.isnan(parsed) & ~absent.to_numpy()
+
+
+def _all_floats(column: Column) -> Floats | None:
+    """As above, but fast; None where some text is no number."""
+    import pyarrow as pa
+
+    known = column.values.notna() & ~column.values.isin(MISSING_NUMBERS)
+    texts, parsed = column.values[known], np.full(len(known), np.nan)
+    if column.decimal != ".":
+        if texts.str.contains(".", regex=False).any():
+            return None
+        texts = texts.str.replace(column.decimal, ".", regex=False)
+    try:
+        parsed[known] = pa.array(texts).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+    return None if np.isnan(parsed[known]).any() else parsed
 
 
 def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:
@@ -60,28 +136,18 @@ def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[st
     """
     if len(set(known)) < len(known):
         raise SettingsError(f"classes: duplicate class name {next(name for name in known if known.count(name) > 1)!r}")
-    integers_ = integers(column, "a label", "an integer or a name")
-    values = column.values.astype(str) if integers_ is None else pd.Series(integers_)
-    codes, found = pd.factorize(values, sort=True)
-    own = tuple(str(value) for value in found)
-    if integers_ is None and not known:
+    codes, own = _names(column, "a label")
+    if pd.api.types.is_float_dtype(column.values):
+        column.refuse(column.values % 1 > 0, "an integer or a name")
+    if all(re.fullmatch(r"-?\d+", name) for name in own):  # in the order of the numbers
+        order = sorted(range(len(own)), key=lambda place: (int(own[place]), own[place]))
+        codes, own = np.argsort(order)[codes], tuple(own[place] for place in order)
+    elif not known:
         _refuse_strays(column, codes, own)
+    labels = np.array(positions(own, known), dtype=np.int64)[codes] if known else codes
     names = known or own
-    number = _numbers_of(own, known, column) if known else np.arange(len(own))
-    labels = number[codes].astype(np.int64)
     column.refuse(labels < 0, f"one of {', '.join(names[:10])}")
     return labels, names
-
-
-def _numbers_of(found: tuple[str, ...], known: tuple[str, ...], column: Column) -> Ints:
-    """The class of each label found, int64, -1 for none; integers may be written as ``07``, truth values as ``true``."""
-    numbers_ = {name: place for place, name in enumerate(known)}
-    if pd.api.types.is_bool_dtype(column.values):
-        spelled = {name.lower(): place for name, place in numbers_.items()}
-        numbers_ |= {str(value): spelled[name] for value, name in enumerate(("false", "true")) if name in spelled}
-    elif pd.api.types.is_numeric_dtype(column.values):
-        numbers_ = {str(int(name)): place for name, place in numbers_.items() if re.fullmatch(r"[-+]?\d+", name)}
-    return np.array([numbers_.get(name, -1) for name in found], dtype=np.int64)
 
 
 def _refuse_strays(column: Column, codes: Any, names: tuple[str, ...]) -> None:
@@ -101,21 +167,27 @@ def integers(column: Column, wanted: str, instead: str) -> Ints | None:
     if not pd.api.types.is_numeric_dtype(values):
         return None
     floats = values.to_numpy(dtype=np.float64)
-    column.refuse(~np.isfinite(floats) | (floats != np.floor(floats)), instead)
+    column.refuse(~np.isfinite(floats) | (floats != np.floor(floats)) | (abs(floats) >= 2.0**63), instead)
     return values.to_numpy(dtype=np.int64)
 
 
 def clients(column: Column) -> tuple[Ints, tuple[str, ...]]:
     """Clients as int64 [n] numbers, and their names in sorted order; a SettingsError if one is missing or has no name."""
-    column.refuse(column.values.isna(), "a client")
-    values = column.values
-    if pd.api.types.is_float_dtype(values) and (values == np.floor(values)).all():
-        values = values.astype(np.int64)  # 7 rather than 7.0
-    codes, found = pd.factorize(values)
-    numbers_, names = pd.factorize(pd.Series([str(value) for value in found], dtype=object), sort=True)
-    client = numbers_.astype(np.int64)[codes]
+    client, names = _names(column, "a client")
     column.refuse(np.array([not name.strip() for name in names], dtype=np.bool_)[client], "a client")
-    return client, tuple(names)
+    return client, names
+
+
+def _names(column: Column, wanted: str) -> tuple[Ints, tuple[str, ...]]:
+    """Positions [n] in the sorted names of a column; a missing name, and a float that is no exact integer, is refused."""
+    column.refuse(column.values.isna(), wanted)
+    if pd.api.types.is_float_dtype(column.values):
+        column.refuse(
+            column.values.abs() >= _EXACT, f"{wanted} as an integer or a text (a float has at most 15 exact digits)"
+        )
+    codes, found = pd.factorize(column.values)
+    numbers_, names = pd.factorize(pd.Series([name_of(value) for value in found], dtype=object), sort=True)
+    return numbers_.astype(np.int64)[codes], tuple(names)
 
 
 def origins_of(

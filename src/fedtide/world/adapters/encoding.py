@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Context, Decimal
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -19,6 +17,7 @@ from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.scores import TaskName
+from fedtide.world.adapters.names import as_number, name_of, positions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from fedtide.world.adapters.columns import Column
 
 _MISSING = "missing"
-_NUMBER = re.compile(r"[-+]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][-+]?\d{1,3})?")
-_EXACT = Context(prec=100)
 
 Place = Callable[[int], str]
 
@@ -84,8 +81,8 @@ class Numeric(SettingsModel):
 class Categorical(SettingsModel):
     """A column of categories as one indicator per category; a missing value is a category, an unknown one is none of them.
 
-    Categories are texts, but equal numbers are one category however they are written (``7``, ``7.0``, ``07``), and so are
-    ``true`` and ``True``: readers of files guess types from the rows that they see.
+    Categories are names (:func:`fedtide.world.adapters.names.name_of`), so that ``007`` and ``7`` are two; if only one of them
+    was learned, the other is the same, since frames of pandas hold both as 7.
     """
 
     kind: Literal["categorical"] = "categorical"
@@ -104,9 +101,8 @@ class Categorical(SettingsModel):
 
     def apply(self, column: Column) -> NDArray[np.float32]:
         codes, found = categories_of(column)
-        number = {category: place for place, category in enumerate(self.categories)}
-        known = np.array([number.get(category, -1) for category in found], dtype=np.int64)[codes]
-        hot = np.zeros((len(known), len(number)), dtype=np.float32)
+        known = np.array(positions(found, self.categories), dtype=np.int64)[codes]
+        hot = np.zeros((len(known), len(self.categories)), dtype=np.float32)
         rows = np.flatnonzero(known >= 0)
         hot[rows, known[rows]] = 1.0
         return hot
@@ -118,7 +114,8 @@ class Categorical(SettingsModel):
 class Hashed(SettingsModel):
     """A column of many categories as indicators of ``buckets`` hashed groups of them (Weinberger et al. 2009).
 
-    The hash is BLAKE2b, keyed by the column's name. A missing value is a category, and unknown ones have groups, too.
+    The hash is BLAKE2b, keyed by the column's name; equal numbers share a group. A missing value is a category, and unknown
+    ones have groups, too.
     """
 
     kind: Literal["hashed"] = "hashed"
@@ -132,7 +129,7 @@ class Hashed(SettingsModel):
     def apply(self, column: Column) -> NDArray[np.float32]:
         codes, found = categories_of(column)
         key = self.column.encode()[:64]  # the longest
-        hashes = (blake2b(category.encode(), digest_size=8, key=key).digest() for category in found)
+        hashes = (blake2b(as_number(category).encode(), digest_size=8, key=key).digest() for category in found)
         bucket = np.array([int.from_bytes(value, "big") % self.buckets for value in hashes])
         hot = np.zeros((len(codes), self.buckets), dtype=np.float32)
         hot[np.arange(len(codes)), bucket[codes]] = 1.0
@@ -147,17 +144,8 @@ def categories_of(column: Column) -> tuple[Ints, list[str]]:
     import pandas as pd
 
     codes, found = pd.factorize(column.values)
-    return codes.astype(np.int64), [*map(category, found), _MISSING]  # -1, of missing values, is the last
-
-
-def category(value: Any) -> str:
-    """The text of a value that is not missing."""
-    text = str(value)
-    if text.lower() in ("true", "false"):
-        return text.capitalize()
-    if _NUMBER.fullmatch(text):
-        return format(_EXACT.plus(Decimal(text).normalize(_EXACT)), "f")  # plus: -0 is 0
-    return text
+    # -1, of missing values, is the last
+    return codes.astype(np.int64), [*(name_of(value).strip() or _MISSING for value in found), _MISSING]
 
 
 class Encoding(SettingsModel):

@@ -173,6 +173,8 @@ def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
             raise SettingsError(
                 f"{size} {which} samples, but {len(pieces[-1])} {what}; the counts should be equal and above 0"
             )
+    if what == "client" and pieces[0].dtype != pieces[-1].dtype:
+        pieces = [piece.astype(object) for piece in pieces]  # floats would lose digits
     first = sizes[0]
     return Column(
         values=pd.concat(pieces, ignore_index=True),

@@ -1,37 +1,45 @@
 """CSV and Parquet files as people have them, with one line for what is wrong."""
 
 import codecs
-import csv
-import io
+import lzma
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import OMIT_DEFAULT
+from fedtide.world.adapters.columns import MISSING_NUMBERS
+from fedtide.world.data._layout import Layout, layout
 from fedtide.world.data.base import DatasetSettings
 
 _PARQUET = (".parquet", ".pq")
+BINARY = (*_PARQUET, ".feather", ".arrow")
+UNREADABLE = (OSError, pa.ArrowException, lzma.LZMAError, EOFError)
+_FOREIGN = (
+    *(".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata", ".pkl"),
+    ".h5",
+)
 _DELIMITERS = {";": "';'", "\t": r'"\t"', "|": "'|'", ",": "','"}
-_HEAD = 1 << 20  # bytes in which the header ends
 _LARGEST = 2**31 - 1
-_MISSING = (
-    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
-    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
-)  # pandas' own
+_PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
+WRITTEN = ("encoding", "delimiter", "decimal", "missing")
+"""Settings that say how the values of a file are written."""
 
 Place = Callable[[int], str]
 
 
 class FileSettings(DatasetSettings):
-    """How the text of a CSV file is written; all defaults are those of RFC 4180 and ISO 8601."""
+    """How the values of a file are written; all defaults are those of RFC 4180 and ISO 8601."""
 
     encoding: Annotated[str, OMIT_DEFAULT] = Field("utf-8", description="encoding of a CSV file, such as latin-1")
     delimiter: Annotated[str, OMIT_DEFAULT] = Field(
@@ -43,6 +51,23 @@ class FileSettings(DatasetSettings):
     date_format: Annotated[str | None, OMIT_DEFAULT] = Field(
         None, description="strptime format of the times, such as %d/%m/%Y; null: integers or ISO dates"
     )
+
+    missing: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
+        (),
+        description="texts and numbers that are a missing value in every column, such as ? or -999, in addition to empty cells "
+        "and, in columns of numbers, to NA, NaN, null, None and the like (elsewhere these are names)",
+    )
+
+    @field_validator("missing", "classes", mode="before", check_fields=False)
+    @classmethod
+    def _as_text(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, list | tuple):
+            return given
+        if truth := [name for name in given if isinstance(name, bool)]:
+            raise SettingsError(
+                f"{info.field_name}: {str(truth[0]).lower()} is a YAML boolean; write it in quotation marks"
+            )
+        return tuple(str(name) if isinstance(name, int | float) else name for name in given)
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
@@ -57,40 +82,67 @@ class FileSettings(DatasetSettings):
         return self
 
 
-def read_table(path: Path, options: FileSettings, text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
-    """The rows of a CSV or Parquet file, and where each is found in it, for errors.
+def read_table(
+    path: Path, options: FileSettings, typed: Collection[str] = ()
+) -> tuple[pd.DataFrame, Place, tuple[str, ...]]:
+    """The rows of a CSV, Parquet or Feather file, where each is found in it, for errors, and what was left out, sentences.
 
-    ``options`` say how a CSV file is written; values of the columns ``text`` stay as they are written.
+    Values of a CSV file are texts as they are written, but for the columns ``typed``, which are integers or floats if all their
+    values are; those of other files keep their types. Texts have no blanks around them and Unicode's form NFC; what is empty
+    or in ``options.missing`` is missing.
 
     Raises:
-        SettingsError: it is no readable table, has no rows, or columns without a name or with equal names.
+        SettingsError: it is no readable table, has no rows, or columns with equal names.
     """
     if not path.is_file():
         raise SettingsError(f"data.file = {str(path)!r}: no such file")
+    suffix, notes = path.suffix.lower(), tuple[str, ...]()
+    if suffix in _FOREIGN:
+        raise SettingsError(f"{path}: {suffix} is not supported; save the table as .csv, .parquet or .feather")
     line, first = "row {}", 1
     try:
-        if path.suffix in _PARQUET:
+        if suffix in BINARY:
             # What pandas noted of its index is ignored: an index with a name is a column.
-            table = pyarrow.parquet.read_table(path)
+            table = (pyarrow.parquet if suffix in _PARQUET else pyarrow.feather).read_table(path)
             table = table.select(
                 [name for name in table.column_names if not re.fullmatch(r"__index_level_\d+__", name)]
             )
         else:
-            content = pa.input_stream(str(path), compression="detect").read()
-            table = _read_csv(path, _as_utf8(path, content, options), options, text)
-            if content.rstrip().count(b"\n") == len(table):  # one line each
-                line, first = "line {}", 2
-    except (OSError, pa.ArrowException) as error:
+            content = _as_utf8(path, read_bytes(path), options)
+            if not content.strip():
+                raise SettingsError(f"{path}: the file is empty")
+            found = layout(content, options.delimiter)
+            rows = content[found.byte :]
+            table, notes = _read_csv(path, rows, found), found.notes
+            if rows.rstrip().count(b"\n") + 1 == len(table):  # one line each
+                line, first = "line {}", found.line + 1
+    except UNREADABLE as error:
         raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
-    _refuse_names(path, table.column_names)
+    table = table.rename_columns(names := _named(path, table.column_names))
     if not len(table):
         raise SettingsError(f"{path}: no rows")
-    return table.to_pandas(ignore_metadata=True), lambda row: f"{path}, {line.format(row + first)}"
+    columns = [_cleaned(column, options.missing) for column in table.columns]
+    if suffix not in BINARY:
+        columns = [
+            _typed(column, options.decimal) if name in typed else column
+            for name, column in zip(names, columns, strict=True)
+        ]
+    # An integer column with missing values stays exact.
+    frame = pa.table(columns, names).to_pandas(ignore_metadata=True, integer_object_nulls=True)
+    return frame, lambda row: f"{path}, {line.format(row + first)}", notes
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, decompressed if its name says that it is compressed."""
+    if path.suffix == ".xz":
+        return lzma.decompress(path.read_bytes())
+    content: bytes = pa.input_stream(str(path), compression="detect").read()
+    return content
 
 
 def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
     """The file's text; what is no text in the encoding that is set is refused by line and byte."""
-    if content.startswith(b"PK\x03\x04"):
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise SettingsError(f"{path}: a workbook or an archive; save the table as .csv or .parquet")
     try:
         decoded = content.decode(options.encoding)
@@ -102,18 +154,21 @@ def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
         raise SettingsError(
             f"{path}, line {line}: byte 0x{byte:02x} is not {options.encoding}; set data.encoding, for example {likely}"
         ) from None
-    if codecs.lookup(options.encoding).name == "utf-8":
-        return content.removeprefix(codecs.BOM_UTF8)
-    return decoded.removeprefix("\ufeff").encode()
+    text = decoded.removeprefix("\ufeff")
+    return (text if "\n" in text else text.replace("\r", "\n")).encode()
 
 
-def _read_csv(path: Path, content: bytes, options: FileSettings, text: Sequence[str]) -> pa.Table:
-    if not content.strip():
-        raise SettingsError(f"{path}: the file is empty")
-    _refuse_names(path, header := _header(content, options.delimiter))
-    if len(header) == 1 and (other := [sign for sign in _DELIMITERS if sign in header[0]]):
-        shown = shortened(header[0])
+def _read_csv(path: Path, rows: bytes, found: Layout) -> pa.Table:
+    names, delimiter = found.names, found.delimiter
+    if len(names) == 1 and (other := [sign for sign in _DELIMITERS if sign in names[0]]):
+        shown = shortened(names[0])
         raise SettingsError(f"{path}: one column, {shown!r}; set data.delimiter: {_DELIMITERS[other[0]]}")
+    names = _named(path, names)
+    if not rows.strip():
+        raise SettingsError(f"{path}: no rows")
+    sign = re.escape(delimiter)
+    if f"{delimiter} " in found.header:  # a value may be in quotation marks behind a blank, too
+        rows = re.sub(rf'(^|{sign})[ \t]+"'.encode(), rb'\1"', rows, flags=re.MULTILINE)
     wrong: list[Any] = []
 
     def read(**reading: Any) -> pa.Table:
@@ -122,23 +177,23 @@ def _read_csv(path: Path, content: bytes, options: FileSettings, text: Sequence[
             return "error"
 
         return pyarrow.csv.read_csv(
-            pa.BufferReader(content),
-            pyarrow.csv.ReadOptions(**reading),
-            pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True, invalid_row_handler=refuse),
+            pa.BufferReader(rows),
+            pyarrow.csv.ReadOptions(column_names=names, **reading),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse),
             pyarrow.csv.ConvertOptions(
-                null_values=_MISSING,
-                strings_can_be_null=True,
-                decimal_point=options.decimal,
-                column_types={name: pa.string() for name in text},
+                null_values=sorted(MISSING_NUMBERS),
+                # Where texts are in quotation marks, as R writes them, these words without such are no texts.
+                strings_can_be_null=re.fullmatch(rf'("[^"]*"({sign}|$))+', found.header) is not None,
+                quoted_strings_can_be_null=False,
+                column_types=dict.fromkeys(names, pa.string()),
             ),
         )
 
     try:
         return read()
     except pa.ArrowInvalid:
-        if not wrong and len(content) < _LARGEST:
-            # Types are guessed from the first block, so that one large block has the types that fit all rows.
-            return read(block_size=len(content) + 1)
+        if not wrong and len(rows) < _LARGEST:
+            return read(block_size=len(rows) + 1)  # a row may be longer than a block
         if not wrong:
             raise
     wrong.clear()
@@ -147,17 +202,49 @@ def _read_csv(path: Path, content: bytes, options: FileSettings, text: Sequence[
     except pa.ArrowInvalid:
         row = wrong[0]
     lengths = f"{row.actual_columns} values, the header {row.expected_columns}"
-    raise SettingsError(f"{path}, line {row.number}: {lengths}: {shortened(row.text)!r}")
+    raise SettingsError(f"{path}, line {row.number + found.line}: {lengths}: {shortened(row.text)!r}")
 
 
-def _header(content: bytes, delimiter: str) -> list[str]:
-    head = content[:_HEAD].decode(errors="ignore").lstrip("\r\n")
-    return next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter))
-
-
-def _refuse_names(path: Path, names: Sequence[str]) -> None:
-    for place, name in enumerate(names):
-        if not name.strip():
-            raise SettingsError(f"{path}: column {place + 1} has no name; name it, or remove it if it numbers the rows")
-        if name in names[:place]:
+def _named(path: Path, names: list[str]) -> list[str]:
+    """Names of the columns, cleaned as texts are; those without one get that of pandas."""
+    found = list[str]()
+    for place, name in enumerate(unicodedata.normalize("NFC", name).strip() for name in names):
+        if name and name in found:
             raise SettingsError(f"{path}: two columns are named {name!r}; rename one")
+        name = name or f"Unnamed: {place}"
+        found.append(f"{name}.1" if name in names[place + 1 :] and not names[place].strip() else name)
+    return found
+
+
+def _cleaned(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    numbers_ = [sign for sign in missing if _PLAIN.fullmatch(sign)]
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = pc.utf8_trim_whitespace(column)
+        if not pc.all(pc.string_is_ascii(column)).as_py():
+            column = pc.utf8_normalize(column, form="NFC")
+        signs = ["", *missing, *(f"{sign}.0" for sign in numbers_)]  # as programs write it among floats
+        absent = pc.is_in(column, value_set=pa.array(signs, column.type))
+    elif numbers_ and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        floats = pa.array(map(float, numbers_), pa.float64())
+        absent = pc.is_in(column.cast(pa.float64(), safe=False), value_set=floats)
+    else:
+        return column
+    return pc.if_else(absent, pa.scalar(None, column.type), column)
+
+
+def _typed(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
+    """Integers or floats, if all texts are such."""
+    numbers_ = pc.if_else(
+        pc.is_in(column, value_set=pa.array(sorted(MISSING_NUMBERS), column.type)), pa.scalar(None, column.type), column
+    )
+    if decimal != ".":
+        numbers_ = pc.replace_substring(pc.replace_substring(numbers_, ".", "?"), decimal, ".")
+    identifiers = pc.any(pc.match_substring_regex(numbers_, r"^[-+]?\d{19,}$")).as_py()
+    for kind in (pa.int64(), *([] if identifiers else [pa.float64()])):  # integers that are no float exactly stay texts
+        try:
+            return numbers_.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column

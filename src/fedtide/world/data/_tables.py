@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import Column, numbers, origins_of
+from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, a_number, numbers, origins_of
 from fedtide.world.adapters.encoding import Encoding, categories_of
+from fedtide.world.adapters.names import name_of, near_equal
+from fedtide.world.data._layout import UNNAMED
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
-_GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([., '\u00a0\u202f]\d{3})+([.,]\d+)?|\d+[.,]\d+)\s*")
+_SHOWN = 5  # groups of names
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,11 @@ class Rows:
     path: Path
     frame: pd.DataFrame
     place: Callable[[int], str]
+    decimal: str = "."
 
     def column(self, name: str) -> Column:
         """A column; what is neither number nor text nor date is refused."""
-        column = Column(self.frame[name], name, self.place)
+        column = Column(self.frame[name], name, self.place, self.decimal)
         if column.values.dtype == object:
             column.refuse(column.values.map(lambda value: isinstance(value, _OTHER)), "a number or a text")
         return column
@@ -62,22 +65,46 @@ class Rows:
 
     def __getitem__(self, positions: Ints) -> Rows:
         frame = self.frame.iloc[positions].reset_index(drop=True)
-        return Rows(self.path, frame, lambda row: self.place(int(positions[row])))
+        return Rows(self.path, frame, lambda row: self.place(int(positions[row])), self.decimal)
+
+    def with_numbers(self, names: Iterable[str]) -> Rows:
+        """The rows with these columns as floats; a SettingsError if a value is no number."""
+        found = {name: numbers(self.column(name), a_number) for name in names}
+        return replace(self, frame=self.frame.assign(**found))
+
+    def unnamed(self) -> dict[str, str]:
+        """Columns without a name, which number the rows or are empty, and which of both; others are refused."""
+        found = dict[str, str]()
+        for place, name in enumerate(self.frame.columns):
+            if UNNAMED.fullmatch(name):
+                values = [name_of(value) for value in self.frame[name].dropna().unique()]
+                if not all(map(str.isdecimal, values)):
+                    problem = f"{self.path}: column {place + 1} has no name and does not number the rows"
+                    raise SettingsError(f"{problem}; name it in the header, or remove it")
+                found[name] = (
+                    f"column {place + 1} has no name and {'numbers the rows' if values else 'is empty'}; left out"
+                )
+        return found
+
+    def doubtful(self, names: Iterable[str]) -> list[str]:
+        """What may be wrong with the names in these columns, a sentence each: they are nearly equal, or mean missing values."""
+        sentences = []
+        for column in names:
+            counts = Counter[str]()
+            for value, count in self.frame[column].value_counts().items():
+                counts[name_of(value)] += count
+            if groups := near_equal(counts):
+                more = f", and {len(groups) - _SHOWN:,} more groups" if len(groups) > _SHOWN else ""
+                sentences.append(f"{column}: read as different names: {', '.join(groups[:_SHOWN])}{more}")
+            if words := sorted(MISSING_NUMBERS & counts.keys()):
+                shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
+                sentences.append(
+                    f"{column}: read as names: {shown}; list them in data.missing if they are missing values"
+                )
+        return sentences
 
 
 _OTHER: Any = (list, dict, tuple, set, bytes, np.ndarray)
-
-
-def refuse_grouped_numbers(column: Column) -> None:
-    """Refuse texts that are numbers with a decimal comma, or with signs between thousands."""
-    texts = column.values[column.values.notna()].astype(str)
-    grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
-    if len(texts) and grouped.sum() > len(texts) / 2:
-        column.refuse(
-            grouped,
-            "a number without separators (set data.decimal for decimal commas, remove the signs between thousands, or list "
-            "the column in data.categorical)",
-        )
 
 
 def encoded(

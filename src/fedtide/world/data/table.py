@@ -8,27 +8,46 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import classes, clients, is_numeric, numbers, origins_of
+from fedtide.world.adapters.columns import (
+    classes,
+    clients,
+    fractions,
+    is_numeric,
+    numbers,
+    origins_of,
+    refuse_grouped_numbers,
+)
 from fedtide.world.adapters.dates import joined, times
 from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.data._reading import FileSettings, Place, read_table
-from fedtide.world.data._tables import Rows, refuse_grouped_numbers, windows
+from fedtide.world.data._layout import layout
+from fedtide.world.data._reading import BINARY, UNREADABLE, WRITTEN, FileSettings, Place, read_bytes, read_table
+from fedtide.world.data._tables import Rows, windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
+# Settings for a table are proposed by what also reads it.
+__all__ = ["BINARY", "UNREADABLE", "FileSettings", "Rows", "Table", "layout", "read_bytes", "read_rows", "read_table"]
 
-def read_rows(path: Path, data: Mapping[str, Any], text: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
-    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``; as :func:`read_table`."""
-    written = {key: data[key] for key in ("encoding", "delimiter", "decimal") if key in data}
-    return read_table(path, FileSettings(name="table", **written), text)
+
+def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``, and where each is found.
+
+    As :func:`read_table`, but the columns ``numeric``, those that there are, are floats.
+    """
+    options = FileSettings(name="table", **{key: data[key] for key in WRITTEN if key in data})
+    frame, place, notes = read_table(path, options)
+    for note in notes:
+        logger.warning("%s: %s", path, note)
+    rows = Rows(path, frame, place, options.decimal)
+    return rows.with_numbers(name for name in numeric if name in frame).frame, place
 
 
 logger = logging.getLogger(__name__)
@@ -52,11 +71,12 @@ def lacking_rows(frame: pd.DataFrame, names: list[str], place: Place) -> tuple[B
 
 
 class Table(DatasetPlugin):
-    """A CSV or Parquet file with a label (or numbers) per row, and optionally who made a row (its client) and when.
+    """A CSV, Parquet or Feather file with a label (or numbers) per row, and optionally who made a row (its client) and when.
 
     Numeric features are standardized, categorical ones become indicators. Means, deviations and categories are learned from
     the training rows of the first period of ``split`` alone. A missing number becomes the mean, with an indicator of its own
-    where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. A column
+    where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. Owners,
+    labels and categories are the texts of the file, see :func:`fedtide.world.adapters.names.name_of`. A column
     with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
     Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
     but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Equal
@@ -68,7 +88,7 @@ class Table(DatasetPlugin):
 
     class Settings(FileSettings):
         name: str = "table"
-        file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz) or .parquet")
+        file: str = Field("table.csv", description="path of the file: .csv (also .csv.gz or .xz), .parquet or .feather")
         task: Annotated[TaskName, OMIT_DEFAULT] = Field(
             "classification", description="learning task; must match the objective"
         )
@@ -109,15 +129,6 @@ class Table(DatasetPlugin):
         )
         classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
-
-        @field_validator("classes", mode="before")
-        @classmethod
-        def _as_text(cls, given: Any) -> Any:
-            if not isinstance(given, list | tuple):
-                return given
-            if truth := [name for name in given if isinstance(name, bool)]:
-                raise SettingsError(f"classes: {str(truth[0]).lower()} is a YAML boolean; write it in quotation marks")
-            return tuple(str(name) if isinstance(name, int) else name for name in given)
 
         @model_validator(mode="after")
         def _fit_the_task(self) -> Self:
@@ -168,9 +179,18 @@ class Table(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
         chosen = self.settings
-        as_written = chosen.times if chosen.date_format or len(chosen.times) > 1 else ()
-        rows = self._labeled(Rows(Path(chosen.file), *read_table(Path(chosen.file), chosen, as_written)))
-        numeric, categorical = self._features(rows)
+        frame, place, notes = read_table(Path(chosen.file), chosen)
+        rows = Rows(Path(chosen.file), frame, place, chosen.decimal)
+        unnamed = rows.unnamed()
+        rows = self._labeled(rows)
+        numeric, categorical = self._features(rows, unnamed)
+        rows = rows.with_numbers(numeric)
+        for name in numeric:
+            rows.column(name).refuse(np.isinf(rows.frame[name]), "a finite number, or nothing if unknown")
+        names_in = [chosen.label] if chosen.task == "classification" else []
+        names_in += [*([chosen.client] if chosen.client else []), *categorical]
+        if said := [*notes, *rows.doubtful(names_in)]:
+            logger.warning("%s: %s", rows.path, "; ".join(said))
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
         time, unit = None, chosen.unit
@@ -245,8 +265,8 @@ class Table(DatasetPlugin):
         chosen = self.settings
         if chosen.task == "classification":
             column = rows.column(chosen.label)
-            if pd.api.types.is_float_dtype(column.values):
-                column.refuse(column.values % 1 > 0, f"an integer or a name{_NUMBERS}")
+            if not chosen.classes:
+                column.refuse(fractions(column), f"an integer or a name{_NUMBERS}")
             classes_, names = classes(column, chosen.classes)
             if len(names) < 2:
                 raise SettingsError(f"{rows.path}: column {chosen.label!r} has a single value, {names[0]!r}")
@@ -265,19 +285,22 @@ class Table(DatasetPlugin):
         stacked = torch.from_numpy(np.stack(targets, axis=1).astype(np.float32))
         return stacked, np.zeros(len(rows.frame), dtype=np.int64), chosen.targets
 
-    def _features(self, rows: Rows) -> tuple[list[str], list[str]]:
-        """Names of the numeric and of the categorical columns."""
+    def _features(self, rows: Rows, unnamed: dict[str, str]) -> tuple[list[str], list[str]]:
+        """Names of the numeric and of the categorical columns; ``unnamed`` ones are left out, with what is said of each."""
         chosen = self.settings
         lists = {key: getattr(chosen, key) for key in ("numeric", "categorical")}
         lists = {key: () if columns == "others" else columns for key, columns in lists.items()}
         uses = chosen.roles + [(column, key) for key, columns in lists.items() for column in columns]
+        unnamed = {column: note for column, note in unnamed.items() if column not in dict(uses)}
         rows.require(dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:
                 raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
-        others = [column for column in rows.frame.columns if column not in dict(uses)]
+        others = [column for column in rows.frame.columns if column not in (*dict(uses), *unnamed)]
+        if unnamed:
+            logger.warning("%s: %s", rows.path, "; ".join(unnamed.values()))
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
@@ -286,8 +309,6 @@ class Table(DatasetPlugin):
             raise SettingsError(f"{rows.path}: no column is left for features")
         for column in text if chosen.categorical == "others" else ():
             refuse_grouped_numbers(rows.column(column))
-        for column in numeric:
-            rows.column(column).refuse(np.isinf(numbers(rows.column(column))), "a finite number, or nothing if unknown")
         return list(numeric), list(categorical)
 
     def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:

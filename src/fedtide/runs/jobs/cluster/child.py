@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from fedtide.core.errors import SettingsError
 
-_FOREIGN = ("SLURM_NTASKS",)  # variables of a batch job that Lightning would take for its own: the job is the worker's
 _PATIENCE = 60.0  # seconds until a network file system shows a new file
 
 
@@ -31,8 +30,7 @@ def main() -> None:
         pickled, variables, folder, beacon, per_card = pickle.loads(connection.recv_bytes())
     except (EOFError, OSError):  # the worker is gone
         return
-    own = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-    environment = {**variables, **own}
+    environment = {**variables, **os.environ}
     os.environ.update(environment)  # before imports
     problem = _enter(folder, beacon)
 
