@@ -194,8 +194,8 @@ def fill(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def downloads(app: Sphinx, page: str, source: list[str]) -> None:
-    """Files in ``results/`` and ``benchmarks/`` are no pages of the site: a link to one is a download."""
-    source[0] = re.sub(r"\]\((?=(\.\./)+(results|benchmarks)/)", "](path:", source[0])
+    """The changelog and files in ``results/`` and ``benchmarks/`` are no pages of the site: a link to one is a download."""
+    source[0] = re.sub(r"\]\((?=(\.\./)+((results|benchmarks)/|CHANGELOG\.md))", "](path:", source[0])
 
 
 def outdated(app: Sphinx, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:

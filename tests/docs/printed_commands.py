@@ -15,7 +15,7 @@ PAGES = {
         *sorted((ROOT / "docs/reports").glob("*.md")),
     )
 }
-LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}", "{include} ../CHANGELOG.md"}
+LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}"}
 PROGRAMS = (
     *("fedtide", "python", "python3", "make", "pip", "dvc", "uv", "kubectl", "torchrun", "srun", "tensorboard"),
     *("ls", "cut", "head"),

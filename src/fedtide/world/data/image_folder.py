@@ -51,7 +51,7 @@ class ImageFolder(DatasetPlugin):
         client: Annotated[int | str | None, WHOLE] = Field(
             None, description="part of the path that names the client: a number or a regular expression; null: unknown"
         )
-        channels: Literal[1, 3] = Field(3, description="1: gray; 3: red, green, blue")
+        channels: Annotated[Literal[1, 3], WHOLE] = Field(3, description="1: gray; 3: red, green, blue")
         split: SplitSettings = Field(SplitSettings(), description="which images are held out without test images")
 
         @model_validator(mode="after")

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedtide.core.array_types import Ints
+from fedtide.core.bounds import WHOLE
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings
 from fedtide.world.dataset import Samples
@@ -48,7 +49,9 @@ class Calendar(Scenario):
         last: int | None = Field(None, ge=1, description="last period to train on; null: the last one")
         rounds_per_period: int = Field(10, ge=1, description="communication rounds per period")
         memory: int = Field(0, ge=0, description="earlier periods whose samples a client still holds")
-        next_period: Literal[0, 1] = Field(1, description="1: evaluate also on the next period; 0: do not")
+        next_period: Annotated[Literal[0, 1], WHOLE] = Field(
+            1, description="1: evaluate also on the next period; 0: do not"
+        )
         next_period_on: Literal["all", "held_out"] = Field(
             "all",
             description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
