@@ -36,8 +36,8 @@ th:first-child, td:first-child {{ text-align: left; }}
 <h1>{suite}</h1>
 <p>Methods on {worlds} changing client populations, by their mean rank. A score is the world's metric on test samples, in
 percent; the gain is the interquartile mean over the worlds of the difference from {reference} (the picture has the plain mean,
-too); <em>better</em> is the probability of a better score than {reference}'s at the same seed. Intervals are 95 % over seeds, for
-these worlds. Bytes and gradients are
+too); <em>better</em> is the probability of a better score than {reference}'s at the same seed. Intervals are 95 %
+over seeds, for these worlds. Bytes and gradients are
 multiples of {reference}'s. A run that diverged scores 0, and so does a world without runs: it refuses the method, or all
 trials of the search diverged.</p>
 <img alt="{described}" src="data:image/png;base64,{picture}">
