@@ -47,7 +47,7 @@ repro: $(VENV)/.repro   ## reproduce the pipeline: download, partition, train, r
 FLIGHTS := --params results/flights_logistic/best.yaml --set compare.workers=0 --set 'compare.initializers=[previous]' \
 	--set 'compare.algorithms=[fedavg, fedprox, scaffold, fedssg, feddyn, fedwcm, cfl_regularization, cfl_core_set, dynamicfl, pooled, frozen]'
 
-flights: $(VENV)/.repro ## a real moving population: aircraft over the months of 2013, at most ten minutes on two cores
+flights: $(VENV)/.repro ## aircraft over the months of 2013, at most ten minutes on two cores
 	fedtide compare $(FLIGHTS)
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedtide.core import plugins
+from fedtide.core.randomness import Randomness
 from fedtide.methods.selection.base import Candidates, divergence
 from fedtide.report.charts.style import WIDTH, line_style, paper, png
 
@@ -80,8 +81,13 @@ def _measure(options: argparse.Namespace, active: int, table: torch.Tensor) -> P
 
 def _select(name: str, active: int, size: int, t: int, table: torch.Tensor) -> tuple[float, float]:
     rows = np.random.default_rng(t).permutation(CLIENTS)[:active]
-    r: Any = SimpleNamespace(t=t, label_counts=table[rows], services=SimpleNamespace(population_counts=lambda: table))
-    candidates = Candidates(r, np.arange(active), active, size, seed=0)
+    r: Any = SimpleNamespace(
+        t=t,
+        problem=SimpleNamespace(randomness=Randomness(0)),
+        label_counts=table[rows],
+        services=SimpleNamespace(population_counts=lambda: table),
+    )
+    candidates = Candidates(r, np.arange(active), active, size)
     cls: Any = plugins.load("selection", name)
     selection = cls(cls.Settings(name=name))
     began = time.perf_counter()
@@ -104,18 +110,28 @@ def _print(title: str, points: Points) -> None:
     Console().print(table)
 
 
+def _readable(title: str) -> str:
+    """A title with the name of the partition instead of its argument."""
+    head, _, rule = title.rpartition(", ")
+    name, _, number = rule.partition(":")
+    return f"{head}, {f'Dirichlet {number}' if name == 'dirichlet' else f'{number} classes per client'}"
+
+
 def _figure(found: dict[str, Points]) -> bytes:
     with paper():
         figure = Figure(figsize=(WIDTH, 2.6 * len(found)), layout="constrained")
         grid = figure.subplots(len(found), 2, squeeze=False)
         for (title, points), (left, right) in zip(found.items(), grid, strict=True):
             for number, (name, own) in enumerate(points.items()):
-                sizes, gaps, seconds = zip(*own, strict=True)
+                sizes, gaps, seconds = zip(*(point for point in own if not math.isnan(point[1])), strict=True)
                 look = {"marker": "o", "markersize": 6 - number, "zorder": 3 + number / 10, **line_style(number)}
+                look |= {"linestyle": "none"} if len(sizes) < len(own) else {}  # points are missing between those
                 left.plot(sizes, gaps, label=name, **look)
                 right.plot(sizes, [1000 * value for value in seconds], **look)
-            left.set_title(title)
+            left.set_title(_readable(title))
             left.set_ylabel("Divergence (nats)")
+            left.set_yscale("symlog", linthresh=0.01)
+            left.set_ylim(bottom=-0.002)
             right.set_ylabel("Milliseconds")
             right.set_yscale("log")
             for axes in (left, right):

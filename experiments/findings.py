@@ -8,6 +8,9 @@ differences between methods, with 95 % intervals.
 Tables keep the mean and the standard deviation of a cell, not its seeds, so intervals are unpaired (Welch 1947). Rows of a
 table share seeds: the interval of a mean over rows has the mean of their half-widths, which is wide enough however strongly
 rows vary together.
+
+A claim that two settings do not differ has a ``margin``. Its verdict is computed: *consistent with* if the whole interval lies
+within the margin, otherwise *not decided*.
 """
 
 from __future__ import annotations
@@ -40,6 +43,11 @@ EXPERIMENTS = Path(__file__).parent
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 HEADS = ("claim", "verdict", "ours (95 % interval)")
 NOT_RUN = "not run"
+VERDICTS = (
+    *("holds", "in part", "consistent with", "not decided", "not reproduced", "not consistent with"),
+    *("not tested yet", "not testable here"),
+)
+"""First words of every verdict; docs/findings.md defines them."""
 BEST = "best"  # of `against`: in every row of a table the best of all others
 NUMBERS = ("published", "published_std", "obtained", "std", "difference", "seeds", "rounds", "settings", "mean")
 OURS, PUBLISHED = PALETTE[0], PALETTE[1]
@@ -70,7 +78,8 @@ class Claim(SettingsModel):
     """A claim and our verdict on it."""
 
     claim: str
-    verdict: str
+    verdict: str  # starts with one of VERDICTS; with a margin it is computed, and this is what follows it
+    margin: float | None = None  # of a claim that there is no difference: the largest one that counts as none
     unit: str = "points"
     digits: int = 1
     panel: str | None = None  # title of the figure's panel; null: in the table alone
@@ -243,9 +252,28 @@ def weigh(paper: Paper, results: Path, experiments: Path) -> tuple[list[list[str
     for claim in paper.claims:
         rows = evidence(claim, results, experiments)
         mean = summary(claim, rows)
-        lines.append([claim.claim, claim.verdict, claim.remark or ours(mean, claim, claim.unit)])
+        lines.append([claim.claim, verdict(claim, mean), claim.remark or ours(mean, claim, claim.unit)])
         drawn += [Drawn(claim.panel, claim, row) for row in rows if claim.panel is not None]
     return lines, drawn
+
+
+def verdict(claim: Claim, found: Evidence) -> str:
+    """What is written of a claim, given the mean over its rows.
+
+    Raises:
+        SettingsError: the verdict is none of :data:`VERDICTS`, or *holds* although nothing is published.
+    """
+    if claim.margin is not None:
+        within = abs(found.obtained) + found.half <= claim.margin
+        decided = f"consistent with (margin ±{claim.margin:g} {claim.unit})" if within else "not decided"
+        return f"{decided}{claim.verdict}"
+    if not claim.verdict.startswith(VERDICTS):
+        raise SettingsError(
+            f"{claim.claim}: the verdict {claim.verdict!r} should start with one of {', '.join(VERDICTS)}"
+        )
+    if claim.verdict.startswith("holds") and not claim.remark and math.isnan(found.published):
+        raise SettingsError(f"{claim.claim}: nothing is published, so it cannot hold; write 'consistent with'")
+    return claim.verdict
 
 
 def number(value: float, claim: Claim, signed: bool) -> str:
@@ -256,7 +284,7 @@ def number(value: float, claim: Claim, signed: bool) -> str:
 
 def theirs(found: Evidence, claim: Claim) -> str:
     """The published value."""
-    return "none" if math.isnan(found.published) else number(found.published, claim, found.signed)
+    return "unpublished" if math.isnan(found.published) else number(found.published, claim, found.signed)
 
 
 def ours(found: Evidence, claim: Claim, unit: str = "") -> str:
@@ -273,7 +301,8 @@ def ours(found: Evidence, claim: Claim, unit: str = "") -> str:
 def described(rows: list[Drawn]) -> str:
     """The figure in words."""
     return "\n".join(
-        f"{panel}: {row.name}: published {theirs(row, claim)}, ours {ours(row, claim)}" for panel, claim, row in rows
+        f"{panel}: {row.name}: {'' if math.isnan(row.published) else 'published '}{theirs(row, claim)}, ours {ours(row, claim)}"
+        for panel, claim, row in rows
     )
 
 
@@ -289,11 +318,11 @@ def forest_png(limits: Mapping[str, tuple[float, float]], rows: list[Drawn]) -> 
         for axes, (title, group) in zip(grid, panels.items(), strict=True):
             draw_panel(axes, title, group, limits.get(title))
         write_beside(grid[0], -1, "published", "ours")
-        figure.legend(handles=legend_handles(grid[0], rows), loc="outside upper left", ncols=3)
+        figure.legend(handles=legend_handles(grid[0], rows, limits), loc="outside upper left", ncols=4)
         return png(figure, Description=described(rows))
 
 
-def legend_handles(axes: Axes, rows: list[Drawn]) -> list[Any]:
+def legend_handles(axes: Axes, rows: list[Drawn], limits: Mapping[str, tuple[float, float]]) -> list[Any]:
     """Entries of the legend."""
     look: dict[str, Any] = {"linestyle": "none", "markersize": 5}
     halves = np.array([row.found.half for row in rows if not math.isnan(row.found.obtained)])
@@ -302,6 +331,9 @@ def legend_handles(axes: Axes, rows: list[Drawn]) -> list[Any]:
         handles.append(axes.errorbar([], [], xerr=[], fmt="o", color=OURS, markersize=5, label="ours, 95 % interval"))
     if np.isnan(halves).any():
         handles.append(axes.plot([], [], "o", color=OURS, mfc="white", label="ours, no interval", **look)[0])
+    ends = [(limits[row.panel], row.found) for row in rows if row.panel in limits]
+    if any(value < low or value > high for (low, high), found in ends for value in (found.published, found.obtained)):
+        handles.append(axes.plot([], [], ">", color=GRAY, label="beyond the axis", **look)[0])
     return handles
 
 

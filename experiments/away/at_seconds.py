@@ -4,6 +4,7 @@
 
 reads the settings, with overrides, and the runs in ``runs/``, and writes ``seconds.csv``, ``methods.csv``, ``comparisons.csv``
 and ``seconds.png``. A model holds until the next evaluated one; all runs are read up to the end of the shortest.
+``python experiments/away/at_seconds.py results/away_seconds`` draws the figure again from ``seconds.csv``.
 """
 
 import sys
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics, statistics
-from fedtide.report.charts.style import WIDTH, line_style, paper, percent, percent_limits, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
@@ -84,19 +85,20 @@ def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def picture(curves: pd.DataFrame) -> bytes:
-    """Accuracy over the seconds: mean over the seeds, and their range."""
+    """Accuracy minus FedAvg's at the same second and seed, a panel per method: mean over the seeds, and their range."""
+    table = 100 * curves.pivot_table(index=["second", "seed"], columns="label", values="accuracy", sort=False)
+    gaps = table.sub(table["fedavg"], axis=0).drop(columns="fedavg")
     with paper():
-        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
-        axes = figure.subplots()
-        for number, (label, mine) in enumerate(curves.groupby("label", sort=False)):
-            seeds, look = mine.groupby("second")["accuracy"].agg(["mean", "min", "max"]), line_style(number)
-            axes.step(seeds.index, seeds["mean"], where="post", label=label, **look)
-            axes.fill_between(seeds.index, seeds["min"], seeds["max"], step="post", color=look["color"], alpha=0.12)
-        axes.set_ylim(*percent_limits(curves["accuracy"].quantile(0.05), curves["accuracy"].max()))
-        percent(axes.yaxis)
-        axes.set_xlabel("simulated seconds")
-        axes.set_title("Accuracy over simulated seconds")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        figure = Figure(figsize=(WIDTH, 2.8), layout="constrained")
+        grid = figure.subplots(1, gaps.shape[1], sharex=True, sharey=True, squeeze=False)[0]
+        for axes, label in zip(grid, gaps, strict=True):
+            seeds = gaps[label].dropna().groupby("second").agg(["mean", "min", "max"])
+            axes.plot(seeds.index, seeds["mean"], color=PALETTE[0])
+            axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=PALETTE[0], alpha=0.15, linewidth=0)
+            axes.axhline(0, color=GRAY, linewidth=0.8)
+            axes.set_title(label)
+            axes.set_xlabel("simulated seconds")
+        grid[0].set_ylabel("accuracy minus FedAvg's, points")
         return png(figure)
 
 
@@ -113,4 +115,7 @@ def main(best: Path, folder: Path, overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    if len(sys.argv) == 2:
+        write_bytes(Path(sys.argv[1]) / "seconds.png", picture(pd.read_csv(Path(sys.argv[1]) / "seconds.csv")))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

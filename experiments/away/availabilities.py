@@ -1,9 +1,10 @@
-"""Accuracy at the end, paired comparisons and curves of a settings file's runs, for each availability.
+"""Accuracy at the end and paired comparisons of a settings file's runs, for each availability.
 
     python experiments/away/availabilities.py results/away_softmax/best.yaml results/away_softmax [KEY=VALUE ...]
 
 reads the settings, with overrides, and the runs in ``runs/``, and writes ``runs.csv``, ``methods.csv``, ``comparisons.csv`` and
 ``availabilities.png``. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
+``python experiments/away/availabilities.py results/away_softmax`` draws the figure again from ``runs.csv``.
 """
 
 import sys
@@ -17,7 +18,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.measures import statistics
-from fedtide.report.charts.style import GRAY, WIDTH, line_style, paper, percent, percent_limits, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 
@@ -31,9 +32,9 @@ the mean of all clients' latest models; ``spread``: standard deviation of the ac
 largest of FedSSG."""
 
 
-def read(best: Path, overrides: list[str], runs: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row per run, with its scores, and their rounds; both with a column ``availability``, all or the one of an override."""
-    key, found, curves = "participation.dynamics=", [], []
+def read(best: Path, overrides: list[str], runs: Path) -> pd.DataFrame:
+    """A row per run, with its scores and a column ``availability``, all or the one of an override."""
+    key, found = "participation.dynamics=", []
     for name in [item.removeprefix(key) for item in overrides if item.startswith(key)] or AVAILABILITIES:
         params = Params.read(best, [*overrides, f"{key}{name}"])
         try:
@@ -42,9 +43,8 @@ def read(best: Path, overrides: list[str], runs: Path) -> tuple[pd.DataFrame, pd
             print(f"{name}: {error}", file=sys.stderr)
             continue
         found.append(scores(read).assign(availability=name))
-        curves.append(read.history.assign(availability=name))
-    both = [pd.concat(frames, ignore_index=True) for frames in (found, curves)]
-    return both[0][["availability", *both[0].columns.drop("availability")]], both[1]
+    rows = pd.concat(found, ignore_index=True)
+    return rows[["availability", *rows.columns.drop("availability")]]
 
 
 def scores(read: records.Records) -> pd.DataFrame:
@@ -95,40 +95,50 @@ def comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     return table[["score", "availability", *table.columns.drop(["score", "availability"])]]
 
 
-def picture(curves: pd.DataFrame) -> bytes:
-    """Accuracy over the rounds, a panel per availability, a line per method: means over the seeds."""
-    rows = curves[(curves["state"] == "complete")].dropna(subset=["test_accuracy"])
-    names = list(rows["availability"].unique())
-    low, high = rows["test_accuracy"].quantile([0.02, 1.0])
+def picture(rows: pd.DataFrame) -> bytes:
+    """Accuracy minus FedAvg's, a panel per availability and a row per method: every seed, and their mean.
+
+    The axis has room for three times the middle half of the differences; arrows at its edge are seeds beyond it.
+    """
+    complete = rows[rows["state"] == "complete"]
+    table = 100 * complete.pivot_table(index=["availability", "seed"], columns="label", values="accuracy", sort=False)
+    gaps = table.sub(table[REFERENCE], axis=0).drop(columns=REFERENCE)
+    order = list(gaps.mean().sort_values().index)
+    low, high = gaps.stack().quantile([0.25, 0.75])
+    low, high = low - 1.5 * (high - low) - 0.2, high + 1.5 * (high - low) + 0.2
+    names = list(dict.fromkeys(complete["availability"]))
     with paper():
-        figure = Figure(figsize=(WIDTH, 0.6 + 2.9 * -(-len(names) // 2)), layout="constrained")
-        grid = figure.subplots(-(-len(names) // 2), 2, sharex=True, sharey=True, squeeze=False).ravel()
-        for axes, name in zip(grid, names, strict=False):
-            mine = rows[rows["availability"] == name]
-            for number, (label, run) in enumerate(mine[mine["label"] != BOUND].groupby("label", sort=False)):
-                mean = run.groupby("round")["test_accuracy"].mean()
-                axes.plot(mean.index, mean, label=label, **line_style(number))
-            bound = mine[mine["label"] == BOUND].groupby("round")["test_accuracy"].mean()
-            axes.plot(bound.index, bound, color=GRAY, linestyle="--", label=BOUND)
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.22 * len(order)), layout="constrained")
+        grid = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, name in zip(grid, names, strict=True):
+            mine = gaps.loc[name].reindex(columns=order)
+            for place, label in enumerate(order):
+                color = GRAY if label == BOUND else PALETTE[0]
+                for value in mine[label].dropna():
+                    marker = "<" if value < low else ">" if value > high else "o"
+                    axes.plot(np.clip(value, low, high), place, marker, color=color, markersize=3.5, alpha=0.5)
+                if low <= mine[label].mean() <= high:
+                    axes.plot(mine[label].mean(), place, "|", color=color, markersize=11, markeredgewidth=1.8)
+            axes.axvline(0, color=GRAY, linewidth=0.8)
+            axes.grid(axis="x")
+            axes.set_xlim(low - 0.1, high + 0.1)
             axes.set_title(name)
-            axes.set_ylim(*percent_limits(low, high))
-            percent(axes.yaxis)
-        for axes in grid[len(names) :]:
-            axes.set_visible(False)
-        figure.supxlabel("round", fontsize=9)
-        handles, labels = grid[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper")
+        grid[0].set_yticks(range(len(order)), order)
+        figure.supxlabel("accuracy minus FedAvg's, points (dots: seeds, bar: mean)", fontsize=9)
         return png(figure)
 
 
 def main(best: Path, folder: Path, overrides: list[str]) -> None:
     """Write the results of the runs of some settings into a folder."""
-    rows, curves = read(best, overrides, Path("runs"))
+    rows = read(best, overrides, Path("runs"))
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in (("runs", rows), ("methods", methods(rows)), ("comparisons", comparisons(rows))):
         write_text(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
-    write_bytes(folder / "availabilities.png", picture(curves))
+    write_bytes(folder / "availabilities.png", picture(rows))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    if len(sys.argv) == 2:
+        write_bytes(Path(sys.argv[1]) / "availabilities.png", picture(pd.read_csv(Path(sys.argv[1]) / "runs.csv")))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
@@ -84,14 +85,20 @@ def picture(curves: pd.DataFrame) -> bytes:
     with paper():
         figure = Figure(figsize=(WIDTH, 4.0), layout="constrained")
         axes = figure.subplots()
+        ends = dict[str, float]()
         for number, (label, mine) in enumerate(curves.groupby("method", sort=False)):
-            axes.plot(mine["round"], mine["distance"], label=label, **line_style(number))
+            axes.plot(mine["round"], mine["distance"], **line_style(number))
+            ends[str(label)] = float(mine["distance"].dropna().iloc[-1])
         axes.set_yscale("log")
         axes.set_ylim(bottom=1e-16)
         axes.set_xlabel("round")
         axes.set_ylabel("largest difference of a parameter")
         axes.set_title("Distance to the solution of full participation")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        lowest = np.inf
+        for label, end in sorted(ends.items(), key=lambda item: -item[1]):  # beside its line, below the label above it
+            lowest = min(np.clip(end, 1e-16, 10), lowest / 7)
+            look = line_style(list(ends).index(label))
+            axes.annotate(label, (1.01, lowest), xycoords=axes.get_yaxis_transform(), color=look["color"], va="center")
         return png(figure)
 
 

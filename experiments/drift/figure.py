@@ -1,6 +1,9 @@
-"""The figure of docs/reports/drift.md, from ``curves.csv`` and ``regret.csv``.
+"""Figures of the reports on drift, from recorded results.
 
-python experiments/drift/figure.py results docs/reports/images/drift.png
+    python experiments/drift/figure.py results docs/reports/images
+
+draws ``drift.png`` from ``drift_fmnist/curves.csv`` and ``above.csv``, and ``drift_planted.png`` from
+``drift_planted/regret.csv``.
 """
 
 import sys
@@ -16,7 +19,7 @@ from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, line_look, paper, 
 NAMES = {
     "feddrift": "FedDrift",
     "ifca": "IFCA",
-    "true_concepts": "true concepts",
+    "true_concepts": "one model per true concept",
     "fedccfa": "FedCCFA",
     "cfl_core_set": "CFL core set",
     "fedavg": "FedAvg",
@@ -24,17 +27,15 @@ NAMES = {
     "fedssg": "FedSSG",
     "adaptive_fedavg": "Adaptive-FedAvg",
     "flash": "Flash",
-    "oracle_reset": "told, starts again",
-    "detector_rate": "detector, raises rate",
-    "detector_reset": "detector, starts again",
+    "oracle_reset": "oracle reset",
+    "detector_rate": "detector, raises the rate",
+    "detector_reset": "detector, resets the model",
 }
 DRAWN = ["feddrift", "ifca", "true_concepts", "fedccfa", "cfl_core_set", "fedavg"]
 DRIFT = (50, 75)
-MARKS = {  # world (angle, share), span, marker
-    "nothing drifts": (0.0, 0.0, "drift", "o"),
-    "half of the clients turn by 90°": (90.0, 0.5, "drift", "s"),
-    "all turn by 90°, first 5 rounds": (90.0, 1.0, "first 5", "^"),
-    "and back, first 5 rounds": (90.0, 1.0, "first 5 back", "v"),
+WORLDS = {  # title: angle, share of the clients that turn
+    "rule turns by 90° for half of the clients": (90.0, 0.5),
+    "rule turns by 180° for half of the clients": (180.0, 0.5),
 }
 
 
@@ -43,38 +44,55 @@ def curves(axes: Axes, found: pd.DataFrame) -> None:
     axes.axvspan(*DRIFT, color="#f0f0f0", linewidth=0)
     for place, label in enumerate(DRAWN):
         one = found[found["label"] == label]
-        look = line_look(place)
-        axes.plot(one["round"], one["mean"], color=look.color, label=NAMES[label], linewidth=1.2)
-    axes.set_xlabel("round")
-    axes.set_ylabel("accuracy of the clients, %")
-    axes.set_ylim(bottom=60)
-    axes.set_title("Fashion-MNIST: labels are swapped, and back")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize=8)
+        axes.plot(one["round"], one["mean"], color=line_look(place).color, label=NAMES[label], linewidth=1.2)
+    axes.set_xlabel("round (shaded: labels are swapped)")
+    axes.set_ylabel("accuracy, mean over clients and seeds, %")
+    axes.set_title("Accuracy by round")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
 
 
-def regrets(axes: Axes, found: pd.DataFrame) -> None:
-    """Points lost in each world; methods from best to worst where half of the clients turn."""
-    by = found.set_index(["angle", "share", "span", "label"])["mean"].sort_index()
-    order = [label for label in by[90.0, 0.5, "drift"].sort_values(ascending=False).index if label in NAMES]
-    for (name, (angle, share, span, marker)), color in zip(MARKS.items(), PALETTE, strict=False):
-        lost = by[angle, share, span].reindex(order)
-        axes.plot(lost, range(len(order)), marker, color=color, label=name, markersize=5, alpha=0.85)
-    axes.axvline(by[90.0, 0.5, "drift", "best single model"], color=GRAY, linewidth=0.8, linestyle="dashed")
-    axes.set_yticks(range(len(order)), [NAMES[label] for label in order])
+def gains(axes: Axes, found: pd.DataFrame) -> None:
+    """Differences from FedAvg under drift, the best above."""
+    rows = found[found["span"] == "under"].dropna(subset=["low"]).sort_values("difference")
+    places = range(len(rows))
+    axes.hlines(places, rows["low"], rows["high"], color=PALETTE[0], linewidth=1.4)
+    axes.plot(rows["difference"], places, "o", color=PALETTE[0], markersize=5)
+    axes.axvline(0, color=GRAY, linewidth=0.8)
+    axes.set_yticks(places, [NAMES[label] for label in rows["label"]])
     axes.grid(axis="x", color="#e4e4e4")
-    axes.set_xlabel("points below the classifier that knows the concepts")
-    axes.set_title("Planted drift: what is lost")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.16), ncols=2, fontsize=8)
+    axes.set_xlabel("accuracy minus FedAvg's, points")
+    axes.set_title("Rounds under drift, 95 % intervals")
 
 
-def main(results: Path, file: Path) -> None:
-    """Draw it."""
+def regrets(grid: list[Axes], found: pd.DataFrame) -> None:
+    """Distance to the Bayes classifier under planted drift; methods from best to worst at 90 degrees."""
+    rows = found[found["span"] == "drift"].set_index(["angle", "share", "label"]).sort_index()
+    order = [label for label in rows.loc[90.0, 0.5]["mean"].sort_values(ascending=False).index if label in NAMES]
+    for axes, (title, world) in zip(grid, WORLDS.items(), strict=True):
+        mine = rows.loc[world].reindex(order)
+        places = range(len(order))
+        axes.errorbar(mine["mean"], places, xerr=mine["std"], fmt="o", color=PALETTE[0], markersize=5, elinewidth=1)
+        best = rows.loc[world]["mean"]["best single model"]
+        axes.axvline(best, color=GRAY, linewidth=0.9, linestyle="dashed", label="best single linear model")
+        axes.set_yticks(places, [NAMES[label] for label in order])
+        axes.grid(axis="x", color="#e4e4e4")
+        axes.set_xlim(left=0)
+        axes.set_xlabel("points below the Bayes classifier")
+        axes.set_title(title)
+    grid[1].legend(loc="center", fontsize=8)
+
+
+def main(results: Path, folder: Path) -> None:
+    """Draw both."""
     with paper():
         figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         curves(left, pd.read_csv(results / "drift_fmnist/curves.csv"))
-        regrets(right, pd.read_csv(results / "drift_planted/regret.csv"))
-        write_bytes(file, png(figure))
+        gains(right, pd.read_csv(results / "drift_fmnist/above.csv"))
+        write_bytes(folder / "drift.png", png(figure))
+        figure = Figure(figsize=(WIDTH, 3.8), layout="constrained")
+        regrets(list(figure.subplots(1, 2, sharey=True)), pd.read_csv(results / "drift_planted/regret.csv"))
+        write_bytes(folder / "drift_planted.png", png(figure))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 reads the settings, with overrides, and the runs in ``runs/``, and writes ``months.csv``, ``methods.csv``, ``comparisons.csv``
 and ``months.png``. Runs that are not complete have no numbers; ``methods.csv`` counts those that are.
+``python experiments/flights/months.py results/flights_logistic`` draws the figure again from ``months.csv``.
 """
 
 import sys
@@ -18,7 +19,7 @@ from fedtide.core.storage.files import write_bytes, write_text
 from fedtide.records import frames as records
 from fedtide.records.frames import METHOD
 from fedtide.records.measures import statistics
-from fedtide.report.charts.style import GRAY, WIDTH, line_style, paper, png
+from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.report.comparison import run_directories
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
@@ -122,40 +123,34 @@ def _by_initializer(complete: pd.DataFrame, score: str) -> pd.DataFrame:
     return plain.pivot_table(index=["label", "seed", "month"], columns="initializer", values=score, sort=False).dropna()
 
 
+COLUMNS = 4
+
+
 def picture(rows: pd.DataFrame, main: str) -> bytes:
-    """Main score of the next month by the models of each month: algorithms, and below the mean over them by initializer."""
-    complete = rows[rows["state"] == "complete"].assign(month=rows["month"] + 1).dropna(subset=[f"{main}_next"])
-    plain = complete[~complete["label"].isin(BOUNDS)]
-    bounds = complete[complete["label"].isin(BOUNDS)]
-    previous = plain[plain["initializer"] == "previous"]
-    score = f"{main}_next"
-    starts = _by_initializer(complete, score).stack().rename(score).reset_index()
-    panels = {
-        "Algorithms, each month from the previous month's model": previous.assign(line=previous["label"]),
-        "Initializers, mean over the algorithms": starts.rename(columns={"initializer": "line"}),
-    }
-    panels = {title: group for title, group in panels.items() if group["line"].nunique() > 1}
+    """Score of the next month minus FedAvg's, months starting from the previous month's model, a panel per method.
+
+    Mean and range over the seeds. Without other methods than FedAvg, an empty figure.
+    """
+    complete = rows[(rows["state"] == "complete") & (rows["initializer"] == "previous")]
+    table = complete.pivot_table(index=["month", "seed"], columns="label", values=f"{main}_next", sort=False)
+    gaps = table.sub(table["fedavg"], axis=0).drop(columns="fedavg")
+    lines = max(1, -(-gaps.shape[1] // COLUMNS))
     with paper():
-        figure = Figure(figsize=(WIDTH, 3.2 * len(panels)), layout="constrained")
-        grid = figure.subplots(len(panels), sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, (title, group) in zip(grid, panels.items(), strict=True):
-            for number, (name, mine) in enumerate(group.groupby("line", sort=False)):
-                _line(axes, mine, score, {**line_style(number), "label": name})
-            for (name, mine), dashes in zip(bounds.groupby("label", sort=False), ("--", ":", "-."), strict=False):
-                _line(axes, mine, score, {"color": GRAY, "linestyle": dashes, "label": name})
-            axes.set_title(title)
-            axes.set_ylabel(Score(main).title)
-            axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-        axes.set_xticks(range(2, 13), [f"2013-{month:02}" for month in range(2, 13)])
-        figure.suptitle("The next month's flights, before they are trained on", fontsize=11, fontweight="bold")
+        figure = Figure(figsize=(WIDTH, 0.6 + 1.7 * lines), layout="constrained")
+        grid = figure.subplots(lines, COLUMNS, sharex=True, sharey=True, squeeze=False)
+        for axes, label in zip(grid.flat, gaps, strict=False):
+            seeds = gaps[label].dropna().groupby("month").agg(["mean", "min", "max"])
+            color, months = GRAY if label in BOUNDS else PALETTE[0], seeds.index + 1
+            axes.plot(months, seeds["mean"], marker="o", markersize=2.5, color=color)
+            axes.fill_between(months, seeds["min"], seeds["max"], color=color, alpha=0.2, linewidth=0)
+            axes.axhline(0, color="black", linewidth=0.7)
+            axes.set_title(label)
+            axes.set_xticks([2, 4, 6, 8, 10, 12])
+        for axes in grid.flat[gaps.shape[1] :]:
+            axes.set_visible(False)
+        figure.supxlabel("month of 2013 that is predicted", fontsize=9)
+        figure.supylabel(f"{Score(main).title} minus FedAvg's", fontsize=9)
         return png(figure)
-
-
-def _line(axes, rows: pd.DataFrame, score: str, look: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
-    """Mean over the seeds of a line, and their range."""
-    seeds = rows.groupby(["seed", "month"])[score].mean().groupby("month").agg(["mean", "min", "max"])
-    axes.plot(seeds.index, seeds["mean"], marker="o", markersize=2.5, **look)
-    axes.fill_between(seeds.index, seeds["min"], seeds["max"], color=look["color"], alpha=0.12, linewidth=0)
 
 
 def write(best: Path, folder: Path, overrides: list[str]) -> None:
@@ -169,4 +164,9 @@ def write(best: Path, folder: Path, overrides: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    if len(sys.argv) == 2:
+        recorded = pd.read_csv(Path(sys.argv[1]) / "months.csv")
+        score = "r2" if "r2_next" in recorded else "auroc"
+        write_bytes(Path(sys.argv[1]) / "months.png", picture(recorded, score))
+    else:
+        write(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -15,25 +15,25 @@ from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 
 NAMES = {
     "fedavg": "FedAvg",
-    "fedavg_steps": "FedAvg, then local steps",
-    "fedavg_20": "FedAvg, then 20 at its rate",
+    "fedavg_steps": "FedAvg + fine-tuning",
+    "fedavg_20": "FedAvg + 20 steps",
     "scaffold": "SCAFFOLD",
     "fedssg": "FedSSG",
-    "local": "each alone",
+    "local": "local training only",
     "ditto": "Ditto",
     "apfl": "APFL",
     "pfedme": "pFedMe",
     "fedper": "FedPer",
     "fedper_mean": "FedPer, mean head",
     "fedrep": "FedRep",
-    "fedbabu": "FedBABU, then local steps",
-    "per_fedavg": "Per-FedAvg, then local steps",
+    "fedbabu": "FedBABU + fine-tuning",
+    "per_fedavg": "Per-FedAvg + fine-tuning",
 }
 MARKS = {
     "mean": ("all clients", "o"),
-    "newcomers": ("newcomers", "^"),
-    "worst_decile": ("worst tenth", "s"),
-    "unknown": ("not drawn yet", "x"),
+    "newcomers": ("new clients", "^"),
+    "worst_decile": ("worst 10 % of clients", "s"),
+    "unknown": ("clients not sampled yet", "x"),
 }
 
 
@@ -54,18 +54,21 @@ def main(results: Path, file: Path) -> None:
     order = [label for label in images.sort_values(("mean", "mean"), ascending=False).index if label in NAMES]
     with paper():
         figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
-        left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+        left, right = figure.subplots(1, 2, width_ratios=[3, 2])
         for (name, (_, marker)), color in zip(MARKS.items(), PALETTE, strict=False):
             points(left, images, order, name, color, marker)
         left.axvline(images.loc["fedavg", ("mean", "mean")], color=GRAY, linewidth=0.8, linestyle="dashed")
-        left.set_title("Fashion-MNIST: who is served how well")
-        left.set_xlabel("accuracy, %")
+        left.set_title("Fashion-MNIST: accuracy by client group")
+        left.set_xlabel("accuracy, % (dashed: FedAvg, all clients)")
         left.set_yticks(range(len(order), 0, -1), [NAMES[label] for label in order])
-        left.legend(loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=4, fontsize=8)
-        points(right, flights, order, "gain", PALETTE[0], "o")
+        left.legend(title="evaluated on", loc="upper center", bbox_to_anchor=(0.3, -0.14), ncols=2, fontsize=8)
+        gain = flights["gain", "mean"].dropna().sort_values(ascending=False)
+        own = [label for label in gain.index if label in NAMES]
+        points(right, flights, own, "gain", PALETTE[0], "o")
+        right.set_yticks(range(len(own), 0, -1), [NAMES[label] for label in own])
         right.axvline(0, color=GRAY, linewidth=0.8, linestyle="dashed")
-        right.set_title("Late flights by aircraft")
-        right.set_xlabel("gain over the method's global model, points")
+        right.set_title("Flights: gain by own model")
+        right.set_xlabel("accuracy difference, points")
         for axes in (left, right):
             axes.grid(axis="x", color="#e4e4e4")
         write_bytes(file, png(figure))

@@ -1,4 +1,4 @@
-"""Federated learning for moving populations: published systems and their baselines, run side by side.
+"""PyTorch simulator for federated learning when clients come and go.
 
 The names below are the public interface. They are imported when they are first used, so that ``import fedtide`` costs
 nothing.

@@ -1,10 +1,10 @@
-"""A plug-in that breaks a promise is found out by the test of that promise."""
+"""A plug-in that breaks a requirement is found out by the test of that requirement."""
 
 from pathlib import Path
 
 import pytest
 
-from fedtide.authoring.contract import PROMISES, verdicts
+from fedtide.authoring.contract import CONTRACT, verdicts
 from fedtide.authoring.trial import Trial
 
 HEAD = """import torch
@@ -56,25 +56,25 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_broken_promise_is_found(own: Path, name: str) -> None:
-    pull, body, promise, problem = CASES[name]
+    pull, body, requirement, problem = CASES[name]
     (own / "algorithms").mkdir(parents=True)
     code = HEAD + CLASS.format(name=name, pull=pull) + f"\n    {body}\n"
     (own / "algorithms" / f"{name}.py").write_text(code)
     found = dict(verdicts(Trial("algorithms", name)))
     broken = {key: why for key, why in found.items() if why}
-    assert promise in broken
-    assert problem in broken[promise]
-    assert "\n" not in broken[promise]
-    assert list(found) == list(PROMISES)[: len(found)]
-    before = list(PROMISES).index(promise)
-    assert not broken.keys() & set(list(PROMISES)[:before])
+    assert requirement in broken
+    assert problem in broken[requirement]
+    assert "\n" not in broken[requirement]
+    assert list(found) == list(CONTRACT)[: len(found)]
+    before = list(CONTRACT).index(requirement)
+    assert not broken.keys() & set(list(CONTRACT)[:before])
 
 
 def test_a_sentence_is_asked_for(own: Path) -> None:
     (own / "algorithms").mkdir(parents=True)
     (own / "algorithms" / "speechless.py").write_text(f"{HEAD}\n\nclass Mine(Algorithm):\n    pass\n")
-    (promise, problem), *_ = verdicts(Trial("algorithms", "speechless"))
-    assert (promise, problem) == (
+    (requirement, problem), *_ = verdicts(Trial("algorithms", "speechless"))
+    assert (requirement, problem) == (
         "is documented",
         "its docstring should begin with one sentence of at most 118 letters, got ''",
     )

@@ -35,8 +35,8 @@ def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str)
     assert called.out == [f"wrote {plugin} and {test}; next: fedtide test my_own_2"]
     module = runpy.run_path(str(test))
     trial = Trial(kind, "my_own_2")
-    for promise in module["PROMISES"]:
-        module["test_contract"](trial, promise)
+    for requirement in module["CONTRACT"]:
+        module["test_contract"](trial, requirement)
     assert plugins.load(kind, "my_own_2").__name__ == "MyOwn2"
     template = TEMPLATES[kind]
     cls = re.findall(r"^class (\w+)", template.read_text(), re.MULTILINE)[-1]
@@ -51,9 +51,9 @@ def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     assert called.err == ["fedtide: partitions and uplink have a plug-in named 'iid': choose one with --kind"]
     called = fedtide("test", "iid", "--kind", "link")
     promises = ("is documented", "rejects invalid settings", "trains", "repeats", "resumes, on any engine")
-    assert (called.status, called.out) == (0, [f"PASSED iid: {promise}" for promise in promises])
+    assert (called.status, called.out) == (0, [f"PASSED iid: {requirement}" for requirement in promises])
     called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast")
-    assert (called.status, called.out) == (1, [f"PASSED iid: {promise}" for promise in promises[:2]])
+    assert (called.status, called.out) == (1, [f"PASSED iid: {requirement}" for requirement in promises[:2]])
     assert called.err == ["FAILED iid: trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
 
 

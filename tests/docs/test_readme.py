@@ -38,7 +38,7 @@ GUIDES = (
         "docs/own_data.md",
         "docs/own_method.md",
     ),
-    *("docs/concepts.md", "docs/systems.md", "docs/extend.md", "docs/extend_algorithms.md", "docs/extend_worlds.md"),
+    *("docs/concepts.md", "docs/extend.md", "docs/extend_algorithms.md", "docs/extend_worlds.md"),
     *("docs/extend_data.md", "docs/extend_server.md"),
 )
 TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)

@@ -47,6 +47,13 @@ PAPER = {
             "measured": {"of": "own", "against": ["weak"]},
             "rows": {"elsewhere": {"published": "small/published/other"}},
         },
+        {
+            "claim": "own and weak are alike",
+            "verdict": ", on other data",
+            "margin": 6,
+            "measured": {"results": "tiny/plain", "of": "own", "against": ["weak"]},
+            "rows": {"high": {"where": {"alpha": ["0.2"]}}},
+        },
         {"claim": "own is pretty", "verdict": "holds", "remark": "see for yourself"},
     ],
 }
@@ -150,24 +157,54 @@ def test_what_does_not_exist_is_one_line(here, measured, problem):
     assert "\n" not in str(raised.value)
 
 
+def verdict_of(obtained, half, published=math.nan, **claim):
+    mean = SCRIPT["Evidence"]("mean", published, obtained, half, 3, True)
+    return SCRIPT["verdict"](Claim(claim="a", **claim), mean)
+
+
+@pytest.mark.parametrize(
+    ("obtained", "half", "decided"),
+    [
+        (0.2, 0.7, "consistent with (margin ±1 points)"),
+        (-0.2, 0.7, "consistent with (margin ±1 points)"),
+        (0.2, 0.9, "not decided"),
+        (-0.4, 0.7, "not decided"),
+        (0.0, math.nan, "not decided"),  # one seed
+    ],
+)
+def test_no_difference_means_that_the_interval_lies_within_the_margin(obtained, half, decided):
+    assert verdict_of(obtained, half, verdict=", on other data", margin=1) == f"{decided}, on other data"
+
+
+def test_a_claim_holds_only_where_something_is_published():
+    assert verdict_of(2.0, 1.0, published=2.1, verdict="holds") == "holds"
+    assert verdict_of(2.0, 1.0, verdict="consistent with") == "consistent with"
+    with pytest.raises(SettingsError, match="nothing is published, so it cannot hold"):
+        verdict_of(2.0, 1.0, verdict="holds")
+    with pytest.raises(SettingsError, match="'perhaps' should start with one of holds, in part"):
+        verdict_of(2.0, 1.0, verdict="perhaps")
+
+
 def test_what_is_written_and_drawn(here):
     """The first table of a paper's page, and its figure, whose description has the same numbers."""
     page, picture = here / "docs/reports/claims_small.md", here / "docs/reports/images/forest_small.png"
     picture.parent.mkdir(parents=True)
     page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
     SCRIPT["main"](here / "results", here / "docs/reports", here / "experiments")
-    assert page.read_text().splitlines()[4:9] == [
+    assert page.read_text().splitlines()[4:10] == [
         "| claim | verdict | ours (95 % interval) |",
         "| --- | --- | --- |",
         "| own is best | in part | +1.5 points (\N{MINUS SIGN}2.1, +5.1) |",
         "| own beats weak elsewhere | not tested yet | not run |",
+        "| own and weak are alike | consistent with (margin ±6 points), on other data | \N{MINUS SIGN}1.0 points "
+        "(\N{MINUS SIGN}6.0, +4.0) |",
         "| own is pretty | holds | see for yourself |",
     ]
     assert page.read_text().startswith("# Page\n\nText.\n\n")
     assert page.read_text().endswith("|\n\nMore.\n\n| kept |\n|---|\n")
     assert Image.open(picture).text["Description"].splitlines() == [
         "Accuracy: low: published +5.0, ours +4.0 (+1.7, +6.3)",
-        "Accuracy: high: published none, ours \N{MINUS SIGN}1.0 (\N{MINUS SIGN}6.0, +4.0)",
+        "Accuracy: high: unpublished, ours \N{MINUS SIGN}1.0 (\N{MINUS SIGN}6.0, +4.0)",
         "Elsewhere: elsewhere: published +4.0, ours not run",
     ]
     page.write_text("# Page\n")

@@ -127,8 +127,10 @@ def test_intervals_say_what_they_are_over(reported: Path) -> None:
 
 def test_a_fall_is_marked_and_logged(reported: Path) -> None:
     page, log = (reported / "report" / "report.html").read_text(), (reported / "log").read_text()
-    assert "Served accuracy on 2013-05, before it is trained on, is more than 3 standard errors below" in page
-    assert "fast · previous · seed 0: accuracy on 2013-05, before it is trained on, fell to" in log
+    assert "Served accuracy on 2013-05, before it is used for training, is more than 3 standard errors below" in page
+    assert (
+        "fast · previous · seed 0: WARNING possible concept drift: next-period accuracy for 2013-05 dropped to" in log
+    )
     assert "accuracy on 2013-04" not in log
 
 

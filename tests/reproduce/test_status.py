@@ -6,7 +6,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
-from fedtide.studies.reproduce.status import CURRENT, EARLIER, UNKNOWN, page, status
+from fedtide.studies.reproduce.status import CURRENT, EARLIER, OTHER_SEEDS, UNKNOWN, page, status
 
 
 @pytest.fixture
@@ -64,6 +64,16 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
     assert (exit_, shown) == (0, [(CURRENT, "1 of 3"), (EARLIER, "1 of 3")])
     write("0123456789ab", "")
     assert [part.settings for part in status(done, done.parent / "experiments")] == [EARLIER, UNKNOWN]
+
+
+def test_numbers_of_fewer_or_more_seeds_are_counted_apart(tiny, folder, fedtide):
+    """Of the same settings, with the first of the experiment's two seeds, and with one more."""
+    for seeds in ("1", "1,2,3"):
+        exit_, *_ = fedtide(
+            "reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "--seeds", seeds, "-q"
+        )
+        assert exit_ == 0
+        assert {part.settings for part in status(folder / "results", folder / "experiments")} == {OTHER_SEEDS}
 
 
 def test_a_foreign_file_is_refused(tiny, folder):

@@ -1,4 +1,4 @@
-"""What every plug-in promises, each as a test of a :class:`fedtide.authoring.trial.Trial`.
+"""The contract of every plug-in, each requirement as a test of a :class:`fedtide.authoring.trial.Trial`.
 
 A plug-in's own test file runs them with pytest, ``fedtide test NAME`` without.
 """
@@ -86,7 +86,7 @@ def resumes_on_any_engine(trial: Trial) -> None:
     assert_same_on_any_engine(*trial.whole)
 
 
-PROMISES: dict[str, Callable[[Trial], None]] = {
+CONTRACT: dict[str, Callable[[Trial], None]] = {
     "is documented": is_documented,
     "rejects invalid settings": refuses_bad_settings,
     "trains": trains,
@@ -96,8 +96,8 @@ PROMISES: dict[str, Callable[[Trial], None]] = {
 
 
 def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
-    """Every promise, and in one line why it is not kept, or ``None``; of what does not train, no further ones."""
-    for promise, test in PROMISES.items():
+    """Every requirement, and in one line why it is not met, or ``None``; none after a plug-in that does not train."""
+    for requirement, test in CONTRACT.items():
         try:
             with naming_plugins():
                 test(trial)
@@ -109,7 +109,7 @@ def verdicts(trial: Trial) -> Iterator[tuple[str, str | None]]:
             problem = f"the run fails at {describe_fault(error, [_PACKAGE], _PACKAGE)}"
         else:
             problem = None
-        yield promise, problem
+        yield requirement, problem
         if problem and test is trains:
             return
 

@@ -22,7 +22,7 @@ Run = tuple[RunSettings, Timeline, Dataset]
 
 
 class ContractBroken(AssertionError):
-    """A plug-in does not keep what every plug-in promises; one line."""
+    """A plug-in does not meet the contract of all plug-ins; one line."""
 
 
 def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:

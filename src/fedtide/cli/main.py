@@ -48,7 +48,7 @@ mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="MLflow integrati
 def fedtide(
     version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
-    """Federated learning for moving populations: run, compare, tune, report."""
+    """Simulate federated learning when clients come and go: run, compare, tune, report."""
     if version:
         print(__version__)
         raise typer.Exit

@@ -96,8 +96,8 @@ def alarms(run: OpenRun) -> Iterator[str]:
         yield f"{title(run.settings)}: the rows of {name(period)} do not define {words}; means over the periods are without it"
     for each in alarms_in(history):
         yield (
-            f"{title(run.settings)}: accuracy on {name(each.period)}, before it is trained on, fell to {each.value:.1%}, "
-            f"{each.errors:.1f} standard errors below the mean of the periods before ({each.before:.1%})"
+            f"{title(run.settings)}: WARNING possible concept drift: next-period accuracy for {name(each.period)} dropped "
+            f"to {each.value:.1%} (mean of the periods before: {each.before:.1%}, z = {-each.errors:.1f})"
         )
 
 

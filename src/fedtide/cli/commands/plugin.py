@@ -42,7 +42,7 @@ def contract(
     ] = None,
     overrides: Override = None,
 ) -> None:
-    """Test whether a plug-in keeps what every plug-in promises, in a small run. Exit status 1 if it does not."""
+    """Run the standard plug-in contract tests in small runs. Exit status 1 if one fails."""
     from fedtide.cli.commands.describe import kind_of
 
     kinds = tuple(plugins.KINDS) if kind is None else (kind_of(kind),)
@@ -62,11 +62,11 @@ def contract(
     from fedtide.authoring.trial import Trial
 
     failed = False
-    for promise, problem in verdicts(Trial(found[0], name, overrides or ())):
+    for requirement, problem in verdicts(Trial(found[0], name, overrides or ())):
         if problem is None:
-            print(f"PASSED {name}: {promise}")
+            print(f"PASSED {name}: {requirement}")
         else:
             failed = True
-            log(f"FAILED {name}: {promise}: {problem}")
+            log(f"FAILED {name}: {requirement}: {problem}")
     if failed:
         raise typer.Exit(1)

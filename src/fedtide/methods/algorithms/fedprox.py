@@ -8,7 +8,7 @@ from fedtide.methods.algorithms.base import Local, Round, RunPreview, Tunable
 class FedProx(Averaging):
     """Proximal local objectives f_k + (mu/2) |theta - w|^2 (Li et al. 2020), averaged as in FedAvg.
 
-    ``mu = 0`` is FedAvg to the bit: the term is left out. An explicit step needs ``lr * mu < 2``.
+    ``mu = 0`` is bitwise FedAvg: the term is left out. An explicit step needs ``lr * mu < 2``.
 
     References:
         Li et al. 2020. Federated Optimization in Heterogeneous Networks.

@@ -8,7 +8,7 @@ from fedtide.methods.algorithms.base import Algorithm, Phase, Round
 
 
 class Frozen(Algorithm):
-    """FedAvg that stops training after the first session, or period: a bound that shows how much later training is worth.
+    """Reference baseline: FedAvg that stops training after the first session, or period.
 
     Later participants evaluate the training loss and change nothing, except BatchNorm's running statistics. What a session
     starts from is up to the initializer; with ``previous`` it is the model of the first one.

@@ -8,7 +8,7 @@ from fedtide.methods.algorithms.base import Algorithm, Round, RunPreview, Served
 
 
 class LocalTraining(Algorithm):
-    """Every client trains a model of its own on its own data and sends nothing: a bound that shows what federating is worth.
+    """Reference baseline: every client trains a model of its own on its own data and sends nothing.
 
     The global model stays the initial one, so it has no scores: those of the clients' own models are ``test_served_*``, where
     samples have owners, and ``served_accuracy_*``, with ``evaluation.clients_every``. With

@@ -1,4 +1,4 @@
-"""A control that is told of drift."""
+"""An oracle control for concept drift."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from fedtide.methods.algorithms.base import Algorithm, Round
 
 
 class OracleReset(Algorithm):
-    """FedAvg that is told of every drift and starts again from the first model of the session.
+    """FedAvg with known drift times: after every drift it restarts from the first model of the session.
 
     It does so in each round in which the concept of a client has changed that was present in the round before, too. A control:
     what a perfect detector with the simplest response is worth.

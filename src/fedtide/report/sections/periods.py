@@ -108,7 +108,7 @@ def _fall(period: str, score: Score, fallen: list[tuple[Method, Alarm]]) -> str:
     ]
     more = f", and {len(fallen) - _MOST_NAMED} more" if len(fallen) > _MOST_NAMED else ""
     return (
-        f"{score.present.title} on {period}, before it is trained on, is more than {ERRORS:g} standard errors below "
+        f"{score.present.title} on {period}, before it is used for training, is more than {ERRORS:g} standard errors below "
         f"the mean of the last {BEFORE} periods: {', '.join(shown)}{more}."
     )
 

@@ -30,7 +30,7 @@ def _heading(records: Records) -> str:
     score = records.score
     if score.ahead:
         session = "period" if records.periods else "session"
-        return f"Test {score.present.words} of every {session}, before it is trained on"
+        return f"Test {score.present.words} of every {session}, before it is used for training"
     return f"Test {score.words} at the end of every session"
 
 

@@ -31,7 +31,7 @@ _PLACES = 64  # most places on a card that are looked at
 
 @dataclass(frozen=True)
 class Card:
-    """A graphics card: its number and unique id as text, its memory and what is used of it in bytes."""
+    """A GPU: its number and unique id as text, its memory and what is used of it in bytes."""
 
     number: str
     id: str

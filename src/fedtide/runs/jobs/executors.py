@@ -22,7 +22,7 @@ Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
     """What executes jobs; a cluster is first connected to, or started.
 
-    ``workers``: jobs at once, for clusters that are started, 0 for one per core. ``per_card``: jobs that share a graphics card,
+    ``workers``: jobs at once, for clusters that are started, 0 for one per core. ``per_card``: jobs that share a GPU,
     0 to use none. A SettingsError if the cluster cannot be reached.
     """
     if not hosts.away:

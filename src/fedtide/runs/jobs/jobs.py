@@ -86,7 +86,7 @@ def run_in_workers(work: Work[Job, Result], jobs: Jobs[Job, Result], count: int,
 
     A job whose process dies restarts in a new one; it has :data:`ATTEMPTS` attempts. Ctrl-C and SIGTERM are passed on to the
     jobs in progress, and no others start. ``work`` is importable, since its name is sent to the processes; ``per_card`` of them
-    share a graphics card, 0 to use none.
+    share a GPU, 0 to use none.
     """
     with StopSignals() as stop:
         pool = _Pool(work, jobs, stop, per_card)

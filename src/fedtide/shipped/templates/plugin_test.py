@@ -1,4 +1,4 @@
-"""The contract of every plug-in; add what this one promises beyond that, such as values worked out by hand."""
+"""The contract of every plug-in; add tests of what this one does beyond it, such as values worked out by hand."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("FEDTIDE_PLUGINS", str(Path(__file__).parents[1]))
 
-from fedtide.authoring.contract import PROMISES
+from fedtide.authoring.contract import CONTRACT
 from fedtide.authoring.trial import Trial
 
 
@@ -16,6 +16,6 @@ def trial() -> Trial:
     return Trial("KIND", "NAME")
 
 
-@pytest.mark.parametrize("promise", PROMISES)
-def test_contract(trial: Trial, promise: str) -> None:
-    PROMISES[promise](trial)
+@pytest.mark.parametrize("requirement", CONTRACT)
+def test_contract(trial: Trial, requirement: str) -> None:
+    CONTRACT[requirement](trial)

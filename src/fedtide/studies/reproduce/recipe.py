@@ -224,9 +224,12 @@ class Recipe:
     def identity(self, cell: Cell) -> str:
         """Hash (12 hex digits) of the settings of a cell's runs, all seeds."""
         if cell not in self._identities:
-            runs = [run.canonical() for seed in self.seeds for run in self.runs(cell, seed)]
-            self._identities[cell] = short_hash(runs)
+            self._identities[cell] = self.identity_with(cell, self.seeds)
         return self._identities[cell]
+
+    def identity_with(self, cell: Cell, seeds: Iterable[int]) -> str:
+        """The same hash for other seeds."""
+        return short_hash([run.canonical() for seed in seeds for run in self.runs(cell, seed)])
 
     def heading(self, cell: Cell) -> str:
         """A cell in words: ``alpha=0.3 algorithm=fedavg``."""

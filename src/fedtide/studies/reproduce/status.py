@@ -18,9 +18,9 @@ HEADS = [
     "settings",
 ]
 
-CURRENT, EARLIER, UNKNOWN = "current", "earlier settings", "not recorded"
-"""Which settings produced the numbers: those of the experiment as it is now; other settings or seeds, perhaps the defaults of
-an earlier version; or unknown, in a file from before settings were recorded.
+CURRENT, OTHER_SEEDS, EARLIER, UNKNOWN = "current", "other seeds", "earlier settings", "not recorded"
+"""Which settings produced the numbers: those of the experiment as it is now; the same with fewer or more seeds; other settings,
+perhaps the defaults of an earlier version; or unknown, in a file from before settings were recorded.
 """
 
 
@@ -34,7 +34,7 @@ class Status:
         quantity: that is compared, the first one of the experiment.
         differences: obtained minus published numbers, of the cells that have both.
         table: the file for reading, from the results folder; None if there are no results.
-        settings: :data:`CURRENT`, :data:`EARLIER` or :data:`UNKNOWN`; empty without results.
+        settings: :data:`CURRENT`, :data:`OTHER_SEEDS`, :data:`EARLIER` or :data:`UNKNOWN`; empty without results.
     """
 
     recipe: Recipe
@@ -96,8 +96,8 @@ def page(found: list[Status]) -> str:
                 "for accuracy), over the cells that have both.\n"
                 "* **Rounds** such as `80 of 800` mark partial runs, which do not reproduce the table.\n"
                 f"* **Settings**: `{CURRENT}` numbers come from the settings and seeds in the experiment's file, "
-                f"`{EARLIER}` ones from different settings or seeds or from an earlier version's defaults; `{UNKNOWN}` "
-                "ones are older than this record.",
+                f"`{OTHER_SEEDS}` ones from the same settings with fewer or more seeds, `{EARLIER}` ones from different "
+                f"settings or from an earlier version's defaults; `{UNKNOWN}` ones are older than this record.",
                 markdown_table(HEADS, rows),
             ]
         )
@@ -122,7 +122,9 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
     scenario = recipe.runs(recipe.cells[0], recipe.seeds[0])[0].scenario
     table, planned = Path(recipe.name) / f"{recipe.profile}.md", int(getattr(scenario, "rounds", 0))
     parts = []
-    for settings, rows in sorted(found.items(), key=lambda item: (CURRENT, EARLIER, UNKNOWN).index(item[0])):
+    for settings, rows in sorted(
+        found.items(), key=lambda item: (CURRENT, OTHER_SEEDS, EARLIER, UNKNOWN).index(item[0])
+    ):
         seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
         differences = [gap for gap in gaps if math.isfinite(gap)]
         facts = (
@@ -143,7 +145,21 @@ def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str
     if not row.get("settings"):
         return UNKNOWN
     cell = cells.get(tuple(row[name] for name in recipe.columns))
-    return CURRENT if cell is not None and recipe.identity(cell) == row["settings"] else EARLIER
+    if cell is None:
+        return EARLIER
+    if recipe.identity(cell) == row["settings"]:
+        return CURRENT
+    return (
+        OTHER_SEEDS
+        if recipe.identity_with(cell, _first_seeds(recipe, int(row["seeds"]))) == row["settings"]
+        else EARLIER
+    )
+
+
+def _first_seeds(recipe: Recipe, count: int) -> list[int]:
+    """The first seeds of an experiment; beyond its own, those that follow them."""
+    own = list(recipe.seeds[:count])
+    return own + [own[-1] + 1 + place for place in range(count - len(own))]
 
 
 def _span(ends: tuple[int, int]) -> str:

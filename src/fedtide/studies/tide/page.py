@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from fedtide.core.storage.files import make_folder, write_bytes, write_text
 from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
@@ -33,11 +34,11 @@ th:first-child, td:first-child {{ text-align: left; }}
 </head>
 <body>
 <h1>{suite}</h1>
-<p>Methods on {worlds} moving populations, by their mean rank. A score is the world's metric on test samples, in percent; the
-gain is the interquartile mean over the worlds of the difference from {reference}; <em>better</em> is the probability of a
-better score than {reference}'s at the same seed. Intervals are 95 % over seeds, for these worlds. Bytes and gradients are
-multiples of {reference}'s. A run that diverged scores 0, and so does a world without runs: it refuses the method, or all
-trials of the search diverged.</p>
+<p>Methods on {worlds} changing client populations, by their mean rank. A score is the world's metric on test samples, in
+percent; the gain is the interquartile mean over the worlds of the difference from {reference} (the picture has the plain
+mean, too); <em>better</em> is the probability of a better score than {reference}'s at the same seed. Intervals are 95 % over
+seeds, for these worlds. Bytes and gradients are multiples of {reference}'s. A run that diverged scores 0, and so does a world
+without runs: it refuses the method, or all trials of the search diverged.</p>
 <img alt="{described}" src="data:image/png;base64,{picture}">
 {board}
 <h2>Scores</h2>
@@ -120,8 +121,10 @@ def board_png(board: Board) -> bytes:
         ranks, gains, worlds = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 1.3])
         _intervals(ranks, board.methods, "rank", "mean rank over the worlds")
         _intervals(gains, board.methods, "gain", f"gain over {REFERENCE}, points")
+        gains.plot(board.gains.mean(axis=1), np.arange(len(methods)), "D", color=PALETTE[1], mfc="white", markersize=4)
         gains.axvline(0, color=GRAY, linewidth=0.8)
-        _worlds(worlds, board)
+        gains.set_title("\N{BLACK CIRCLE} interquartile mean, \N{WHITE DIAMOND} mean", fontsize=8, fontweight="normal")
+        figure.colorbar(_worlds(worlds, board), ax=worlds, shrink=0.6, extend="both", label="points")
         ranks.set_yticks(range(len(methods)), methods)
         ranks.set_ylim(len(methods) - 0.5, -0.5)
         return png(figure, Description="; ".join(" ".join(line[:3]) for line in lines(board)))
@@ -136,17 +139,21 @@ def _intervals(axes: Axes, methods: pd.DataFrame, name: str, label: str) -> None
     axes.grid(axis="x")
 
 
-def _worlds(axes: Axes, board: Board) -> None:
-    """A cell per method and world: the gain in points, in color up to :data:`_WIDEST`."""
+def _worlds(axes: Axes, board: Board) -> AxesImage:
+    """A cell per method and world: the gain in points, in color up to :data:`_WIDEST`; gray without runs."""
     gains = board.gains.to_numpy()
-    axes.imshow(gains, cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
+    missing = [[board.failed.get((method, world)) == NO_RUNS for world in board.worlds] for method in board.gains.index]
+    shown = np.ma.masked_array(gains, mask=missing)
+    axes.set_facecolor("#d9d9d9")
+    image = axes.imshow(shown, cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
     for line, method in enumerate(board.gains.index):
         for column, world in enumerate(board.worlds):
             words = board.failed.get((method, world), "")
             text = f"{gains[line, column]:+.1f}{'*' if words else ''}".replace("-", "\N{MINUS SIGN}")
-            text = NOTHING if words == NO_RUNS or method == REFERENCE else text
-            dark = abs(gains[line, column]) > 0.7 * _WIDEST
+            text = NO_RUNS.replace(" ", "\n") if words == NO_RUNS else "" if method == REFERENCE else text
+            dark = abs(gains[line, column]) > 0.7 * _WIDEST and words != NO_RUNS
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
     axes.set_xticks(range(gains.shape[1]), board.worlds, rotation=35, ha="right")
     axes.set_title("gain in every world, points", fontsize=9, fontweight="normal")
     axes.grid(visible=False)
+    return image

@@ -13,7 +13,7 @@ from fedtide.training.objectives.base import Objective
 class Focal(Objective):
     """Cross-entropy, down-weighted for well-classified samples (Lin et al. 2017): -(1 - p)^gamma log p, p = p(label).
 
-    ``gamma = 0`` is cross-entropy to the bit. Without class weights alpha.
+    ``gamma = 0`` is bitwise cross-entropy. Without class weights alpha.
     """
 
     class Settings(PluginSettings):

@@ -57,7 +57,7 @@ class Available(Participation):
         return here if len(here) else self.anybody(present, round_, seed)
 
     def anybody(self, present: Ints, round_: int, seed: int) -> Ints:
-        """The position of one present client, drawn uniformly."""
+        """The position of one present client, sampled uniformly."""
         return generator(seed, "participation.anybody", round_).integers(len(present), size=1)
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
@@ -148,7 +148,7 @@ class Independent(Shared):
         return self.uniforms(round_, seed) < self.chances(round_, seed)
 
     def available(self, present: Ints, round_: int, seed: int) -> Ints:
-        """See :meth:`Available.available`; one client drawn uniformly if nobody has a chance."""
+        """See :meth:`Available.available`; one client sampled uniformly if nobody has a chance."""
         chances = self.chances(round_, seed)[present]
         if not chances.any():
             return self.anybody(present, round_, seed)

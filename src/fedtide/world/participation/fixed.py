@@ -8,7 +8,7 @@ from fedtide.world.participation.base import Participation, coins, smallest
 
 
 class Fixed(Participation):
-    """A fixed fraction or number of the present clients, drawn uniformly without replacement."""
+    """A fixed fraction or number of the present clients, sampled uniformly without replacement."""
 
     class Settings(PluginSettings):
         name: str = "fixed"

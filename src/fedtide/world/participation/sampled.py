@@ -10,7 +10,7 @@ from fedtide.world.participation.base import Participation
 
 
 class Sampled(Participation):
-    """A fixed number of the present clients, drawn uniformly without replacement in time that does not grow with theirs.
+    """A fixed number of the present clients, sampled uniformly without replacement in time that does not grow with theirs.
 
     For very large populations: ``fixed`` draws a number for every client, which takes 4 ms for a million; in return, its
     cohorts change little when a client comes or goes.

@@ -16,7 +16,7 @@ from fedtide.world.timeline import HeldOut, Timeline
 
 
 class Natural(Partition):
-    """Every client holds the samples it made; for data that knows its clients.
+    """Every client holds its own samples; for datasets with client IDs.
 
     Clients are numbered by the time of their first training sample, or by their order in the data where times are unknown, so
     that later samples change no number. Those with fewer than ``min_samples`` training samples are left out.

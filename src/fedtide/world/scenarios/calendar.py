@@ -19,7 +19,7 @@ from fedtide.world.timeline import Assignment, HeldOut, Timeline
 class Calendar(Scenario):
     """Sessions are periods of the data's own time; present are the clients that have samples.
 
-    For data that knows its clients and times, with partition ``natural``. A period is a session of ``rounds_per_period``
+    For datasets with client IDs and timestamps, with partition ``natural``. A period is a session of ``rounds_per_period``
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
     are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
