@@ -66,6 +66,12 @@ def test_a_frame_is_the_same_data_from_every_file(tmp_path, columns, clients, ou
     assert {data.digest for data in found} == {found[0].digest}
 
 
+def test_a_float_of_32_bits_is_the_name_that_it_is_written_as(tmp_path):
+    frame = rows(color=lambda i: i % 4 / 10).astype({"color": "float32"})
+    found = [read(tmp_path, frame, f"rows.{kind}", categorical=["color"]) for kind in ("csv", "parquet")]
+    assert found[0].digest == found[1].digest
+
+
 def test_one_long_owner_among_others_changes_none(tmp_path):
     frame = rows(who=lambda i: str(10**18 + i % 20))
     frame.loc[3, "who"] = str(BIG)
@@ -122,7 +128,7 @@ def test_what_may_be_meant_otherwise_is_told(tmp_path):
     with TestCase().assertLogs("fedtide", "WARNING") as told:
         read(tmp_path, frame, time="hour", split={"period": "all"})
     assert [line.partition("rows.csv: ")[2] for line in told.output] == [
-        "color: read as names: numbers with a sign, such as '0.5%'; remove the signs if they are numbers",
+        "color: read as names: numbers with a sign, such as '0.5%'; write them without it if they are numbers",
         "hour: 0 to 79 are read as seconds of a day of 1970; if they count something else, set data.unit to its name, "
         "such as step",
     ]

@@ -25,7 +25,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 _SHOWN = 5  # groups of names
-_SIGNED = re.compile(r"[-+]?[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[%$€£¥]")
+_SIGNED = re.compile(r"[-+]?[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[%$€£¥]|\u2212 ?\d[\d.,]*")
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,8 @@ class Rows:
                 sentences.append(f"{column}: read as different names: {', '.join(groups[:_SHOWN])}{more}")
             signed = [name for name in counts if _SIGNED.fullmatch(name)]
             if 2 * len(signed) > len(counts):
-                sentences.append(
-                    f"{column}: read as names: numbers with a sign, such as {signed[0]!r}; remove the signs if they are numbers"
-                )
+                shown = f"read as names: numbers with a sign, such as {signed[0]!r}"
+                sentences.append(f"{column}: {shown}; write them without it if they are numbers")
             if words := sorted(MISSING_NUMBERS & counts.keys()):
                 shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
                 sentences.append(
