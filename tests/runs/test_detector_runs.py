@@ -84,7 +84,7 @@ def test_sessions_that_alarms_begin_leave_the_numbers_of_the_periods_alone(
     (alarms,) = (line for line in second if line not in first)
     assert alarms.endswith("seed 0: 2 alarms: round 5, 2025-06; round 10, 2025-08")
     assert [line for line in second if line != alarms] == first
-    assert sum("accuracy on 2025-07" in line for line in first) == 1
+    assert sum("accuracy for 2025-07" in line for line in first) == 1
     own = {name: value for name, value in session.items() if name not in ("alarms", "seconds", "run_key")}
     assert own == {name: plain[name] for name in own}
     assert {"mean_next_accuracy", "mean_next_served_accuracy"} <= own.keys()

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -43,7 +43,10 @@ def guarded(function: Callable[[], None]) -> None:
     """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as on standard error: a pipe may not take every character
+        with suppress(OSError):  # of some terminals
+            sys.stdout.reconfigure(
+                errors="backslashreplace"
+            )  # as on standard error: a pipe may not take every character
     with _signals_raised() as received:
         try:
             with naming_plugins():

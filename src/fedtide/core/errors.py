@@ -76,7 +76,7 @@ def one_line(
 
     ``source`` may be a function of the problem's path; ``group`` finds the settings at a path.
     """
-    problems = [(_place(raw, problem), problem) for problem in error.errors(include_url=False)]
+    problems = [(_place(raw, problem, group), problem) for problem in error.errors(include_url=False)]
     place, first = problems[0]
     key, word = ".".join(map(str, place)), str(place[-1]) if place else ""
     fields = getattr(group(place[:-1]), "model_fields", {})
@@ -96,14 +96,17 @@ def one_line(
     return " ".join(f"{source}: {f'{shortened(key)}{shown}: ' if key else ''}{message}{more}".split())
 
 
-def _place(raw: Any, problem: Mapping[str, Any]) -> Place:
-    """The path of a problem by keys of ``raw`` and positions in its lists, without the types that pydantic has tried."""
+def _place(raw: Any, problem: Mapping[str, Any], group: Callable[[Place], type[BaseModel] | None]) -> Place:
+    """The path of a problem by keys and fields of ``raw`` and positions in its lists, without the types pydantic has tried."""
     kept = list[int | str]()
     for number, part in enumerate(problem["loc"], start=1):
         last = number == len(problem["loc"]) and problem["type"] in ("missing", "extra_forbidden")
-        if last or (
-            part in raw if isinstance(raw, Mapping) else isinstance(raw, list | tuple) and isinstance(part, int)
-        ):
+        if isinstance(raw, Mapping):
+            last = last or (part not in raw and part in getattr(group(tuple(kept)), "model_fields", {}))  # its default
+            known = part in raw
+        else:
+            known = isinstance(raw, list | tuple) and isinstance(part, int)
+        if known or last:
             kept.append(part)
             raw = None if last else raw[part]
     return tuple(kept)
