@@ -30,6 +30,12 @@ def column(values, name="when"):
         (20131224.0, "2013-12-24"),
         (1_700_000_000, "2023-11-14 22:13:20"),
         ("1700000000.0", "2023-11-14 22:13:20"),
+        ("1700000000.25", "2023-11-14 22:13:20"),
+        (1_700_000_000.75, "2023-11-14 22:13:20"),
+        (2013122408, "2013-12-24 08:00"),
+        (201312240830, "2013-12-24 08:30"),
+        ("20131224083015", "2013-12-24 08:30:15"),
+        (2.5, None),
         ("09:00", None),
     ],
 )
@@ -57,6 +63,7 @@ def test_no_date_among_integers_that_are_dates_is_refused():
         (MONTHS, ["%m/%d/%Y", "%d/%m/%Y"]),
         ([f"01/{month:02}/2024" for month in range(1, 13)], ["%d/%m/%Y", "%m/%d/%Y"]),
         ([f"{month}/{day}/2024" for month in (1, 2, 3) for day in (2, 5, 9)], ["%m/%d/%Y", "%d/%m/%Y"]),  # in order
+        ([f"{month}/{day}/2024" for month in (3, 2, 1) for day in (9, 5, 2)], ["%m/%d/%Y", "%d/%m/%Y"]),  # newest first
         (["03/05/2024", "01/02/2024"], ["%d/%m/%Y", "%m/%d/%Y"]),
         (["1/13/2024 8:26", "2/1/2024 18:26"], ["%m/%d/%Y %H:%M"]),
         (["1/13/24 8:26:00 AM", None], ["%m/%d/%y %I:%M:%S %p"]),
@@ -97,6 +104,18 @@ def test_a_date_lacks_where_a_part_does():
     found, date_format = joined([column([1.0, None], "day"), column([2, 3], "month"), column(["2013", "2014"], "year")])
     assert (found.name, date_format, found.values.isna().tolist()) == ("day, month, year", "%d %m %Y", [False, True])
     assert found.values[0] == "1 2 2013"
+
+
+def test_an_hour_may_be_written_as_a_clock():
+    for hours, ended in ((["08:00", "9:30"], "%H:%M"), (["08:00:00", "09:30:00"], "%H:%M:%S"), ([8, 9.0], "%H")):
+        dated, date_format = joined([column(["2024-01-31"] * 2, "date"), column(hours, "hour")])
+        assert date_format == f"%Y-%m-%d {ended}"
+        assert times(dated, "s", date_format)[0].tolist()[0] == pd.Timestamp("2024-01-31 08:00").timestamp()
+    with pytest.raises(SettingsError, match=r"format '%Y-%m-%d %H' \(for others set data\.date_format\)"):
+        times(
+            *(lambda each, known: (each, "s", known))(*joined([column(["1/2/24"], "date"), column([8], "hour")])),
+            "data.",
+        )
 
 
 @pytest.mark.parametrize(

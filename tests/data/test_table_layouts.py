@@ -39,6 +39,7 @@ WRITTEN = {
         "\n".join([HEAD.replace(",", ", "), *('"' + row.replace(",", '", "') + '"' for row in ROWS), ""]),
         "",
     ),
+    "lines of blanks below": (PLAIN + "   \n\n \t\n", ""),
     "old Macintosh": (PLAIN.replace("\n", "\r"), ""),
 }
 

@@ -53,6 +53,9 @@ def read(folder, frame, name="rows.csv", content=None, **chosen):
         ({"color": lambda i: ["null", "red", None][i % 3]}, ("a", "b", "c", "d"), ("no", "yes")),
         ({"who": lambda i: ["shop 3", "shop 3 ", "Cafe\u0301", "Caf\u00e9"][i % 4]}, ("Café", "shop 3"), ("no", "yes")),
         ({"size": lambda i: None if i % 3 else 2**53 + i}, ("a", "b", "c", "d"), ("no", "yes")),
+        ({"color": lambda i: pd.Timestamp(2024, 1, 1 + i % 9)}, ("a", "b", "c", "d"), ("no", "yes")),
+        ({"color": lambda i: pd.Timestamp(2024, 1, 1 + i % 2, 6 * (i % 3))}, ("a", "b", "c", "d"), ("no", "yes")),
+        ({"late": lambda i: [-0.0, 1.0][i % 2]}, ("a", "b", "c", "d"), ("0", "1")),
         ({"color": lambda i: i % 3 == 0}, ("a", "b", "c", "d"), ("no", "yes")),
     ],
 )
@@ -61,6 +64,12 @@ def test_a_frame_is_the_same_data_from_every_file(tmp_path, columns, clients, ou
     found = [read(tmp_path, frame, f"rows.{kind}") for kind in ("csv", "parquet", "feather")]
     assert (found[0].origins.clients, found[0].encoding.outputs) == (clients, outputs)
     assert {data.digest for data in found} == {found[0].digest}
+
+
+def test_a_float_of_32_bits_is_the_name_that_it_is_written_as(tmp_path):
+    frame = rows(color=lambda i: i % 4 / 10).astype({"color": "float32"})
+    found = [read(tmp_path, frame, f"rows.{kind}", categorical=["color"]) for kind in ("csv", "parquet")]
+    assert found[0].digest == found[1].digest
 
 
 def test_one_long_owner_among_others_changes_none(tmp_path):
@@ -102,6 +111,27 @@ def test_signs_of_missing_values_are_a_setting(tmp_path, kind):
     found = read(tmp_path, frame, f"rows.{kind}", missing=["?", -999])
     assert found.digest == read(tmp_path, plain, f"plain.{kind}").digest
     assert "missing" not in Table.Settings().canonical()
+
+
+@pytest.mark.parametrize("sign", [-1.5, "-1.50"])
+def test_a_number_that_means_a_missing_one_is_meant_however_it_is_written(tmp_path, sign):
+    frame = rows(size=lambda i: ["-1.5", "-1.500", "7", "-15"][i % 4])
+    plain = rows(size=lambda i: [None, None, "7", "-15"][i % 4])
+    assert read(tmp_path, frame, missing=[sign]).digest == read(tmp_path, plain, "plain.csv").digest
+    frame = rows(size=lambda i: ["-1", "-1.", "-1.00", "-10"][i % 4])
+    plain = rows(size=lambda i: [None, None, None, "-10"][i % 4])
+    assert read(tmp_path, frame, missing=["-1.0"]).digest == read(tmp_path, plain, "plain.csv").digest
+
+
+def test_what_may_be_meant_otherwise_is_told(tmp_path):
+    frame = rows(color=lambda i: f"{i % 7}.5%", hour=lambda i: i)
+    with TestCase().assertLogs("fedtide", "WARNING") as told:
+        read(tmp_path, frame, time="hour", split={"period": "all"})
+    assert [line.partition("rows.csv: ")[2] for line in told.output] == [
+        "color: read as names: numbers with a sign, such as '0.5%'; write them without it if they are numbers",
+        "hour: 0 to 79 are read as seconds of a day of 1970; if they count something else, set data.unit to its name, "
+        "such as step",
+    ]
 
 
 def test_a_category_is_the_same_whatever_else_is_in_the_file(tmp_path):

@@ -1,5 +1,6 @@
 """Which columns of a table are proposed, and how its file is written."""
 
+import pandas as pd
 import pytest
 
 from fedtide.authoring.project.table import settings_for
@@ -188,3 +189,34 @@ def test_a_single_owner_is_told(tmp_path):
         tmp_path, HEAD, [row.replace(f",s{n % 7},", ",s1,") for n, row in enumerate(daily(lambda n: n % 2))]
     )
     assert sentences[1] == "client: no column with repeated values found; column 'shop' has a single value."
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_texts_of_digits_are_proposed_alike_from_every_file(tmp_path, kind):
+    table = {"code": [f"{n % 9:03}" for n in range(300)], "load": [f"{n % 80 / 8}" for n in range(300)]}
+    frame = pd.DataFrame(table | {"hour": [f"{n % 24:02}:30" for n in range(300)], "late": [n % 2 for n in range(300)]})
+    (frame.to_csv if kind == "csv" else frame.to_parquet)(tmp_path / f"rows.{kind}", index=False)
+    text, _ = settings_for(tmp_path / f"rows.{kind}")
+    assert roles(Params(read_value(text)).run().data) == ("late", "code", None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "why"), [(["no"], "a single value"), ([f"c{n}" for n in range(150)], "more than 100 values")]
+)
+def test_a_column_named_as_a_label_that_is_none_is_told(tmp_path, labels, why):
+    rows = [f"{labels[n % len(labels)]},{n % 9 / 2},{n % 2}" for n in range(300)]
+    _, sentences = proposed(tmp_path, "label,size,flag", rows)
+    assert sentences[0].endswith(f"(2 classes; last column with few distinct values; column 'label' has {why}).")
+
+
+def test_a_file_without_a_header_is_refused(tmp_path):
+    rows = daily(lambda n: ("yes", "no")[n % 2])
+    with pytest.raises(SettingsError, match=r"no header: its first line has values of the rows, such as '2024-01-01'"):
+        proposed(tmp_path, rows[0], rows[1:])
+
+
+def test_an_encoding_of_windows_and_truth_values_in_any_case(tmp_path):
+    rows = [f"{n % 9} €,{n % 80 / 8},{('true', 'True', 'FALSE')[n % 3]}" for n in range(300)]
+    settings, sentences = proposed(tmp_path, "owner,size,late", rows, encoding="cp1252")
+    assert settings.data.encoding == "cp1252"
+    assert sentences[1] == "label: using column 'late' (2 classes; last column with few distinct values)."

@@ -13,7 +13,8 @@ import pandas as pd
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, floats_of
-from fedtide.world.adapters.dates import are_dates, formats_of, joined, part_of, snake_case, times
+from fedtide.world.adapters.dates import RECENT, are_dates, formats_of, joined, part_of, snake_case, times
+from fedtide.world.adapters.names import name_of
 
 FEW = 20
 """Classes that a column may have to be taken for a label; a label named as one may have more."""
@@ -28,7 +29,6 @@ _GAPS = 0.1  # share of missing values up to which a column that is not named as
 _SYMBOLS = frozenset({"?", "??", "-", "--", ".", "..", "*"})
 _SIGNS = _SYMBOLS | {"unknown", "missing", "n.a.", "n/k", "not available"}
 _UNITS = ("s", "ms", "us", "ns")
-_RECENT = 10**8  # seconds from 1970 to 1973: smaller numbers count something else
 
 
 class Found(NamedTuple):
@@ -121,7 +121,7 @@ def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tu
         shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
             named.append(Found(name, f"{shown}; matched by name"))
-        elif not _is_numeric(values) and 5 <= count <= len(frame) / 5 and not _named(name, _LABEL):
+        elif not _is_numeric(values) and 5 <= count <= len(frame) / 5 and not _named(name, f"{_LABEL}|{_TIME}"):
             others.append((count, Found(name, f"{shown}; text column with the most distinct groups")))
     return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1], why
 
@@ -133,19 +133,27 @@ def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tup
         SettingsError: no column can be one.
     """
     free = [name for name in frame.columns if name not in taken and frame[name].notna().any()]
-    classes = {name: names[name].nunique() for name in free if not _is_fraction(frame[name])}
+    classes = {
+        name: len(set(map(name_of, names[name].dropna().unique()[: 6 * FEW])))
+        for name in free
+        if not _is_fraction(frame[name])
+    }
+    passed = ""
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
             return Found(name, f"{shown}; matched by name"), name not in classes
+        if _named(name, _LABEL):
+            shown = "a single value" if classes[name] == 1 else f"more than {5 * FEW} values"
+            passed += f"; column {name!r} has {shown}"
     free = [name for name in free if frame[name].isna().mean() <= _GAPS]
     few = [name for name, count in classes.items() if name in free and 2 <= count <= FEW]
     if few:
         name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
-        return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
+        return Found(name, f"{classes[name]} classes; last column with few distinct values{passed}"), False
     numeric = [name for name in free if _is_numeric(frame[name])]
     if numeric:
-        return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
+        return Found(numeric[-1], f"last numeric column; no column has few enough values for classes{passed}"), True
     raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, in nine of ten rows")
 
 
@@ -195,12 +203,12 @@ def _time(columns: list[Column], named: bool) -> Time | None:
     dated = pd.api.types.is_datetime64_any_dtype(known)
     numbers = known[:0] if dated else pd.to_numeric(known, errors="coerce").dropna()
     if 2 * len(numbers) > len(known):
-        if not named or (numbers % 1 != 0).any():
+        if not named or ((numbers % 1 != 0) & (numbers < RECENT)).any():
             return None
         for unit in _UNITS:
             with suppress(SettingsError):
                 seconds = read(numbers, unit)
-                if seconds.min() >= _RECENT or (unit == "s" and (seconds != numbers).any()):
+                if seconds.min() >= RECENT or (unit == "s" and (seconds != numbers).any()):
                     settings = {"unit": unit} if unit != "s" else {}
                     return Time(names, f"dates such as {known.iloc[0]}{end}", seconds, "s", settings)
         return Time(names, f"integers in order{end}", read(numbers, "step"), "step", {"unit": "step"})

@@ -57,6 +57,10 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     missing = find_missing(map(found.column, found.frame.columns))
     signs = {sign for counts in missing.values() for sign in counts} - MISSING_NUMBERS
     rows = _read(file, written | {"missing": sorted(signs)})
+    held = [name for name in rows.frame.columns if (rows.frame[name] == name).any()]
+    if len(held) > 1 and 2 * len(held) >= len(rows.frame.columns):
+        shown = f"its first line has values of the rows, such as {held[0]!r}"
+        raise SettingsError(f"{file}: no header: {shown}; write the names of the columns above them")
     unnamed = rows.unnamed()
     frame = _read(file, written | {"missing": sorted(signs)}, rows.frame.columns).frame.drop(columns=list(unnamed))
     place = rows.place
@@ -127,7 +131,7 @@ def _written(file: Path) -> tuple[dict[str, Any], list[str]]:
         content = read_bytes(file)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        found["encoding"] = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        found["encoding"] = FileSettings.likely_encoding(content)
         text = content.decode(found["encoding"], errors="replace")
     except UNREADABLE:
         return {}, []  # reading it says why

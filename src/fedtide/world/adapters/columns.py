@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.world.adapters.names import name_of, positions
+from fedtide.world.adapters.names import names_in, positions
 from fedtide.world.dataset import Origins
 
 MISSING_NUMBERS = frozenset(
@@ -185,8 +185,8 @@ def _names(column: Column, wanted: str) -> tuple[Ints, tuple[str, ...]]:
         column.refuse(
             column.values.abs() >= _EXACT, f"{wanted} as an integer or a text (a float has at most 15 exact digits)"
         )
-    codes, found = pd.factorize(column.values)
-    numbers_, names = pd.factorize(pd.Series([name_of(value) for value in found], dtype=object), sort=True)
+    codes, found = names_in(column.values)
+    numbers_, names = pd.factorize(pd.Series(found, dtype=object), sort=True)
     return numbers_.astype(np.int64)[codes], tuple(names)
 
 

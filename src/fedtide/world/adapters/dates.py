@@ -21,7 +21,9 @@ _YEARS = (1900, 2200)  # from the first one, before the second one; other times 
 _BOUNDS = tuple(int(np.datetime64(str(year), "s").astype(np.int64)) for year in _YEARS)
 _ZONE = re.compile(r":.*([zZ]|[+-]\d\d:?(\d\d)?)$")
 _ALLOWED = f"a date from {_YEARS[0]} to {_YEARS[1] - 1}"
-_INTEGER = re.compile(r"[-+]?\d{1,19}(\.0*)?")
+_INTEGER = re.compile(r"[-+]?\d{1,19}(\.0*)?|\d{9,19}\.\d+")  # or a time as programs write it, with fractions
+RECENT = 10**8
+"""Seconds from 1970 to 1973: smaller numbers mostly count something else."""
 _QUARTER = re.compile(r"(\d{4})[- ]?Q([1-4])|Q([1-4])[- /]?(\d{4})", re.IGNORECASE)
 _PARTS = {
     "year": ("%Y", "year|yr|yyyy"),
@@ -57,6 +59,8 @@ def times(column: Column, unit: str = "s", date_format: str | None = None, key: 
     if date_format is None:
         if all(isinstance(text, str) and _INTEGER.fullmatch(text.strip()) for text in column.values.unique()):
             column = replace(column, values=pd.to_numeric(column.values))
+        if unit in _PER_SECOND and pd.api.types.is_float_dtype(column.values) and (column.values >= RECENT).all():
+            column = replace(column, values=np.floor(column.values))
         known = integers(column, "a time", "an integer or a date")
         if known is not None and unit not in _PER_SECOND:
             return known, unit
@@ -94,6 +98,7 @@ def joined(columns: Sequence[Column], date_format: str | None = None, key: str =
     if len(columns) == 1:
         return columns[0], date_format
     name = ", ".join(column.name for column in columns)
+    texts = [column.values.astype(str).str.replace(r"^(\d+)\.0*$", r"\1", regex=True) for column in columns]
     places = [part[0] if (part := part_of(column.name)) else None for column in columns]
     known = sorted(place for place in places if place is not None)
     if date_format is None and known:
@@ -103,8 +108,12 @@ def joined(columns: Sequence[Column], date_format: str | None = None, key: str =
                 f"{key}time = [{name}]: expected columns named year, month, day, hour, minute, second, or a date and hour, "
                 f"minute, second, none left out but the last; or set {key}date_format, such as '%d %m %Y'"
             )
-        date_format = " ".join("%Y-%m-%d" if place is None else [*_PARTS.values()][place][0] for place in places)
-    texts = [column.values.astype(str).str.replace(r"^(\d+)\.0*$", r"\1", regex=True) for column in columns]
+        formats = ["%Y-%m-%d" if place is None else [*_PARTS.values()][place][0] for place in places]
+        clocks = [
+            ":%M:%S"[: 3 * text.str.count(":").max()] if part == "%H" else ""
+            for part, text in zip(formats, texts, strict=True)
+        ]
+        date_format = " ".join(map(str.__add__, formats, clocks))
     missing = np.any([column.values.isna() for column in columns], axis=0)
     dates = reduce(lambda before, text: before + " " + text, texts)
     return Column(dates.mask(missing), name, columns[0].place), date_format
@@ -137,7 +146,7 @@ def are_dates(values: pd.Series[Any], date_format: str | None) -> Bools:
 
 def _likely(dates: pd.Series[pd.Timestamp]) -> tuple[bool, bool]:
     months = (dates.dt.year * 12 + dates.dt.month).nunique()
-    return months > 2 and dates.dt.day.nunique() == 1, dates.is_monotonic_increasing
+    return months > 2 and dates.dt.day.nunique() == 1, dates.is_monotonic_increasing or dates.is_monotonic_decreasing
 
 
 def _dates(values: pd.Series[Any], date_format: str | None) -> pd.Series[pd.Timestamp]:
@@ -163,7 +172,8 @@ def _first_day(value: Any) -> Any:
 
 def _format_of(values: Ints) -> str | None:
     """The format of integers most of which are dates in it; as seconds they would all be of 1970."""
-    for date_format, unit in (("%Y%m%d", 10000), ("%Y%m", 100), ("%Y", 1)):
+    for digits in range(0, 12, 2):
+        date_format, unit = "%Y%m%d%H%M%S"[: 2 + digits], 10**digits
         within = (values >= _YEARS[0] * unit) & (values < _YEARS[1] * unit)
         if within.all() and 2 * are_dates(pd.Series(values), date_format).sum() > len(values):
             return date_format
@@ -214,7 +224,8 @@ def _formatted(column: Column, date_format: str, key: str) -> pd.Series[pd.Times
         parsed = _dates(column.values, date_format)
     except (ValueError, re.error) as error:
         raise SettingsError(f"{key}date_format = {date_format!r}: {error}") from None
-    column.refuse(parsed.isna(), f"a date of the format {date_format!r}")
+    hint = f" (for others set {key}date_format)" if key else ""
+    column.refuse(parsed.isna(), f"a date of the format {date_format!r}{hint}")
     return parsed
 
 

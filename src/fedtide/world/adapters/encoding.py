@@ -17,7 +17,7 @@ from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.names import as_number, name_of, positions
+from fedtide.world.adapters.names import as_number, names_in, positions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,11 +141,9 @@ class Hashed(SettingsModel):
 
 def categories_of(column: Column) -> tuple[Ints, list[str]]:
     """Positions [n] in a list of categories, and this list, in which a category may be there more than once."""
-    import pandas as pd
-
-    codes, found = pd.factorize(column.values)
+    codes, found = names_in(column.values)
     # -1, of missing values, is the last
-    return codes.astype(np.int64), [*(name_of(value).strip() or _MISSING for value in found), _MISSING]
+    return codes, [*(name.strip() or _MISSING for name in found), _MISSING]
 
 
 class Encoding(SettingsModel):

@@ -7,9 +7,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0*")
+import numpy as np
+
+from fedtide.core.array_types import Ints
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WHOLE = re.compile(r"-?(0)\.0*|(-?[1-9]\d*)\.0*|(\d{4}-\d\d-\d\d)[ T]00:00:00(?:\.0+)?")
 _NUMBER = re.compile(r"[-+]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][-+]?\d{1,3})?")
 _EXACT = Context(prec=100)
 
@@ -18,14 +25,23 @@ def name_of(value: Any) -> str:
     """The name that a value is, which is not missing: its text as it is written, in NFC, without blanks around it.
 
     A whole number is the same with a decimal point (``7.0`` is ``7``, but ``007`` is not), since programs write integers as
-    floats where a number is missing; and ``true`` is ``True``.
+    floats where a number is missing; so is a day with the time 00:00:00; and ``true`` is ``True``.
     """
     text = unicodedata.normalize("NFC", str(value))
     text = text.strip() or text  # a blank is a label of LEAF's texts
     if text.lower() in ("true", "false"):
         return text.capitalize()
     whole = _WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return whole[whole.lastindex or 0] if whole else text
+
+
+def names_in(values: pd.Series[Any]) -> tuple[Ints, list[str]]:
+    """Positions [n] in a list of names, -1 where a value is missing, and the list, in which a name may be more than once."""
+    import pandas as pd
+
+    codes, found = pd.factorize(values)
+    exact: Any = found.to_numpy() if found.dtype.kind == "f" else found  # 0.1 of 32 bits is 0.1
+    return codes.astype(np.int64), [name_of(value) for value in exact]
 
 
 def positions(names: Sequence[str], known: Sequence[str]) -> list[int]:

@@ -5,6 +5,7 @@ import lzma
 import re
 import unicodedata
 from collections.abc import Callable, Collection
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,7 +20,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.world.adapters.columns import MISSING_NUMBERS
-from fedtide.world.data._layout import Layout, layout
+from fedtide.world.data._layout import UNNAMED, Layout, layout
 from fedtide.world.data.base import DatasetSettings
 
 _PARQUET = (".parquet", ".pq")
@@ -31,6 +32,7 @@ _FOREIGN = (
 )
 _DELIMITERS = {";": "';'", "\t": r'"\t"', "|": "'|'", ",": "','"}
 _LARGEST = 2**31 - 1
+_STARTS = {b"\x1f\x8b": ".csv.gz", b"\xfd7zXZ": ".csv.xz", b"PAR1": ".parquet", b"ARROW1": ".feather"}
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
 WRITTEN = ("encoding", "delimiter", "decimal", "missing")
 """Settings that say how the values of a file are written."""
@@ -58,15 +60,21 @@ class FileSettings(DatasetSettings):
         "and, in columns of numbers, to NA, NaN, null, None and the like (elsewhere these are names)",
     )
 
+    @staticmethod
+    def likely_encoding(content: bytes) -> str:
+        """An encoding for what is not UTF-8: that of its mark, or of Windows if it has bytes that are no signs in latin-1."""
+        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        return "cp1252" if re.search(rb"[\x80-\x9f]", content) else "latin-1"
+
     @field_validator("missing", "classes", mode="before", check_fields=False)
     @classmethod
     def _as_text(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, list | tuple):
             return given
-        if truth := [name for name in given if isinstance(name, bool)]:
-            raise SettingsError(
-                f"{info.field_name}: {str(truth[0]).lower()} is a YAML boolean; write it in quotation marks"
-            )
+        if words := [name for name in given if name is None or isinstance(name, bool)]:
+            shown = "null is YAML's empty value" if words[0] is None else f"{str(words[0]).lower()} is a YAML boolean"
+            raise SettingsError(f"{info.field_name}: {shown}; write it in quotation marks")
         return tuple(str(name) if isinstance(name, int | float) else name for name in given)
 
     @model_validator(mode="after")
@@ -113,23 +121,34 @@ def read_table(
                 raise SettingsError(f"{path}: the file is empty")
             found = layout(content, options.delimiter)
             rows = content[found.byte :]
+            end = len(rows.rstrip(b" \t\r\n".replace(found.delimiter.encode(), b"")))
+            rows = rows[: rows.find(b"\n", end) + 1 or None]  # without lines of blanks below
             table, notes = _read_csv(path, rows, found), found.notes
             if rows.rstrip().count(b"\n") + 1 == len(table):  # one line each
                 line, first = "line {}", found.line + 1
     except UNREADABLE as error:
         raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
+
+    def place(row: int) -> str:
+        return f"{path}, {line.format(row + first)}"
+
     table = table.rename_columns(names := _named(path, table.column_names))
     if not len(table):
         raise SettingsError(f"{path}: no rows")
     columns = [_cleaned(column, options.missing) for column in table.columns]
-    if suffix not in BINARY:
-        columns = [
-            _typed(column, options.decimal) if name in typed else column
-            for name, column in zip(names, columns, strict=True)
+    if suffix not in BINARY and len(names) > 1:
+        same = [
+            pc.equal(column, name) for name, column in zip(names, columns, strict=True) if not UNNAMED.fullmatch(name)
         ]
+        if same and (again := pc.index(reduce(pc.and_, same), True).as_py()) >= 0:
+            raise SettingsError(f"{place(again)}: the header again; remove the line")
+    columns = [
+        _typed(column, options.decimal) if name in typed else column
+        for name, column in zip(names, columns, strict=True)
+    ]
     # An integer column with missing values stays exact.
     frame = pa.table(columns, names).to_pandas(ignore_metadata=True, integer_object_nulls=True)
-    return frame, lambda row: f"{path}, {line.format(row + first)}", notes
+    return frame, place, notes
 
 
 def read_bytes(path: Path) -> bytes:
@@ -144,16 +163,23 @@ def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
     """The file's text; what is no text in the encoding that is set is refused by line and byte."""
     if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise SettingsError(f"{path}: a workbook or an archive; save the table as .csv or .parquet")
+    if found := [suffix for start, suffix in _STARTS.items() if content.startswith(start)]:
+        raise SettingsError(f"{path}: no text, but a file as those named {found[0]}; rename it")
     try:
         decoded = content.decode(options.encoding)
     except UnicodeError as error:
         if not isinstance(error, UnicodeDecodeError):
             raise SettingsError(f"{path}: not {options.encoding}: {error}; set data.encoding") from None
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        likely = "utf-16" if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin-1"
+        likely = options.likely_encoding(content)
         raise SettingsError(
             f"{path}, line {line}: byte 0x{byte:02x} is not {options.encoding}; set data.encoding, for example {likely}"
         ) from None
+    if (nul := decoded.find("\0")) >= 0:
+        line = decoded.count("\n", 0, nul) + 1
+        raise SettingsError(
+            f"{path}, line {line}: a NUL character; save the file as UTF-8, or set data.encoding, such as utf-16-le"
+        )
     text = decoded.removeprefix("\ufeff")
     return (text if "\n" in text else text.replace("\r", "\n")).encode()
 
@@ -224,8 +250,12 @@ def _cleaned(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArr
         column = pc.utf8_trim_whitespace(column)
         if not pc.all(pc.string_is_ascii(column)).as_py():
             column = pc.utf8_normalize(column, form="NFC")
-        signs = ["", *missing, *(f"{sign}.0" for sign in numbers_)]  # as programs write it among floats
-        absent = pc.is_in(column, value_set=pa.array(signs, column.type))
+        absent = pc.is_in(column, value_set=pa.array(["", *missing], column.type))
+        if numbers_:  # as programs write them among floats, too
+            plain = [re.sub(r"\.0*$|(\.\d*?[1-9])0*$", r"\1", sign) for sign in numbers_]
+            forms = "|".join(re.escape(sign) + ("0*" if "." in sign else r"(\.0*)?") for sign in plain)
+            written = pc.match_substring_regex(column, f"^({forms})$")
+            absent = pc.or_(absent, pc.fill_null(written, False))
     elif numbers_ and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         floats = pa.array(map(float, numbers_), pa.float64())
         absent = pc.is_in(column.cast(pa.float64(), safe=False), value_set=floats)
@@ -236,11 +266,17 @@ def _cleaned(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArr
 
 def _typed(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     """Integers or floats, if all texts are such."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return column
     numbers_ = pc.if_else(
         pc.is_in(column, value_set=pa.array(sorted(MISSING_NUMBERS), column.type)), pa.scalar(None, column.type), column
     )
     if decimal != ".":
         numbers_ = pc.replace_substring(pc.replace_substring(numbers_, ".", "?"), decimal, ".")
+    if pc.any(pc.match_substring_regex(numbers_, r"^0\d+$")).as_py():
+        return column  # names such as 007
     identifiers = pc.any(pc.match_substring_regex(numbers_, r"^[-+]?\d{19,}$")).as_py()
     for kind in (pa.int64(), *([] if identifiers else [pa.float64()])):  # integers that are no float exactly stay texts
         try:

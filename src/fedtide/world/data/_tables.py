@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 _SHOWN = 5  # groups of names
+_SIGNED = re.compile(r"[-+]?[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[%$€£¥]|\u2212 ?\d[\d.,]*")
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Rows:
             if groups := near_equal(counts):
                 more = f", and {len(groups) - _SHOWN:,} more groups" if len(groups) > _SHOWN else ""
                 sentences.append(f"{column}: read as different names: {', '.join(groups[:_SHOWN])}{more}")
+            signed = [name for name in counts if _SIGNED.fullmatch(name)]
+            if 2 * len(signed) > len(counts):
+                shown = f"read as names: numbers with a sign, such as {signed[0]!r}"
+                sentences.append(f"{column}: {shown}; write them without it if they are numbers")
             if words := sorted(MISSING_NUMBERS & counts.keys()):
                 shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
                 sentences.append(

@@ -18,13 +18,14 @@ from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.columns import (
     classes,
     clients,
+    floats_of,
     fractions,
     is_numeric,
     numbers,
     origins_of,
     refuse_grouped_numbers,
 )
-from fedtide.world.adapters.dates import joined, times
+from fedtide.world.adapters.dates import RECENT, joined, times
 from fedtide.world.adapters.encoding import Encoding
 from fedtide.world.data._layout import layout
 from fedtide.world.data._reading import BINARY, UNREADABLE, WRITTEN, FileSettings, Place, read_bytes, read_table
@@ -52,6 +53,7 @@ def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) 
 
 logger = logging.getLogger(__name__)
 
+_DAY = 86400
 _FEW = 100  # classes that any table may have
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
 
@@ -197,6 +199,9 @@ class Table(DatasetPlugin):
         if chosen.time:
             column, date_format = joined([rows.column(name) for name in chosen.times], chosen.date_format, "data.")
             time, unit = times(column, unit, date_format, "data.")
+            if unit == "s" and time.max() < RECENT and np.ptp(time) < _DAY and (floats_of(column)[0] == time).all():
+                shown = f"{rows.path}: {column.name}: {time.min()} to {time.max()} are read as seconds of a day of 1970"
+                logger.warning("%s; if they count something else, set data.unit to its name, such as step", shown)
         if len(names) == 1:
             logger.warning("%s: one client, %r, has all rows (data.client: %s)", rows.path, names[0], chosen.client)
         # All that follows sees the rows in an order that does not depend on that of the file.
