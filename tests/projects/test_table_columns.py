@@ -8,6 +8,10 @@ from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 
+NO_CLIENT = (
+    "client: no column named as one, and no text with repeated values, found; set data.client if another column is"
+)
+
 
 def proposed(folder, head, rows, name="table.csv", encoding="utf-8"):
     """Settings proposed for a table, and the sentences."""
@@ -23,7 +27,10 @@ def test_a_table_without_owner_and_time_is_dealt_to_clients(tmp_path):
     data = settings.data
     assert (data.label, data.client, data.time) == ("species", None, None)
     assert (settings.scenario.name, settings.partition.name) == ("static", "iid")
-    assert sentences[1:3] == ["client: no column with repeated values found.", "time: no column with dates found."]
+    assert sentences[1:3] == [
+        "client: no column named as one, and no text with repeated values, found; set data.client if another column is.",
+        "time: no column with dates found.",
+    ]
 
 
 def test_a_file_with_semicolons_decimal_commas_other_dates_and_another_encoding(tmp_path):
@@ -188,7 +195,7 @@ def test_a_single_owner_is_told(tmp_path):
     _, sentences = proposed(
         tmp_path, HEAD, [row.replace(f",s{n % 7},", ",s1,") for n, row in enumerate(daily(lambda n: n % 2))]
     )
-    assert sentences[1] == "client: no column with repeated values found; column 'shop' has a single value."
+    assert sentences[1] == f"{NO_CLIENT}; column 'shop' has a single value."
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -109,7 +109,7 @@ def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tu
 
     If there is none, the text says why. ``names``: the same columns as texts, where they are read from texts.
     """
-    why = "no column with repeated values found"
+    why = "no column named as one, and no text with repeated values, found; set data.client if another column is"
     named, others = list[Found](), list[tuple[int, Found]]()
     for name in (name for name in frame.columns if name not in taken):
         values, count = frame[name], names[name].nunique()
