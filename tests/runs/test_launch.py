@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning.pytorch.accelerators import MPSAccelerator
+from lightning.pytorch.utilities import rank_zero_only
 
 from fedtide.core.errors import SettingsError
 from fedtide.runs.jobs.launch import Decision
@@ -24,6 +25,7 @@ BATCH = {"SLURM_JOB_NAME": "train", "SLURM_NTASKS": "8", "SLURM_PROCID": "0", "S
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
+    monkeypatch.setattr(rank_zero_only, "rank", 0)  # which Lightning sets for the whole process
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name, value in values.items():
