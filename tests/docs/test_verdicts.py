@@ -79,3 +79,17 @@ def test_what_holds_is_published_and_no_difference_is_within_a_margin(family):
             assert not math.isnan(mean.published), claim.claim
         if re.search("hardly matter|no better", claim.claim):
             assert claim.margin is not None, claim.claim
+
+
+def test_the_readme_counts_the_verdicts():
+    found = [verdict for family in CLAIMS for _, verdict, _ in weighed(family)[0]]
+    missed, untested = ("not reproduced", "not consistent"), ("not tested", "not testable")
+    named = ("holds", "consistent with", "in part", "not decided", missed, untested)
+    counts = [sum(verdict.startswith(start) for verdict in found) for start in named]
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    words = (
+        "{} hold, {} are consistent with our runs, {} hold in part, {} are undecided, {} not reproduced, {} untested."
+    )
+    assert f"a verdict on each of {len(found)} claims" in text
+    assert words.format(*counts) in text
+    assert sum(counts) == len(found)

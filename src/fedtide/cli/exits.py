@@ -43,10 +43,9 @@ def guarded(function: Callable[[], None]) -> None:
     """
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        with suppress(OSError):  # of some terminals
-            sys.stdout.reconfigure(
-                errors="backslashreplace"
-            )  # as on standard error: a pipe may not take every character
+        # As on standard error, since a pipe may not take every character; some terminals refuse it.
+        with suppress(OSError):
+            sys.stdout.reconfigure(errors="backslashreplace")
     with _signals_raised() as received:
         try:
             with naming_plugins():

@@ -177,10 +177,8 @@ def execute(
         SettingsError: bad input, or the key is another one here, since code or data differ; nothing was trained.
         PluginCrash: a user's plug-in raised an exception.
     """
-    with (
-        naming_plugins(),
-        _decision(settings, watch.log) as decision,
-    ):  # here: an exception loses its traceback between processes
+    # Plug-ins are named here, since an exception loses its traceback between processes.
+    with naming_plugins(), _decision(settings, watch.log) as decision:
         opened = open_run(settings, workspace, name=name, watch=watch, expected=expected)
         if decision is not None and decision.rank > 0:
             if decision.wait():
