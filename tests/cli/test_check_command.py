@@ -19,7 +19,7 @@ KEPT = ("--set", "checkpoint.keep_finished=true")
 
 @pytest.fixture
 def runs(fedtide, folder):
-    """Two complete runs that share a pilot and keep their states; the folder."""
+    """Two complete runs that keep their states; the folder."""
     for initializer in ("previous", "average"):
         assert fedtide("run", "-q", *SESSIONS, *KEPT, "--set", f"initializer={initializer}").status == 0
     return folder / "runs"
@@ -27,22 +27,19 @@ def runs(fedtide, folder):
 
 def test_all_runs_of_a_folder_are_verified(fedtide, runs):
     whole = fedtide("check")
-    assert (whole.status, whole.out) == (0, ["2 runs: 2 intact; 1 shared pilot: 1 intact"])
+    assert (whole.status, whole.out) == (0, ["2 runs: 2 intact"])
     average, previous = sorted(path for path in runs.glob("*-s0-*"))
     (previous / "summary.json").unlink()
-    assert fedtide("check", "runs").out == ["2 runs: 1 intact, 1 unfinished; 1 shared pilot: 1 intact"]
+    assert fedtide("check", "runs").out == ["2 runs: 1 intact, 1 unfinished"]
     (average / "model.pt").unlink()
     rows = (average / "history.csv").read_text()
     (average / "history.csv").write_text(re.sub(r"^3,", "4,", rows, flags=re.MULTILINE))
-    (pilot,) = runs.glob("pilots/*/state-*.pt")
-    pilot.write_bytes(pilot.read_bytes()[:-1])
     found = fedtide("check")
     assert found.status == 1
     assert found.out == [
         f"{average.name}: history.csv was changed",
         f"{average.name}: model.pt is missing",
-        f"pilots/{pilot.parent.name}: {pilot.name} is damaged",
-        f"2 runs: 1 unfinished, 1 damaged: {average.name}; 1 shared pilot: 1 damaged: pilots/{pilot.parent.name}",
+        f"2 runs: 1 unfinished, 1 damaged: {average.name}",
     ]
     machine = fedtide("check", "--json")
     assert machine.status == 1
@@ -103,7 +100,7 @@ def test_states_of_complete_runs_are_pruned(fedtide, runs):
     assert found.status == 1
     assert found.out == [
         "damaged: model.pt is missing",
-        "5 runs: 2 intact, 1 unfinished, 1 running, 1 damaged: damaged; 1 shared pilot: 1 intact",
+        "5 runs: 2 intact, 1 unfinished, 1 running, 1 damaged: damaged",
         f"{size_of(freed):,} bytes of checkpoints of 2 runs removed",
     ]
     assert states(runs) == {path: content for path, content in before.items() if path not in freed}
@@ -114,8 +111,8 @@ def test_states_of_complete_runs_are_pruned(fedtide, runs):
     sizes = {each["name"]: each["freed"] for each in json.loads(found.out[0])}
     kept = {path: content for path, content in before.items() if path.parts[-3] == used.name}
     assert sizes == dict.fromkeys(sizes, 0) | {used.name: size_of(kept)}
-    assert len(sizes) == 5
-    assert fedtide("check").out == ["4 runs: 3 intact, 1 unfinished; 1 shared pilot: 1 intact"]
+    assert len(sizes) == 4
+    assert fedtide("check").out == ["4 runs: 3 intact, 1 unfinished"]
     assert fedtide("check", "--prune").out[1] == "0 bytes of checkpoints of 0 runs removed"
 
 

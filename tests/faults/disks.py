@@ -21,7 +21,6 @@ _PLACES = (
     "runs",
     "runs/{run}",
     "runs/{run}/state",
-    "runs/pilots",
     "mlruns",
     "tuning",
     "results",

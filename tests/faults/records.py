@@ -18,7 +18,6 @@ from fedtide.runs.check import check_run
 _UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
 _UNCOMPARED_KEYS = frozenset({"seconds", "files", "hash", "records"})
-_PILOTS = "runs/pilots/"  # a run that was cut off may not have shared its pilot
 _ARCHIVE = b"PK\x03\x04"
 
 
@@ -48,7 +47,7 @@ def same_records(run: Path, whole: Path) -> None:
 def differences(folder: Path, reference: Path) -> list[str]:
     """Files of two working directories that differ, are missing, or are left over."""
     ours, theirs = (dict(_files(root)) for root in (folder, reference))
-    lines = [f"missing: {name}" for name in sorted(theirs.keys() - ours.keys()) if not name.startswith(_PILOTS)]
+    lines = [f"missing: {name}" for name in sorted(theirs.keys() - ours.keys())]
     lines += [f"left over: {name}" for name in sorted(ours.keys() - theirs.keys())]
     for name in sorted(ours.keys() & theirs.keys()):
         try:
@@ -133,15 +132,11 @@ def _logs(state: Path) -> dict[str, Any]:
 
 
 def _plain(values: Any) -> Any:
-    """Tensors as bytes; tables inside a shared pilot, and totals, without seconds."""
+    """Tensors as bytes; totals without seconds."""
     if isinstance(values, torch.Tensor):
         return str(values.dtype), tuple(values.shape), values.detach().reshape(-1).view(torch.uint8).numpy().tobytes()
     if isinstance(values, dict):
-        return {
-            key: _history(value.decode()) if key == "history.csv" else _plain(value)
-            for key, value in values.items()
-            if key not in _UNCOMPARED_KEYS
-        }
+        return {key: _plain(value) for key, value in values.items() if key not in _UNCOMPARED_KEYS}
     if isinstance(values, list | tuple):
         return [_plain(value) for value in values]
     return values

@@ -99,7 +99,7 @@ def test_damage_to_a_log_leaves_the_other_state(tmp_path: Path, damage: str) -> 
 
 
 def test_rows_of_a_loaded_state_are_saved_again(tmp_path: Path) -> None:
-    """As when a run takes over a shared pilot; the log of the first folder is not needed any more."""
+    """State that was loaded from another folder; the log of that folder is not needed any more."""
     run = Run()
     checkpoint.save(tmp_path / "a", run.change(some(5, 400)))
     found, _ = checkpoint.load(tmp_path / "a", "run")

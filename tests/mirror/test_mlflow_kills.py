@@ -57,7 +57,7 @@ def killed(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> Path
         process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    (directory,) = (path for path in runs.iterdir() if path.name != "pilots")
+    (directory,) = runs.iterdir()
     return directory
 
 

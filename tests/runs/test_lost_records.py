@@ -1,5 +1,6 @@
 """Runs whose records or saved states were lost, changed or exchanged: restored to the same bits, or refused by name."""
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import part_suffix
-from fedtide.records.run_directory import PILOTS, TABLES, RunDirectory
+from fedtide.records.run_directory import TABLES, RunDirectory
 from fedtide.runs.check import check_run
 from fedtide.settings.run import RunSettings
 from small_runs import execute
@@ -84,7 +85,9 @@ def content(run: Path) -> list[Any]:
     files = [(run / name).read_bytes() for name in ("timeline.npz", "settings.json", "manifest.json")]
     scores = {file.name: file.read_bytes() for file in (run / "client_scores").iterdir()}
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
-    return [rows, tables, RunDirectory(run).sessions(), files, scores, model]
+    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
+    sessions = [facts for facts in events if facts["event"] == "session"]
+    return [rows, tables, sessions, files, scores, model]
 
 
 def without_row(file: Path, number: int) -> None:
@@ -255,9 +258,7 @@ def test_a_run_that_is_found_complete_is_swept_too(
     complete: Path, settings: RunSettings, dead_part: Callable[[Path], Path]
 ) -> None:
     """Of what a killed process was writing; what a living process is writing stays."""
-    (pilot := complete.parent / PILOTS / "x").mkdir(parents=True)
     dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
-    dead_of_pilot = dead_part(pilot / "state-00000003.pt")
     alive.touch()
     execute(settings, complete.parent, name=complete.name)
-    assert [dead.exists(), dead_of_pilot.exists(), alive.exists()] == [False, False, True]
+    assert [dead.exists(), alive.exists()] == [False, True]

@@ -50,9 +50,6 @@ HISTORY_COLUMNS = (
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
 
-PILOTS = "pilots"
-"""Folder of the shared pilots among the run directories."""
-
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""
 
@@ -217,8 +214,7 @@ class RunDirectory:
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
         if not ended or wrong_size(self.path, marks):
             return None
-        for folder in (self.path, self.path.parent / PILOTS):
-            remove_dead_parts(folder)
+        remove_dead_parts(self.path)
         with suppress(FileNotFoundError):  # its last owner is removing the states
             sweep(self.state)
         return summary
@@ -248,25 +244,6 @@ class RunDirectory:
 
     def event(self, kind: str, **facts: Any) -> None:
         self._growing.append(_EVENTS, f"{json.dumps({'event': kind, **facts})}\n".encode())
-
-    def sessions(self) -> list[dict[str, Any]]:
-        """Recorded starts of sessions, as arguments of :meth:`event`."""
-        path = self.path / _EVENTS
-        lines = read_text(path).splitlines(keepends=True) if path.exists() else []
-        found = [facts for facts in map(_event, lines) if facts is not None and facts["event"] == SESSION]
-        return [{"kind": facts.pop("event"), **facts} for facts in found]
-
-    def tables(self) -> dict[str, bytes]:
-        names = (*TABLES, *client_scores.file_names(self.path))
-        return {name: path.read_bytes() for name in names if (path := self.path / name).is_file()}
-
-    def adopt(self, tables: dict[str, bytes], sessions: list[dict[str, Any]]) -> None:
-        """Take over what :meth:`tables` and :meth:`sessions` of another run gave, instead of own records."""
-        self.rewind({})
-        for name, content in tables.items():
-            self._growing.append(name, content)
-        for facts in sessions:
-            self.event(**facts)
 
     def history(self) -> list[dict[str, str]]:
         """Rows of ``history.csv``, as text; without a last one that a killed process has left incomplete."""

@@ -8,7 +8,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import short_hash
 from fedtide.records.files.marks import different
 from fedtide.records.files.states import generations, read_state_header
-from fedtide.records.run_directory import LOGGERS, PILOTS, RunDirectory, read_hashed, read_json, read_manifest
+from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json, read_manifest
 from fedtide.runs.mlflow.store import is_held
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
@@ -17,7 +17,7 @@ _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "stat
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found in a run directory, or the folder of a shared pilot.
+    """What was found in a run directory.
 
     Attributes:
         name: of the folder. state: ``intact``, ``unfinished`` (and intact so far), ``running`` (a process is working on it, so
@@ -29,22 +29,18 @@ class Checked:
     state: str
     problems: tuple[str, ...] = ()
 
-    @property
-    def is_pilot(self) -> bool:
-        return self.name.startswith(f"{PILOTS}/")
-
 
 def check(runs: Path) -> Iterator[Checked]:
-    """Verify all run directories of a folder, then its shared pilots.
+    """Verify all run directories of a folder.
 
     Raises:
         SettingsError: there are none.
     """
-    folders = [path for path in _folders(runs) if any((path / name).exists() for name in _SIGNS)]
+    found = sorted(path for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
+    folders = [path for path in found if any((path / name).exists() for name in _SIGNS)]
     if not folders:
         raise SettingsError(f"{runs}: no run directories in this folder")
     yield from map(check_run, folders)
-    yield from map(_check_pilot, _folders(runs / PILOTS))
 
 
 def check_run(path: Path) -> Checked:
@@ -58,7 +54,8 @@ def check_run(path: Path) -> Checked:
         except SettingsError as error:
             problems.append(str(error))
     ended = (path / "summary.json").exists()
-    return Checked(path.name, "damaged" if problems else "intact" if ended else "unfinished", _distinct(problems))
+    state = "damaged" if problems else "intact" if ended else "unfinished"
+    return Checked(path.name, state, tuple(dict.fromkeys(problems)))
 
 
 def _manifest(directory: RunDirectory) -> list[str]:
@@ -89,23 +86,3 @@ def _states(directory: RunDirectory) -> list[str]:
     if whole and directory.summary() is None:
         problems += directory.lost(whole[0]["records"])
     return problems
-
-
-def _check_pilot(folder: Path) -> Checked:
-    name = f"{PILOTS}/{folder.name}"
-    if is_held(folder):
-        return Checked(name, "running")
-    try:
-        states = generations(folder)
-        problems = [f"{path.name} is damaged" for path in states if read_state_header(path, folder.name) is None]
-    except SettingsError as error:
-        problems = [str(error)]
-    return Checked(name, "damaged" if problems else "intact" if states else "unfinished", _distinct(problems))
-
-
-def _distinct(problems: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(problems))
-
-
-def _folders(path: Path) -> list[Path]:
-    return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []

@@ -164,8 +164,7 @@ def execute(
     Neither Lightning nor MLflow is imported for a run that has ended.
 
     Args:
-        name: of the run directory; by default the run key. Runs named by their key share equal pilot sessions; a run with a
-            name of its own trains its own pilot.
+        name: of the run directory; by default the run key.
         expected: run key found by the command that hands out this run; another process that works on the run is then waited
             for instead of refused.
 

@@ -17,7 +17,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import wrong_size
-from fedtide.records.run_directory import ENCODING, PILOTS
+from fedtide.records.run_directory import ENCODING
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
 from fedtide.runs.lightning.trainer import quiet_lightning, refuse_missing_device, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fedtide.runs.jobs.launch import Decision
     from fedtide.runs.lightning.loggers import RoundLog
     from fedtide.runs.lightning.own_callbacks import OwnCallbacks
-    from fedtide.runs.pilots import SharedPilot
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,6 @@ def train(
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
-    pilot = _shared_pilot(run, own)
-    saved = saved if pilot is None else pilot.adopt(saved)
     values, rounds = continued(own, saved)
     if stop.received is not None:
         return rounds
@@ -87,7 +84,7 @@ def train(
     progress = Progress(run.watch.update) if run.watch.update else None
     logged = _round_log(run)
     # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
-    all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks, pilot)
+    all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks)
     callbacks = [callback for callback in all_ if callback is not None]
     with quiet_lightning(), stop.sigterm_noted():
         if rounds < timeline.rounds:
@@ -145,16 +142,6 @@ def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) ->
         run.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, module.footprint), module.process):
         run.watch.log(line)
-
-
-def _shared_pilot(run: OpenRun, own: OwnCallbacks | None) -> SharedPilot | None:
-    """The pilot sessions that runs share; none for a run with a name of its own, or with callbacks, which see every round."""
-    if run.timeline.pilot == 0 or run.directory.path.name != run.key or own is not None:
-        return None
-    from fedtide.runs.pilots import SharedPilot, pilot_key, pilot_rounds
-
-    folder = run.workspace.runs / PILOTS / pilot_key(run.settings, run.data)
-    return SharedPilot(folder, pilot_rounds(run.timeline), run.directory, run.key, run.watch.log)
 
 
 def _round_log(run: OpenRun) -> RoundLog | None:

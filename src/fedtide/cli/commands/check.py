@@ -51,22 +51,17 @@ def check(
 
 
 def _freed(runs: Path, checked: Checked) -> int:
-    """Bytes of saved states that are removed; damaged runs may be repaired from theirs, pilots serve further runs."""
+    """Bytes of saved states that are removed; damaged runs may be repaired from theirs."""
     from fedtide.records.run_directory import RunDirectory
     from fedtide.runs.finished_states import free_states
 
-    return free_states(RunDirectory(runs / checked.name)) if checked.state == "intact" and not checked.is_pilot else 0
+    return free_states(RunDirectory(runs / checked.name)) if checked.state == "intact" else 0
 
 
 def _summary(found: list[Checked]) -> str:
-    """``3 runs: 1 intact, 1 unfinished, 1 damaged: <name>``, and the same of the shared pilots if there are any."""
-    parts = []
-    for noun, pilots in (("run", False), ("shared pilot", True)):
-        group = [each for each in found if each.is_pilot == pilots]
-        counts = Counter(each.state for each in group)
-        states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
-        damaged = [each.name for each in group if each.state == "damaged"]
-        if group:
-            names = f": {', '.join(damaged)}" if damaged else ""
-            parts.append(f"{len(group)} {noun}{'s' * (len(group) != 1)}: {', '.join(states)}{names}")
-    return "; ".join(parts)
+    """``3 runs: 1 intact, 1 unfinished, 1 damaged: <name>``."""
+    counts = Counter(each.state for each in found)
+    states = [f"{counts[state]} {state}" for state in _STATES if counts[state]]
+    damaged = [each.name for each in found if each.state == "damaged"]
+    names = f": {', '.join(damaged)}" if damaged else ""
+    return f"{len(found)} run{'s' * (len(found) != 1)}: {', '.join(states)}{names}"

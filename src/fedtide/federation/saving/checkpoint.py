@@ -99,7 +99,7 @@ class Saved:
     """A state on disk.
 
     Attributes:
-        owner: key of the run, or of the shared pilot, that it belongs to. round: number of rounds done.
+        owner: key of the run that it belongs to. round: number of rounds done.
         records: marks of the record files that hold these rounds.
         values: containers of tensors and numbers; ``memory`` as it is kept, or :class:`StoredRows` if it has been loaded.
     """
@@ -164,7 +164,7 @@ def save(folder: Path, saved: Saved, keep: int = 2) -> None:
 def load(
     folder: Path, owner: str, lost: Callable[[Marks], Sequence[str]] = lambda _: ()
 ) -> tuple[Saved | None, dict[Path, str]]:
-    """The newest state of a run or pilot that can be continued, and what is wrong with each newer one.
+    """The newest state of a run that can be continued, and what is wrong with each newer one.
 
     ``None`` if nothing was ever saved. ``lost``: what the record files lack of what a state continues.
 

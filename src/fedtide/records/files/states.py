@@ -64,7 +64,7 @@ def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
     ``owner``, ``round``, ``records`` (marks of the files that it continues) and ``rows`` (marks of the logs beside it).
 
     Raises:
-        SettingsError: it belongs to another owner than the run or pilot of this key, or to another round than its name says.
+        SettingsError: it belongs to another owner than the run of this key, or to another round than its name says.
     """
     header = read_header(path)
     if header is not None and (header.get("owner") != owner or path.name != state_name(header.get("round"))):

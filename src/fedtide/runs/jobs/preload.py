@@ -8,7 +8,7 @@ for name in ("SIGINT", "SIGHUP"):
     if hasattr(signal, name):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
 
-from fedtide.runs import execution, open_run, pilots  # noqa: E402, F401
+from fedtide.runs import execution, open_run  # noqa: E402, F401
 
 with contextlib.suppress(ImportError):  # a machine without tracking
     from mlflow.store.tracking import sqlalchemy_store  # noqa: F401
