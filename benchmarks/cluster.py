@@ -16,7 +16,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.experiment import HERE, Hosts
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.params import Params
 
 PARAMS = {
@@ -67,7 +67,7 @@ def waiting(count: int, seconds: float, workers: int) -> None:
     from cluster import wait as importable  # by the name of this file, as workers import it
 
     jobs, start = Waiting(count, seconds), time.perf_counter()
-    with executor(Hosts("local"), workers, 0, Path.cwd(), print) as execute:
+    with executor(CompareSettings(cluster="local"), workers, 0, Path.cwd(), print) as execute:
         ready = time.perf_counter() - start
         execute(importable, jobs, workers)
     took, own = time.perf_counter() - start, count * seconds / workers
@@ -81,12 +81,12 @@ def waiting(count: int, seconds: float, workers: int) -> None:
 
 def real(count: int, workers: int) -> None:
     params = Params({**PARAMS, "compare": {"seeds": list(range(count))}})
-    for hosts in (HERE, Hosts("local")):
+    for cluster in ("", "local"):
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            compare(params.grid(), Workspace(Path(folder)), workers, hosts=hosts)
+            compare(params.grid(), Workspace(Path(folder)), CompareSettings(workers=workers, cluster=cluster))
             took = time.perf_counter() - start
-        where = "Dask workers" if hosts.away else "processes"
+        where = "Dask workers" if cluster else "processes"
         print(f"{count} runs over {workers} {where}: {took:.1f} s, {took * workers / count:.2f} s each")
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import require
-from fedtide.settings.experiment import HERE, TrackingSettings
-from fedtide.settings.params import Params, refuse_other
+from fedtide.settings.experiment import CompareSettings, TrackingSettings
+from fedtide.settings.params import Params, parse, refuse_other
 from fedtide.settings.run import RunSettings
 
 if TYPE_CHECKING:
@@ -67,17 +66,15 @@ def compare(
     for each in [params] if isinstance(params, Params | Mapping | str | Path) else params:
         refuse_other(each, Params, RunSettings)
     grid, experiment = (params.grid(), params.experiment) if isinstance(params, Params) else (list(params), None)
-    hosts = experiment.hosts if experiment else HERE
-    if cluster is not None:
-        hosts = dataclasses.replace(hosts, name=cluster)
-    if workers is None:
-        workers = experiment.compare.workers if experiment else 0
+    where = experiment.compare if experiment else CompareSettings()
+    given = {name: value for name, value in (("workers", workers), ("cluster", cluster)) if value is not None}
+    where = parse(CompareSettings, {**where.model_dump(mode="json"), **given}, "fedtide.compare")
     folder = Path(runs)
     workspace = script_workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     with shown(log) as watch:
         for remark in params.remarks if isinstance(params, Params) else ():
             watch.log(remark)
-        summaries, stopped = compare_all(grid, workspace, workers, watch, hosts=hosts)
+        summaries, stopped = compare_all(grid, workspace, where, watch)
     if stopped is not None:
         raise KeyboardInterrupt(INTERRUPTED)
     failed = unsuccessful(summary for summary in summaries if summary["state"] == "failed")

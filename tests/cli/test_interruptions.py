@@ -11,6 +11,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.mlflow import callback as mirroring
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.params import Params
 from waiting import until
 
@@ -55,7 +56,7 @@ def test_after_the_last_run_nothing_was_interrupted(folder):
     def ended(summary):
         signal.raise_signal(signal.SIGTERM)
 
-    summaries, stopped = compare([settings], Workspace(folder / "runs"), 1, ended=ended)
+    summaries, stopped = compare([settings], Workspace(folder / "runs"), CompareSettings(workers=1), ended=ended)
     assert ([summary["state"] for summary in summaries], stopped) == (["complete"], None)
 
 

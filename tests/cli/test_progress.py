@@ -17,6 +17,7 @@ from fedtide.runs.compare import compare
 from fedtide.runs.display.bars import Bars
 from fedtide.runs.display.progress import Follower, Position, Watch
 from fedtide.runs.workspace import Workspace
+from fedtide.settings.experiment import CompareSettings
 from small_runs import small
 from terminals import bars, follow, lines
 
@@ -104,11 +105,11 @@ class Listed:
 def test_a_display_learns_of_every_run_of_a_comparison(small: Any, tmp_path: Path) -> None:
     first, second = small(), small(seed=1)
     display, name = Listed(), "scaffold · previous · seed {}".format
-    compare([first, second], Workspace(tmp_path), 1, Watch(display=display))
+    compare([first, second], Workspace(tmp_path), CompareSettings(workers=1), Watch(display=display))
     wanted = [(0, 2, ""), ("begin", name(0)), ("end", name(0), (6, 6)), (1, 2, "")]
     assert display.told == [*wanted, ("begin", name(1)), ("end", name(1), (6, 6)), (2, 2, "")]
     display = Listed()
-    compare([first, second], Workspace(tmp_path), 1, Watch(display=display))
+    compare([first, second], Workspace(tmp_path), CompareSettings(workers=1), Watch(display=display))
     assert display.told == [(2, 2, "")]
 
 

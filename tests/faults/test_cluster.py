@@ -12,6 +12,7 @@ from injection import rows_of
 from clusters import cluster, kill_machine, output_of, started
 from fedtide.runs.compare import compare
 from fedtide.runs.workspace import Workspace
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.params import Params
 from records import same_records
 from waiting import until
@@ -32,7 +33,7 @@ def reference(folder, changes):
     params = Params.read(folder / "params.yaml", [line.removeprefix("--set=") for line in settings_of(changes)])
     runs = folder / "reference"
     runs.mkdir()
-    compare(params.grid(), Workspace(runs), 1)
+    compare(params.grid(), Workspace(runs), CompareSettings(workers=1))
     return runs
 
 

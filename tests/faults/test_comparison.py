@@ -8,7 +8,7 @@ import sys
 import pytest
 from attempt import rows_of
 
-from fedtide.runs.mlflow.store import is_held
+from fedtide.core.storage.locks import is_held
 from waiting import until
 
 pytestmark = pytest.mark.slow

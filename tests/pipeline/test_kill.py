@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fedtide.runs.mlflow.store import is_held
+from fedtide.core.storage.locks import is_held
 from waiting import until
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from fedtide.runs.jobs.cards import VISIBLE, cards, place, share_cards
 from fedtide.runs.jobs.jobs import Ask, run_in_workers
 from fedtide.runs.jobs.processes import start_workers_early
-from fedtide.settings.experiment import HERE, Hosts
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.run import RunSettings
 
 FakeCards = Callable[..., None]
@@ -120,11 +120,11 @@ def test_every_worker_process_has_a_card_of_its_own(fake_cards: FakeCards, per_c
 def test_the_plan_of_a_comparison(fake_cards: FakeCards, small: Callable[..., RunSettings]) -> None:
     lines: list[str] = []
     chosen = small(engine={"accelerator": "auto"})
-    assert share_cards([chosen], HERE, None, lines.append) == (0, 1 + 10**9)
+    assert share_cards([chosen], CompareSettings(), None, lines.append) == (0, 1 + 10**9)
     fake_cards(0, 70_000, 0)
-    assert share_cards([chosen], HERE, None, lines.append) == (4, 8)
-    assert share_cards([chosen], Hosts(runs_per_card=3), None, lines.append) == (3, 6)
-    assert share_cards([chosen], Hosts("tcp://host:1"), None, lines.append)[0] == 1
+    assert share_cards([chosen], CompareSettings(), None, lines.append) == (4, 8)
+    assert share_cards([chosen], CompareSettings(runs_per_card=3), None, lines.append) == (3, 6)
+    assert share_cards([chosen], CompareSettings(cluster="tcp://host:1"), None, lines.append)[0] == 1
     assert lines[0] == "2 GPUs, at most 4 concurrent runs on each"
     on_cpu = small(engine={"accelerator": "cpu"})
-    assert share_cards([on_cpu], HERE, None, lines.append)[0] == 0
+    assert share_cards([on_cpu], CompareSettings(), None, lines.append)[0] == 0

@@ -12,8 +12,7 @@ from fedtide.core.storage.locks import held
 from fedtide.federation.federation import Federation
 from fedtide.records.files.states import files_of, generations, remove_states, state_files
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.check import check_run
-from fedtide.runs.finished_states import free_states
+from fedtide.runs.check import check_run, free_states
 from small_runs import execute
 
 
@@ -61,15 +60,11 @@ def test_a_complete_run_without_states_is_intact_and_has_all_records(origin: Pat
 
 
 def test_a_finished_run_is_freed_by_the_next_call(kept: RunDirectory, small: Any, untrained: None) -> None:
-    size = sum(path.stat().st_size for path in state_files(kept.state))
     records = {path: path.read_bytes() for path in kept.path.iterdir() if path.is_file() and path.name != ".lock.owner"}
     settings = small(checkpoint={"keep_finished": True})
     assert again(kept.path, settings) == ["kept: already complete, nothing to do"]
     assert len(state_files(kept.state)) == 4
-    assert again(kept.path, small()) == [
-        "kept: already complete, nothing to do",
-        f"kept: {size:,} bytes of checkpoints removed (run complete)",
-    ]
+    assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
     assert state_files(kept.state) == []
     assert {path: path.read_bytes() for path in records} == records
     assert check_run(kept.path).state == "intact"
@@ -87,11 +82,10 @@ def test_what_a_kill_leaves_of_them_is_freed(kept: RunDirectory, left: str) -> N
     assert state_files(kept.state) == []
 
 
-def test_states_that_can_repair_records_stay(kept: RunDirectory, small: Any, untrained: None) -> None:
-    """A changed cell is as long as before, so the run is found finished."""
+def test_states_that_can_repair_records_are_not_freed(kept: RunDirectory) -> None:
     history = kept.path / "history.csv"
     history.write_text(history.read_text().replace("6,1,0.", "6,1,1.", 1))
-    assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
+    assert free_states(kept) == 0
     assert len(state_files(kept.state)) == 4
 
 
@@ -106,10 +100,9 @@ def test_records_that_no_state_can_repair_are_refused(kept: RunDirectory) -> Non
         kept.history()
 
 
-def test_a_run_in_use_is_left_alone(kept: RunDirectory, small: Any, untrained: None) -> None:
+def test_a_run_in_use_is_left_alone(kept: RunDirectory) -> None:
     with held(kept.path / ".lock", "held"):
         assert free_states(kept) == 0
-        assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
     assert len(state_files(kept.state)) == 4
 
 
@@ -127,9 +120,7 @@ def test_a_comparison_leaves_no_states_and_is_not_trained_again(
 def test_a_comparison_frees_finished_runs(small: Any, tmp_path: Path) -> None:
     fedtide.compare([small(checkpoint={"keep_finished": True})], tmp_path, workers=1)
     assert len(list(tmp_path.glob("*/state/*.pt"))) == 2
-    lines: list[str] = []
-    fedtide.compare([small()], tmp_path, workers=1, log=lines.append)
-    assert any("bytes of checkpoints removed" in line for line in lines)
+    fedtide.compare([small()], tmp_path, workers=1)
     assert list(tmp_path.glob("*/state/*")) == []
 
 
@@ -156,5 +147,5 @@ def test_a_run_is_found_finished_while_its_states_vanish(
         files_of(newest)
 
     monkeypatch.setattr("fedtide.records.run_directory.sweep", sweep)
-    assert again(kept.path, small()) == ["kept: already complete, nothing to do"]
+    assert again(kept.path, small(checkpoint={"keep_finished": True})) == ["kept: already complete, nothing to do"]
     assert check_run(kept.path).state == "intact"

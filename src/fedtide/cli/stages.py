@@ -84,7 +84,7 @@ def train(
         grid = [settings for settings in grid if settings.label in algorithms]
     experiment = params.experiment
     score = Score(experiment.report.metric)
-    summaries, stopped = compare(grid, where, experiment.compare.workers, watch, hosts=experiment.hosts, score=score)
+    summaries, stopped = compare(grid, where, experiment.compare, watch, score=score)
     if out is not None and stopped is None:
         folder(out.parent)
         write_json(out, {"runs": [_outcome(summary) for summary in summaries]})

@@ -41,7 +41,7 @@ from fedtide.core.storage.locks import held
 from fedtide.records.files import client_scores
 from fedtide.records.files.guarantees import PRIVACY
 from fedtide.records.files.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
-from fedtide.records.files.states import generations, sweep
+from fedtide.records.files.states import generations, remove_states, sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
 
@@ -205,18 +205,22 @@ class RunDirectory:
         marks: Marks = values.pop("files")
         return cast(Summary, values), marks
 
-    def finished(self, key: str) -> Summary | None:
+    def finished(self, key: str, keep_states: bool = True) -> Summary | None:
         """The summary if the run of this key has ended and all of its files are there, as long as they were.
 
-        Nobody owns such a run again, so what a process left behind that was killed after the end is removed here.
+        Nobody owns such a run again, so what a process left behind that was killed after the end is removed here, and of a
+        complete run the checkpoints, unless ``keep_states``.
         """
         summary, marks = self._outcome()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
-        if not ended or wrong_size(self.path, marks):
+        if summary is None or not ended or wrong_size(self.path, marks):
             return None
-        remove_dead_parts(self.path)
-        with suppress(FileNotFoundError):  # its last owner is removing the states
-            sweep(self.state)
+        with suppress(OSError):  # its last owner is removing the states, or it is somebody else's folder
+            remove_dead_parts(self.path)
+            if keep_states or summary["state"] != "complete":
+                sweep(self.state)
+            else:
+                remove_states(self.state)
         return summary
 
     @property

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import short_hash
+from fedtide.core.storage.locks import claimed, is_held
 from fedtide.records.files.marks import different
-from fedtide.records.files.states import generations, read_state_header
+from fedtide.records.files.states import generations, read_state_header, remove_states
 from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json, read_manifest
-from fedtide.runs.mlflow.store import is_held
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
 """Any of these makes a folder a run directory, even if most of it is lost."""
@@ -86,3 +86,12 @@ def _states(directory: RunDirectory) -> list[str]:
     if whole and directory.summary() is None:
         problems += directory.lost(whole[0]["records"])
     return problems
+
+
+def free_states(directory: RunDirectory) -> int:
+    """Remove the saved states of a run that is complete and intact, and that no other process works on; the bytes freed."""
+    with claimed(directory.path) as free:
+        summary = directory.summary() if free else None
+        if summary is None or summary["state"] != "complete" or different(directory.path, directory.marks()):
+            return 0
+        return remove_states(directory.state)

@@ -13,14 +13,13 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary, headline, of_global
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
 from fedtide.runs.execution import execute, refuse_several_processes
-from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Ask, Failure
 from fedtide.runs.mlflow.upload import upload_elsewhere
 from fedtide.runs.open_run import run_key
 from fedtide.runs.workspace import Workspace
-from fedtide.settings.experiment import HERE, Hosts
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
@@ -63,16 +62,16 @@ def refuse_bad_imports(grid: Iterable[RunSettings], workspace: Workspace) -> Non
 def compare(
     grid: Sequence[RunSettings],
     workspace: Workspace,
-    workers: int,
+    where: CompareSettings,
     watch: Watch = UNWATCHED,
     ended: Callable[[Summary], None] = lambda _: None,
-    hosts: Hosts = HERE,
     score: Score | None = None,
 ) -> tuple[list[Summary], int | None]:
     """Execute all runs of a grid. A run that raises an exception, or whose process dies, has failed; the others continue.
 
-    ``workers`` runs at once, 0 for one per core. ``ended`` gets the summary of each run as it finishes. Lines show ``score``
-    if it is on the next period and recorded, else the task's main score; see :func:`fedtide.records.summary.headline`.
+    ``where`` says which workers execute how many runs at once. ``ended`` gets the summary of each run as it finishes. Lines
+    show ``score`` if it is on the next period and recorded, else the task's main score; see
+    :func:`fedtide.records.summary.headline`.
 
     Returns:
         Summaries in the order of the grid, and the signal that stopped it before all runs had ended, if any. A failed run
@@ -84,12 +83,13 @@ def compare(
     for settings in grid:
         refuse_several_processes(settings)
         refuse_other_optimizer(settings, plugins.create(Algorithm, settings.algorithm))
-    per_card, places = share_cards(grid, hosts, workspace.worlds, watch.log)
-    if not hosts.away:
+    per_card, places = share_cards(grid, where, workspace.worlds, watch.log)
+    workers, away = where.workers, bool(where.cluster)
+    if not away:
         workers = min(workers or available_cores(), len(grid), places)
-    comparison = _Comparison(grid, workspace, watch, ended, away=hosts.away, score=score)
-    refuse_bad_imports(comparison.collect(alone=not hosts.away and workers == 1), workspace)
-    with executor(hosts, workers, per_card, workspace.runs, watch.log) as run_jobs:
+    comparison = _Comparison(grid, workspace, watch, ended, away=away, score=score)
+    refuse_bad_imports(comparison.collect(alone=not away and workers == 1), workspace)
+    with executor(where, workers, per_card, workspace.runs, watch.log) as run_jobs:
         stopped = run_jobs(_work, comparison, workers)
     return comparison.summaries, stopped if comparison.unfinished else None
 
@@ -135,10 +135,8 @@ class _Comparison:
             if (name := settings.data.model_dump_json()) not in datasets:
                 datasets[name] = load_data(settings)
             directory = RunDirectory(self._workspace.runs / (key := run_key(settings, datasets[name])))
-            if (summary := directory.finished(key)) is not None:
-                remarks = [f"{key}: already {summary['state']}, nothing to do"]
-                free_unless_kept(directory, settings, remarks.append)
-                self._end(number, summary, remarks)
+            if (summary := directory.finished(key, settings.checkpoint.keep_finished)) is not None:
+                self._end(number, summary, [f"{key}: already {summary['state']}, nothing to do"])
                 continue
             if not alone:  # one worker thread each; results do not depend on it
                 settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
@@ -188,7 +186,6 @@ class _Comparison:
         settings, directory = job.settings, RunDirectory(self._workspace.runs / job.key)
         if not isinstance(end, Failure):
             self._end(job.number, *end)
-            free_unless_kept(directory, settings, self._log)  # whose process was killed after its end
             return
         if end.refused:
             self._refused[job.number] = end.message

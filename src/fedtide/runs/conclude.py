@@ -42,7 +42,8 @@ def conclude(run: OpenRun, trained: Trained) -> Summary:
     directory.event(state, round=rounds)
     if state != "interrupted":
         directory.finish(summary)
-    drop_states(run, summary)
+    if state == "complete" and not run.settings.checkpoint.keep_finished:
+        remove_states(directory.state)
     return summary
 
 
@@ -69,12 +70,6 @@ def interrupted(run: OpenRun, rounds: int, signal: int) -> Summary:
     """The summary of a run that a signal has stopped before its first round in this process."""
     run.directory.event("interrupted", round=rounds)
     return run.manifest | {"state": "interrupted", "rounds": rounds, "signal": signal}
-
-
-def drop_states(run: OpenRun, summary: Summary) -> None:
-    """Remove the checkpoints of a complete run, unless settings keep them; the run directory is locked by the caller."""
-    if summary["state"] == "complete" and not run.settings.checkpoint.keep_finished:
-        remove_states(run.directory.state)
 
 
 def alarms(run: OpenRun) -> Iterator[str]:

@@ -23,7 +23,6 @@ from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.runs.display.progress import UNWATCHED, Watch, title
-from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.jobs.launch import Decision
 from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.mlflow.server import Server, place_of
@@ -186,7 +185,6 @@ def execute(
                 follow(opened)
             return {"state": "follower"}
         if (done := opened.ended()) is not None:
-            free_unless_kept(opened.directory, settings, watch.log)
             return done
         watch.display.begin(title(settings), [opened.directory.path])
         try:
@@ -205,7 +203,7 @@ def _decision(settings: RunSettings, log: Callable[[str], None]) -> Decision | n
 
 def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
     """Train an opened run and conclude it, with its directory locked."""
-    from fedtide.runs.conclude import alarms, conclude, drop_states, interrupted
+    from fedtide.runs.conclude import alarms, conclude, interrupted
     from fedtide.runs.lightning.callbacks import GracefulStop
     from fedtide.runs.train import own_callbacks, refuse_what_is_missing, train
 
@@ -213,7 +211,6 @@ def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
     own = own_callbacks(opened)
     with opened.directory.locked(opened.recorded, opened.manifest, wait):
         if (done := opened.ended()) is not None:  # by the process that this one has waited for
-            drop_states(opened, done)
             return done
         # A failure is written down before the records are uploaded, and both while no other process can work on the run.
         with GracefulStop() as stop, _mirrored(opened) as mirror, _failure_kept(opened.directory):

@@ -78,12 +78,12 @@ class OpenRun:
         return {**self.settings.canonical(), **labels}
 
     def ended(self) -> Summary | None:
-        """The summary of a run that has ended, which is logged.
+        """The summary of a run that has ended, which is logged; its checkpoints go unless settings keep them.
 
         Raises:
             SettingsError: the summary is missing although the run has ended.
         """
-        if (done := self.directory.finished(self.key)) is not None:
+        if (done := self.directory.finished(self.key, self.settings.checkpoint.keep_finished)) is not None:
             self.watch.log(f"{self.directory.path.name}: already {done['state']}, nothing to do")
         elif self.directory.has_lost_summary:
             raise SettingsError(NO_STATE.format(self.directory.path, "summary.json is missing"))

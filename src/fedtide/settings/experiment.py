@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -41,31 +40,6 @@ def _known(value: str) -> str:
 
 ClusterName = Annotated[str, AfterValidator(_known)]
 """The address of a Dask scheduler, ``local``, or the name of a batch system; empty for no cluster."""
-
-
-@dataclass(frozen=True)
-class Hosts:
-    """What executes runs: the workers of the cluster ``name`` (:data:`ClusterName`), or processes of this machine.
-
-    ``runs_per_card`` runs share a GPU; 0: as many as fit, on a cluster one. An unknown name raises a SettingsError.
-    """
-
-    name: str = ""
-    runs_per_card: int = 0
-
-    def __post_init__(self) -> None:
-        try:
-            _known(self.name)
-        except SettingsError as error:
-            raise SettingsError(f"cluster: {error}") from None
-
-    @property
-    def away(self) -> bool:
-        """Whether runs are executed by a cluster."""
-        return bool(self.name)
-
-
-HERE = Hosts()
 
 
 class CompareSettings(SettingsModel):
@@ -215,11 +189,6 @@ class Experiment(RunSettings):
     tune: TuneSettings = Field(TuneSettings(), description="the search")
     report: ReportSettings = Field(ReportSettings(), description="the report")
     tracking: TrackingSettings = Field(TrackingSettings(), description="MLflow and other trackers")
-
-    @property
-    def hosts(self) -> Hosts:
-        """What executes runs: the workers of `compare.cluster`, or processes of the command."""
-        return Hosts(self.compare.cluster, self.compare.runs_per_card)
 
     def for_its_task(self) -> Experiment:
         """The same with the task's main score where the report's or the search's metric is not given.

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from itertools import product
+from typing import Any, Literal
 
 TaskName = Literal["classification", "regression", "multilabel"]
 """What is learned of a sample: one of several classes, numbers, or which of several labels it has."""
 
-ScoreName = Literal[
-    "accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap",
-    "accuracy_next", "loss_next", "balanced_accuracy_next", "macro_f1_next", "auroc_next", "calibration_error_next",
-    "r2_next", "mae_next", "mean_ap_next",
-    "served_accuracy", "served_loss", "served_balanced_accuracy", "served_macro_f1", "served_auroc",
-    "served_calibration_error", "served_r2", "served_mae", "served_mean_ap",
-    "served_accuracy_next", "served_loss_next", "served_balanced_accuracy_next", "served_macro_f1_next",
-    "served_auroc_next", "served_calibration_error_next", "served_r2_next", "served_mae_next", "served_mean_ap_next",
-]  # fmt: skip
+_NEXT, _SERVED = "_next", "served_"
+_MEASURES = ("accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap")
+
+SCORES = tuple(f"{served}{name}{ahead}" for served, ahead, name in product(("", _SERVED), ("", _NEXT), _MEASURES))
 """``_next``: on the samples of the next period, which has not been trained on. ``served_``: of the models that clients are
 served, each sample by its owner's, at the end of a period; the others are of the global model."""
+
+ScoreName: Any = Literal[SCORES]
 
 RECORDED: Mapping[TaskName, tuple[str, ...]] = {
     "classification": ("accuracy", "loss"),
@@ -28,7 +26,6 @@ RECORDED: Mapping[TaskName, tuple[str, ...]] = {
 }
 """Scores that every run of a task records, its main score first."""
 
-_NEXT, _SERVED = "_next", "served_"
 OVER_CLIENTS = {"_mean": "mean {} of clients", "_worst_decile": "{} of the worst decile of clients"}
 """Of what clients are served also over clients, each on its own samples, by the end of the score's name."""
 
@@ -51,7 +48,7 @@ _WORDS = _OF_CLIENTS | {
 
 @dataclass(frozen=True)
 class Score:
-    """One score; ``name`` as in :data:`ScoreName`."""
+    """One score; ``name`` as in :data:`SCORES`."""
 
     name: str
 

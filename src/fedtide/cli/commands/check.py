@@ -53,7 +53,7 @@ def check(
 def _freed(runs: Path, checked: Checked) -> int:
     """Bytes of saved states that are removed; damaged runs may be repaired from theirs."""
     from fedtide.records.run_directory import RunDirectory
-    from fedtide.runs.finished_states import free_states
+    from fedtide.runs.check import free_states
 
     return free_states(RunDirectory(runs / checked.name)) if checked.state == "intact" else 0
 

@@ -91,3 +91,26 @@ def held(lock: Path, refusal: str, timeout: float = 0) -> Iterator[None]:
         yield
     finally:
         file.release()
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[bool]:
+    """Hold a run directory inside the block; whether it is held, since no other process works on it."""
+    lock = Lock(directory / ".lock")
+    try:
+        free = lock.acquire()
+    except OSError:  # nobody can write there
+        yield True
+        return
+    try:
+        yield free
+    finally:
+        lock.release()
+
+
+def is_held(directory: Path) -> bool:
+    """Whether a process is working on a run directory."""
+    if not (directory / ".lock").exists():
+        return False
+    with claimed(directory) as free:
+        return not free

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fedtide.settings.experiment import Hosts
+from fedtide.settings.experiment import CompareSettings
 from fedtide.settings.run import RunSettings
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # CUDA's variable: numbers or ids of the cards that a process may use, with commas
@@ -57,18 +57,18 @@ def cards() -> list[Card]:
 
 
 def share_cards(
-    grid: Sequence[RunSettings], hosts: Hosts, worlds: Path | None, log: Callable[[str], None]
+    grid: Sequence[RunSettings], where: CompareSettings, worlds: Path | None, log: Callable[[str], None]
 ) -> tuple[int, int]:
     """Runs that share a card, 0 for none, and the number of places on this machine's cards, unlimited without any."""
     unlimited = len(grid) + 10**9
     if not any(settings.engine.accelerator in ("auto", "gpu", "cuda") for settings in grid):
         return 0, unlimited
-    if hosts.away:
-        return hosts.runs_per_card or 1, unlimited
+    if where.cluster:
+        return where.runs_per_card or 1, unlimited
     found = cards()
     if not found:
         return 0, unlimited
-    per_card = hosts.runs_per_card or _room(grid, found, worlds)
+    per_card = where.runs_per_card or _room(grid, found, worlds)
     log(f"{len(found)} GPUs, at most {per_card} concurrent runs on each")
     return per_card, per_card * len(found)
 

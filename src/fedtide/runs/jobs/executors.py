@@ -10,7 +10,7 @@ from typing import Any
 
 from fedtide.core.storage.files import folder, part_suffix, remove_stale_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
-from fedtide.settings.experiment import Hosts
+from fedtide.settings.experiment import CompareSettings
 
 _OURS = "FEDTIDE_"  # beginning of the names of variables that workers inherit
 
@@ -19,18 +19,20 @@ Executor = Callable[[Work[Any, Any], Jobs[Any, Any], int], int | None]
 
 
 @contextmanager
-def executor(hosts: Hosts, workers: int, per_card: int, runs: Path, log: Callable[[str], None]) -> Iterator[Executor]:
-    """What executes jobs; a cluster is first connected to, or started.
+def executor(
+    where: CompareSettings, workers: int, per_card: int, runs: Path, log: Callable[[str], None]
+) -> Iterator[Executor]:
+    """What executes jobs: ``where.cluster``, which is first connected to, or started, or processes of this machine.
 
     ``workers``: jobs at once, for clusters that are started, 0 for one per core. ``per_card``: jobs that share a GPU,
     0 to use none. A SettingsError if the cluster cannot be reached.
     """
-    if not hosts.away:
+    if not where.cluster:
         yield functools.partial(run_in_workers, per_card=per_card)
         return
     from fedtide.runs.jobs.cluster.connect import connected
 
-    with connected(hosts.name, workers, log) as cluster, _beacon(runs) as beacon:
+    with connected(where.cluster, workers, log) as cluster, _beacon(runs) as beacon:
         from fedtide.runs.jobs.cluster.pool import run_on_cluster  # with Dask
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:

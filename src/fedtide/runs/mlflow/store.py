@@ -12,8 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from filelock import FileLock
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import replacing, short_hash
-from fedtide.core.storage.locks import Lock
 from fedtide.runs.mlflow.server import DATABASES, Server
 
 DATABASE = "mlflow.db"
@@ -98,29 +96,6 @@ class Store:
             if run.info.status == "RUNNING":  # a parent is never in progress
                 self.client.set_terminated(run.info.run_id)
         return str(run.info.run_id)
-
-
-@contextmanager
-def claimed(directory: Path) -> Iterator[bool]:
-    """Hold a run directory inside the block; whether it is held, since no other process works on it."""
-    lock = Lock(directory / ".lock")
-    try:
-        free = lock.acquire()
-    except OSError:  # nobody can write there
-        yield True
-        return
-    try:
-        yield free
-    finally:
-        lock.release()
-
-
-def is_held(directory: Path) -> bool:
-    """Whether a process is working on a run directory."""
-    if not (directory / ".lock").exists():
-        return False
-    with claimed(directory) as free:
-        return not free
 
 
 def reason(error: BaseException) -> str:

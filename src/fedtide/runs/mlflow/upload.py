@@ -7,10 +7,11 @@ from pathlib import Path
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.core.storage.locks import claimed
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.mlflow.mlflow_run import MlflowRun
 from fedtide.runs.mlflow.server import Server
-from fedtide.runs.mlflow.store import Store, claimed, reason
+from fedtide.runs.mlflow.store import Store, reason
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import parse
 from fedtide.settings.run import RunSettings

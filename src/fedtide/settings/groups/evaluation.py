@@ -80,20 +80,15 @@ class EvaluationSettings(SettingsModel):
             raise SettingsError(
                 f"evaluation.clients_every = {self.clients_every} must be a multiple of evaluation.every = {self.every}"
             )
-        if self.finetune_steps and not self.clients_every:
-            raise SettingsError(
-                f"evaluation.finetune_steps = {self.finetune_steps} requires evaluation.clients_every > 0"
-            )
-        if self.finetune_part != "all" and not self.finetune_steps:
-            raise SettingsError(
-                f"evaluation.finetune_part = {self.finetune_part} requires evaluation.finetune_steps > 0"
-            )
-        for name, used in (
-            ("client_samples", self.client_samples),
-            ("departed_clients", self.departed_clients == "last_model"),
+        for name, needed in (
+            ("finetune_steps", "clients_every"),
+            ("finetune_part", "finetune_steps"),
+            ("client_samples", "clients_every"),
+            ("departed_clients", "clients_every"),
         ):
-            if used and not self.clients_every:
-                raise SettingsError(f"evaluation.{name} = {getattr(self, name)} requires evaluation.clients_every > 0")
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default and not getattr(self, needed):
+                raise SettingsError(f"evaluation.{name} = {value} requires evaluation.{needed} > 0")
         return self
 
 

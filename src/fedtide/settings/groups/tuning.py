@@ -14,6 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.choices import Choice
 from fedtide.settings.run import Seed
+from fedtide.settings.scores import SCORES
 
 Value = bool | int | float | str | None
 """A value of a tuned setting."""
@@ -80,23 +81,15 @@ class Pruner(OptunaClass):
     name: Literal["median", "percentile", "halving", "hyperband", "threshold", "wilcoxon", "none"] = "median"
 
 
-TuneMetric = Literal[
-    "validation_accuracy", "validation_loss", "validation_balanced_accuracy", "validation_macro_f1", "validation_auroc",
-    "validation_calibration_error", "validation_r2", "validation_mae", "validation_mean_ap",
-    "validation_accuracy_next", "validation_loss_next", "validation_balanced_accuracy_next", "validation_macro_f1_next",
-    "validation_auroc_next", "validation_calibration_error_next", "validation_r2_next", "validation_mae_next",
-    "validation_mean_ap_next",
-    "validation_served_accuracy", "validation_served_loss", "validation_served_balanced_accuracy",
-    "validation_served_macro_f1", "validation_served_auroc", "validation_served_calibration_error",
-    "validation_served_r2", "validation_served_mae", "validation_served_mean_ap",
-    "validation_served_accuracy_next", "validation_served_loss_next", "validation_served_balanced_accuracy_next",
-    "validation_served_macro_f1_next", "validation_served_auroc_next", "validation_served_calibration_error_next",
-    "validation_served_r2_next", "validation_served_mae_next", "validation_served_mean_ap_next",
-    "served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile",
-    "finetuned_accuracy_mean", "finetuned_accuracy_newcomers", "finetuned_accuracy_worst_decile",
-]  # fmt: skip
-"""Every score of ``ScoreName`` on the validation split, and accuracies over clients, each with the model it is served, or with
-what local steps make of it."""
+TuneMetric: Any = Literal[
+    (
+        *(f"validation_{name}" for name in SCORES),
+        *("served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile"),
+        *("finetuned_accuracy_mean", "finetuned_accuracy_newcomers", "finetuned_accuracy_worst_decile"),
+    )
+]
+"""Every score on the validation split, and accuracies over clients, each with the model it is served, or with what local steps
+make of it."""
 
 
 class TuneSettings(SettingsModel):

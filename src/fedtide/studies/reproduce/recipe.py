@@ -148,9 +148,8 @@ class Recipe:
         self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
         first = next(iter(self._worlds.values()))
         compare = first.experiment.compare
-        self.seeds, self.workers, self.allow_failures = compare.seeds, compare.workers, compare.allow_failures
+        self.compare, self.seeds, self.allow_failures = compare, compare.seeds, compare.allow_failures
         self.loggers = first.experiment.tracking.loggers
-        self.hosts = first.experiment.hosts
         known = [*axes, compare.algorithms, tuple(self.table.transitions), compare.initializers]
         self.published: dict[tuple[Cell, str], Number] = {}
         self.cells = [Cell(world, *rest) for world in self._worlds for rest in itertools.product(*known[-3:])]

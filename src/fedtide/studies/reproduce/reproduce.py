@@ -11,7 +11,6 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
 from fedtide.runs.compare import compare
 from fedtide.runs.display.progress import UNWATCHED, Watch
-from fedtide.runs.finished_states import free_unless_kept
 from fedtide.runs.open_run import run_key
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
@@ -81,10 +80,13 @@ class _RunStore:
         """History of a complete run that :meth:`load` has read."""
         return self._histories.get(self.key(settings))
 
-    def load(self, key: str) -> bool:
-        """Read the history of a run if it is complete and nothing of it is missing; whether it is."""
+    def load(self, key: str, keep_states: bool = True) -> bool:
+        """Read the history of a run if it is complete and nothing of it is missing; whether it is.
+
+        ``keep_states`` as in :meth:`fedtide.records.run_directory.RunDirectory.finished`.
+        """
         directory = RunDirectory(self.root / key)
-        if key not in self._histories and (directory.finished(key) or {}).get("state") == "complete":
+        if key not in self._histories and (directory.finished(key, keep_states) or {}).get("state") == "complete":
             self._histories[key] = History(directory.path, self._score)
         return key in self._histories
 
@@ -121,14 +123,10 @@ def reproduce(
     earlier = read_earlier(recipe, target / f"{recipe.profile}.csv", target / f"{recipe.profile}_rounds.csv")
     store = _RunStore(folder(runs), recipe.score)
     complete = {
-        id(settings): store.load(store.key(settings)) for settings in _distinct(recipe, recipe.cells, recipe.seeds)
+        id(settings): store.load(store.key(settings), settings.checkpoint.keep_finished)
+        for settings in _distinct(recipe, recipe.cells, recipe.seeds)
     }
-    missing = []
-    for settings in _distinct(recipe, chosen, recipe.seeds):
-        if complete[id(settings)]:
-            free_unless_kept(RunDirectory(store.root / store.key(settings)), settings, watch.log)
-        else:
-            missing.append(settings)
+    missing = [settings for settings in _distinct(recipe, chosen, recipe.seeds) if not complete[id(settings)]]
 
     def write() -> Results:
         results = tabulate(recipe, store.history, earlier)
@@ -155,7 +153,7 @@ def reproduce(
     stopped = None
     if missing:
         workspace = Workspace(store.root, experiment=recipe.name, comparison=recipe.profile, loggers=recipe.loggers)
-        summaries, stopped = compare(missing, workspace, recipe.workers, watch, ended, recipe.hosts)
+        summaries, stopped = compare(missing, workspace, recipe.compare, watch, ended)
     return write(), summaries, stopped
 
 

@@ -97,10 +97,7 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
         if found.failed:
             return Outcome(f"{len(found.failed)} trials failed: {found.failed[0]}", failed=True)
         best = Params.read(home / SEARCH / "best.yaml")
-        grid, compared = best.grid(), params.experiment.compare
-        summaries, stopped = compare(
-            grid, _workspace(home / RUNS, params), compared.workers, watch, hosts=params.experiment.hosts
-        )
+        summaries, stopped = compare(best.grid(), _workspace(home / RUNS, params), params.experiment.compare, watch)
     except SettingsError as error:
         make_folder(home)
         write_text(home / REFUSED, f"{error}\n")

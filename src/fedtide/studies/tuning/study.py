@@ -122,19 +122,18 @@ def tune(
     digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
     name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
     where = dataclasses.replace(workspace, comparison=name, model=False, register=None)  # of many models one is of use
-    hosts = params.experiment.hosts
-
-    per_card, places = share_cards([space.base], hosts, where.worlds, watch.log)
+    machines = params.experiment.compare
+    per_card, places = share_cards([space.base], machines, where.worlds, watch.log)
     study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
-    jobs = executor(hosts, options.workers, per_card, where.runs, watch.log)
+    jobs = executor(machines, options.workers, per_card, where.runs, watch.log)
     refusal = f"{folder / name}: another process is working on this study"
     with held(
         writable(folder) / f"{name}.lock", refusal
     ):  # workers end with this process, so the lock covers them, too
         with jobs as run_jobs:
-            search = _Search(study, where, watch, places, hosts.away)
-            if hosts.away or search.workers > 1:
-                search.stopped = run_jobs(run_trial, search, options.workers if hosts.away else search.workers)
+            search = _Search(study, where, watch, places, bool(machines.cluster))
+            if machines.cluster or search.workers > 1:
+                search.stopped = run_jobs(run_trial, search, options.workers if machines.cluster else search.workers)
             else:
                 run_here(run_trial, search)
         return search.result()
