@@ -13,6 +13,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
+from fedtide.runs.lightning import callbacks as batches
 from fedtide.runs.mlflow import callback as mirroring
 from fedtide.runs.mlflow import mlflow_run
 from fedtide.runs.mlflow.store import Store
@@ -41,7 +42,7 @@ class KilledAfter(L.Callback):
 
 def work(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
     """A run that is killed after a round, before its upload, or when all but the outcome is uploaded."""
-    mirroring._SECONDS = 0.0
+    batches._SECONDS = 0.0
     if moment == "upload":
         mirroring.MlflowRounds.end = kill  # type: ignore[method-assign]
     elif moment == "outcome":

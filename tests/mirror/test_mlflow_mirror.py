@@ -20,7 +20,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
-from fedtide.runs.mlflow import callback as mirroring
+from fedtide.runs.lightning import callbacks as batches
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
@@ -207,7 +207,7 @@ def test_training_continues_when_the_store_fails_halfway_and_the_end_or_mirror_f
     settings: Make, tmp_path: Path, mlruns: Path, monkeypatch: pytest.MonkeyPatch, repaired: bool
 ) -> None:
     """A table is gone from round 3 on, until the last round or until after the run."""
-    monkeypatch.setattr(mirroring, "_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "_SECONDS", 0.0)
     seen: list[tuple[str, int]] = []
 
     def rename(old: str, new: str) -> None:

@@ -31,7 +31,7 @@ def test_mean_of_last_counts_rounds_not_evaluations():
 def test_drops_at_session_changes():
     accuracy, session = [0.3, 0.8, 0.1, 0.7, 0.5, 0.9], [1, 1, 2, 2, 3, 3]
     np.testing.assert_allclose(metrics.drops(accuracy, session), [0.7, 0.2])
-    assert metrics.mean_drop(accuracy, session) == pytest.approx(0.45)
+    assert metrics.mean(metrics.drops(accuracy, session)) == pytest.approx(0.45)
 
 
 def test_a_drop_spans_rounds_that_were_not_evaluated():
@@ -47,7 +47,7 @@ def test_transition_accuracy_counts_every_change_the_same():
 
 def test_one_session_has_no_transition():
     assert math.isnan(metrics.transition_accuracy([0.1, 0.2], [1, 1], []))
-    assert math.isnan(metrics.mean_drop([0.1, 0.2], [1, 1]))
+    assert math.isnan(metrics.mean(metrics.drops([0.1, 0.2], [1, 1])))
     assert len(metrics.drops([], [])) == 0
 
 
@@ -58,7 +58,7 @@ def test_equal_sessions_have_the_transition_of_one(session_accuracy, first, sess
     expected = np.mean(session_accuracy[:first])
     later = range(2, sessions + 1)
     assert metrics.transition_accuracy(accuracy, number, later, first) == pytest.approx(expected)
-    assert metrics.mean_drop(accuracy, number) == pytest.approx(session_accuracy[-1] - session_accuracy[0])
+    assert metrics.mean(metrics.drops(accuracy, number)) == pytest.approx(session_accuracy[-1] - session_accuracy[0])
 
 
 def test_rounds_and_bytes_to_target():

@@ -31,6 +31,7 @@ from fedtide.cli.options import (
     Quiet,
     Runs,
     Worlds,
+    as_given,
     mlruns_named,
     read_params,
     with_cluster,
@@ -142,9 +143,7 @@ def report(
 
     chosen = read_params(params, overrides)
     told = [item for item in overrides or () if not item.startswith("tracking")]  # changes no number
-    named = ["--params", params] if params != DEFAULTS else []
-    settings = [*named, *(word for item in told for word in ("--set", item))]
-    settings += ["--runs", runs] if runs != Path("runs") else []
+    settings = [*as_given(params, told), *(["--runs", runs] if runs != Path("runs") else [])]
     folders = ["--worlds", worlds] if worlds != Path("worlds") else []
     written = ["--out", out] if out != Path("report") else []
     steps = [["compare", *settings, *folders], ["report", *settings, *folders, *written]]

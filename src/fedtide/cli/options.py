@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,6 +65,12 @@ def read_params(path: Path, overrides: list[str] | None) -> Params:
     for remark in params.remarks:
         log(remark)
     return params
+
+
+def as_given(params: Path, overrides: Iterable[str] | None) -> list[str]:
+    """The words of a command line that give these settings."""
+    named = [] if params == DEFAULTS else ["--params", str(params)]
+    return [*named, *(word for item in overrides or () for word in ("--set", item))]
 
 
 def mlruns_named(given: str | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -73,7 +72,7 @@ def described(summary: ReportSummary) -> str:
 @contextmanager
 def progress(quiet: bool) -> Iterator[Watch]:
     """Log lines, and progress: bars in a terminal, otherwise of a single run a line at most every ten seconds."""
-    from fedtide.runs.display.progress import Watch
+    from fedtide.runs.display.progress import Watch, throttled
 
     follows = os.environ.get("LOCAL_RANK", "0") != "0"  # a run's further processes execute its command, too
     if quiet:
@@ -86,11 +85,4 @@ def progress(quiet: bool) -> Iterator[Watch]:
         with Bars(_console) as bars:
             yield Watch(log, bars)
     else:
-        last = [time.monotonic()]
-
-        def update(line: str) -> None:
-            if time.monotonic() - last[0] >= _LOG_SECONDS:
-                last[0] = time.monotonic()
-                log(line)
-
-        yield Watch(log, update=update)
+        yield Watch(log, update=throttled(log, _LOG_SECONDS))

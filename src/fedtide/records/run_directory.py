@@ -116,13 +116,6 @@ def finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield column, value
 
 
-def read_manifest(run: Path) -> dict[str, Any] | None:
-    """The manifest of a run directory, as :func:`read_hashed`; those of earlier versions have no hash."""
-    path = run / "manifest.json"
-    values = read_json(path)
-    return values if values is None or "hash" not in values else read_hashed(path)
-
-
 class RunDirectory:
     """One run's folder. Hold its lock (:meth:`locked`) while writing."""
 
@@ -179,7 +172,7 @@ class RunDirectory:
 
     def _claim(self, settings: dict[str, Any], manifest: Summary) -> None:
         """Record what the run is, unless the folder belongs to another."""
-        before, begun = read_json(self.path / "settings.json"), read_manifest(self.path)
+        before, begun = read_json(self.path / "settings.json"), read_hashed(self.path / "manifest.json")
         if before is not None and (changed := differences(before, settings)):
             raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
         old, new = (begun or manifest).get("run_key"), manifest.get("run_key")

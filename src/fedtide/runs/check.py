@@ -9,7 +9,7 @@ from fedtide.core.storage.files import short_hash
 from fedtide.core.storage.locks import claimed, is_held
 from fedtide.records.files.marks import different
 from fedtide.records.files.states import generations, read_state_header, remove_states
-from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json, read_manifest
+from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
 """Any of these makes a folder a run directory, even if most of it is lost."""
@@ -60,8 +60,8 @@ def check_run(path: Path) -> Checked:
 
 def _manifest(directory: RunDirectory) -> list[str]:
     """Manifest and settings; a process killed before the first round may have left neither."""
-    manifest, settings = read_manifest(directory.path), read_json(directory.path / "settings.json")
-    if manifest and settings is not None and manifest.get("settings", short_hash(settings)) != short_hash(settings):
+    manifest, settings = read_hashed(directory.path / "manifest.json"), read_json(directory.path / "settings.json")
+    if manifest and settings is not None and manifest.get("settings") != short_hash(settings):
         return ["settings.json was changed"]
     found = {"manifest.json": manifest, "settings.json": settings}
     begun = (directory.path / "history.csv").exists() or generations(directory.state) or directory.summary() is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -22,7 +21,7 @@ from fedtide.core.plugins import naming_plugins
 from fedtide.core.storage.files import write_text
 from fedtide.records.run_directory import RunDirectory
 from fedtide.records.summary import Summary
-from fedtide.runs.display.progress import UNWATCHED, Watch, title
+from fedtide.runs.display.progress import UNWATCHED, Watch, throttled, title
 from fedtide.runs.jobs.launch import Decision
 from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.mlflow.server import Server, place_of
@@ -140,14 +139,7 @@ def _cell() -> Callable[[str], None]:
     """Writes a line into the cell's output, over the one before it."""
     ipython: Any = importlib.import_module("IPython.display")
     handle = ipython.display({"text/plain": ""}, raw=True, display_id=True)
-    last = [0.0]
-
-    def update(line: str) -> None:
-        if time.monotonic() - last[0] >= _SECONDS:
-            last[0] = time.monotonic()
-            handle.update({"text/plain": line}, raw=True)
-
-    return update
+    return throttled(lambda line: handle.update({"text/plain": line}, raw=True), _SECONDS)
 
 
 def execute(

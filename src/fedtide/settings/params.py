@@ -47,22 +47,9 @@ def parse(
         return model.model_validate_json(json.dumps(raw), strict=True)
     except ValidationError as error:
         raise SettingsError(one_line(error, raw, source, partial(group_at, model, raw))) from None
-    except TypeError as error:
-        where = source if isinstance(source, str) else source(_unwritable(raw))
-        raise SettingsError(f"{where}: {error}; use numbers, words, lists and mappings") from None
-    except (RecursionError, ValueError) as error:
-        raise SettingsError(f"{source if isinstance(source, str) else source(())}: {shortened(str(error))}") from None
-
-
-def _unwritable(value: Any) -> Place:
-    """The path of the first item that has no JSON form."""
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        try:
-            json.dumps({key: item})
-        except TypeError:
-            return (key, *_unwritable(item))
-    return ()
+    except (TypeError, RecursionError, ValueError) as error:
+        where, cure = source if isinstance(source, str) else source(()), "use numbers, words, lists and mappings"
+        raise SettingsError(f"{where}: {shortened(str(error))}; {cure}") from None
 
 
 class Params:
@@ -89,10 +76,7 @@ class Params:
         self.source, self.overrides = source, tuple(overrides)
         merged = self._merged(self.raw)
         experiment: Experiment = parse(Experiment, merged, self._origin)
-        own = RunSettings.model_construct(
-            experiment.model_fields_set & set(RUN_KEYS), **{key: getattr(experiment, key) for key in RUN_KEYS}
-        )
-        self._validated = {_text(merged): own}  # what labels share with it is not validated again
+        self._validated = dict[str, RunSettings]()  # by their text: labels may share them
         try:
             self.experiment = experiment.for_its_task()
         except SettingsError as error:

@@ -20,6 +20,7 @@ from fedtide.settings.choices import (
     UplinkChoice,
     WeightingChoice,
     choice_field,
+    kind_of,
 )
 from fedtide.settings.groups.evaluation import CostSettings, EvaluationSettings
 from fedtide.settings.groups.local import LocalSettings
@@ -250,22 +251,14 @@ def _refuse_without_classes(run: RunSettings) -> None:
 
 def _in_need_of_classes(run: RunSettings) -> Iterator[tuple[str, Any]]:
     """Names and values of these settings."""
-    chosen: list[tuple[str, str, PluginSettings]] = [
-        ("scenario", "scenarios", run.scenario),
-        ("partition", "partitions", run.partition),
-        ("participation", "participation", run.participation),
-        ("algorithm", "algorithms", run.algorithm),
-        ("attack", "attacks", run.attack),
-        ("algorithm.weighting", "weighting", run.algorithm.weighting),
-        ("initializer", "initializers", run.initializer),
-        ("communication", "communication", run.communication),
-    ]
+    fields = {key: (kind_of(field), getattr(run, key)) for key, field in RunSettings.model_fields.items()}
+    fields["algorithm.weighting"] = "weighting", run.algorithm.weighting
     scenario: Any = plugins.load("scenarios", run.scenario.name)(run.scenario)
     deals = scenario.partition_settings()  # None: by all settings of the partition; empty: by none
-    for key, kind, settings in chosen:
-        if key == "partition" and not (deals is None or deals):
-            continue
-        if plugins.load(kind, settings.name)(settings).needs_classes:
+    if not (deals is None or deals):
+        del fields["partition"]
+    for key, (kind, settings) in fields.items():
+        if kind and isinstance(settings, PluginSettings) and plugins.load(kind, settings.name)(settings).needs_classes:
             yield key, settings.name
     local, evaluation = run.local, run.evaluation
     others = {

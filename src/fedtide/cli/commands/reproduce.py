@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedtide.cli.exits import exit_with_all
-from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, with_cluster
+from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, as_given, with_cluster
 from fedtide.cli.reporter import log, output, print_table, progress
+from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 
@@ -68,7 +69,7 @@ def reproduce(
         return
     path = find(name)
     settings = list(overrides or ())
-    command = ["fedtide", "reproduce", name, *(part for item in settings for part in ("--set", item))]
+    command = ["fedtide", "reproduce", name, *as_given(DEFAULTS, settings)]
     if seeds is not None:
         settings.append(f"compare.seeds=[{seeds}]")
         command += ["--seeds", seeds]

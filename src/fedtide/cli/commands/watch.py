@@ -15,9 +15,8 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
+from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, as_given, read_params
 from fedtide.cli.reporter import log
-from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import write_text
@@ -46,11 +45,7 @@ def watch(
 
     chosen = read_params(params, overrides)
     directories = run_directories(chosen, runs)
-    words = [
-        *(["--params", str(params)] if params != DEFAULTS else []),
-        *(word for item in overrides or () for word in ("--set", item)),
-    ]
-    command = shlex.join(["fedtide", "watch", *words])
+    command = shlex.join(["fedtide", "watch", *as_given(params, overrides)])
     with ExitStack() as open_:
         folder = out or Path(open_.enter_context(tempfile.TemporaryDirectory()))
         open_.enter_context(served(folder, port, every))

@@ -1,5 +1,6 @@
 """Files that are complete or absent: written under a temporary name, then renamed. JSON of values, and its hash."""
 
+import glob
 import hashlib
 import json
 import os
@@ -29,7 +30,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
     part = path.with_name(f"{path.name}{part_suffix()}")
     with naming(path):
         try:
-            remove_stale_parts(path)
+            remove_dead_parts(path.parent, f"{glob.escape(path.name)}.*")
             yield part
             if durable:
                 sync(part)
@@ -58,12 +59,6 @@ def is_alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _is_dead(part: Path) -> bool:
-    """Whether a temporary file is of a process of this machine that is dead."""
-    found = _PART.search(part.name)
-    return found is not None and found[1] == _host() and not is_alive(int(found[2]))
 
 
 def write_bytes(path: Path, content: bytes, durable: bool = False) -> None:
@@ -100,18 +95,11 @@ def read_text(path: Path) -> str:
         raise SettingsError(f"{path} is damaged: byte {error.start:,} is not UTF-8") from None
 
 
-def remove_stale_parts(path: Path) -> None:
-    """Remove temporary files of ``path`` whose processes are dead."""
-    with suppress(FileNotFoundError):
-        for part in path.parent.iterdir():
-            if part.name.startswith(f"{path.name}.") and _is_dead(part):
-                part.unlink(missing_ok=True)
-
-
-def remove_dead_parts(folder: Path) -> None:
-    """Remove temporary files below a folder, anybody's, whose processes on this machine are dead."""
-    for part in folder.rglob("*.part"):
-        if _is_dead(part):
+def remove_dead_parts(folder: Path, names: str = "**/*") -> None:
+    """Remove temporary files in or below a folder, of files with these names, whose processes on this machine are dead."""
+    for part in folder.glob(f"{names}.part"):
+        found = _PART.search(part.name)
+        if found is not None and found[1] == _host() and not is_alive(int(found[2])):
             part.unlink(missing_ok=True)
 
 

@@ -62,11 +62,6 @@ def drops(accuracy: ArrayLike, session: ArrayLike) -> Floats:
     return np.array([a[-1] - b[0] if len(a) and len(b) else math.nan for a, b in pairwise(values)], dtype=np.float64)
 
 
-def mean_drop(accuracy: ArrayLike, session: ArrayLike) -> float:
-    """Mean of :func:`drops` over the session changes."""
-    return mean(drops(accuracy, session))
-
-
 def transition_accuracy(accuracy: ArrayLike, session: ArrayLike, sessions: Collection[int], rounds: int = 10) -> float:
     """Mean accuracy of the first ``rounds`` rounds of the numbered ``sessions``, equally weighted."""
     parts = enumerate(_sessions(accuracy, session), start=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,6 +58,19 @@ class Watch:
 
 
 UNWATCHED = Watch()
+
+
+def throttled(write: Callable[[str], None], seconds: float) -> Callable[[str], None]:
+    """Writes only lines that come so many seconds after the last one."""
+    last = time.monotonic()
+
+    def update(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            write(line)
+
+    return update
 
 
 def title(settings: RunSettings) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedtide.core.storage.files import folder, part_suffix, remove_stale_parts
+from fedtide.core.storage.files import folder, part_suffix, remove_dead_parts
 from fedtide.runs.jobs.jobs import Jobs, Work, run_in_workers
 from fedtide.settings.experiment import CompareSettings
 
@@ -47,7 +47,7 @@ def executor(
 def _beacon(runs: Path) -> Iterator[Path]:
     """A file by which workers recognize the folder of runs."""
     path = folder(runs).absolute() / ".cluster"
-    remove_stale_parts(path)
+    remove_dead_parts(path.parent, ".cluster.*")
     beacon = path.with_name(f"{path.name}{part_suffix()}")
     beacon.touch()
     try:

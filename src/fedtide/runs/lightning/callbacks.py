@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,8 @@ from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
 from fedtide.runs.jobs.signals import StopSignals
 from fedtide.settings.scores import main_score
+
+_SECONDS = 2.0  # between two batches of rounds, which may last milliseconds
 
 
 class Recorder(L.Callback):
@@ -66,6 +68,30 @@ class GracefulStop(StopSignals, L.Callback):
         """Tell Lightning to stop; the recorder then saves the state."""
         if trainer.strategy.reduce_boolean_decision(self.received is not None, all=False):
             trainer.should_stop = True
+
+
+class RoundBatches(L.Callback):
+    """Hands the recorded rounds to :meth:`send`, all that are new in one call."""
+
+    def __init__(self) -> None:
+        self._rows: list[Mapping[str, Any]] = []
+        self._sent = 0.0
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if pl_module.record is not None:
+            self._rows.append(pl_module.record.row)
+            if time.monotonic() - self._sent > _SECONDS:
+                self.flush()
+
+    def flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if rows:
+            self.send(rows)
+        self._sent = time.monotonic()
+
+    def send(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Rows of the history; cells of earlier processes are text."""
+        raise NotImplementedError
 
 
 class Progress(L.Callback):

@@ -2,8 +2,7 @@
 
 import functools
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from fedtide.core.discovery.imports import make, named
 from fedtide.core.errors import shortened
 from fedtide.core.storage.files import short_hash, write_json
 from fedtide.records.run_directory import LOGGERS, RunDirectory, finite, hashed, read_hashed, read_json
+from fedtide.runs.lightning.callbacks import RoundBatches
 from fedtide.runs.lightning.trainer import quiet_lightning
 from fedtide.settings.run import Imported
 
-_SECONDS = 2.0  # between two writes: rounds may last milliseconds
 _CALLED = ("log_hyperparams", "log_metrics", "log_graph", "save", "finalize")
 
 
@@ -51,19 +50,18 @@ def _made(one: Imported, key: str, directory: Path) -> Logger:
 _FILES: dict[type[Logger], str] = {TensorBoardLogger: "tensorboard", CSVLogger: "csv"}
 
 
-class RoundLog(L.Callback):
+class RoundLog(RoundBatches):
     """Logs the rounds of a run directory, with the round as the step, and the settings as hyperparameters.
 
     After its first failure, which is logged in one line, a logger gets nothing more; training continues.
     """
 
     def __init__(self, chosen: Sequence[Imported], directory: RunDirectory, log: Callable[[str], None]) -> None:
+        super().__init__()
         self._directory, self._log = directory, log
         known = read_hashed(directory.path / LOGGERS) or {}
         self._last: dict[str, int] = {}
         self.loggers: list[Logger] = []
-        self._rows: list[tuple[int, dict[str, float]]] = []
-        self._written = 0.0
         for place, (one, logger) in enumerate(zip(chosen, make_loggers(chosen, directory.path), strict=True)):
             title, name = f"tracking.loggers.{place} ({one.path})", short_hash([place, one.model_dump(mode="json")])
             try:
@@ -83,38 +81,25 @@ class RoundLog(L.Callback):
             logger.log_hyperparams(read_json(self._directory.path / "settings.json") or {})
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._rows = [(int(row["round"]), dict(finite(row))) for row in self._directory.history()]
-        self._write()
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Log the round that has been recorded, some rounds at a time."""
-        if pl_module.record is None:
-            return
-        row = pl_module.record.row
-        self._rows.append((int(row["round"]), dict(finite(row))))
-        if time.monotonic() - self._written > _SECONDS:
-            self._write()
+        self._rows = [*self._directory.history()]
+        self.flush()
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._write()
+        self.flush()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        self._write()
+        self.flush()
 
-    def _write(self) -> None:
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
+    def send(self, rows: Sequence[Mapping[str, Any]]) -> None:
         before = dict(self._last)
-        self._last = {name: max(last, rows[-1][0]) for name, last in before.items()}
+        self._last = {name: max(last, int(rows[-1]["round"])) for name, last in before.items()}
         # First: the process may be killed before the end, and no round is logged twice.
         write_json(self._directory.path / LOGGERS, hashed(self._last), durable=True)
         for logger, last in zip(self.loggers, before.values(), strict=True):
-            for round_, metrics in rows:
-                if round_ > last:
-                    logger.log_metrics(metrics, step=round_)
+            for row in rows:
+                if int(row["round"]) > last:
+                    logger.log_metrics(dict(finite(row)), step=int(row["round"]))
             logger.save()
-        self._written = time.monotonic()
 
 
 def _fail_softly(logger: Any, title: str, log: Callable[[str], None]) -> None:

@@ -1,23 +1,22 @@
 """A run in MLflow: its rounds while it trains, all of its records at the end."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import lightning as L
 
 from fedtide.records.run_directory import RunDirectory
+from fedtide.runs.lightning.callbacks import RoundBatches
 from fedtide.runs.mlflow.mlflow_run import MlflowRun
 from fedtide.runs.mlflow.store import reason
 from fedtide.runs.mlflow.upload import open_run, upload
 from fedtide.runs.workspace import Workspace
 from fedtide.world.dataset import Dataset
 
-_SECONDS = 2.0  # between two calls: rounds may last milliseconds
 
-
-class MlflowRounds(L.Callback):
-    """Sends rounds to MLflow, all that are new in one call, and the records when the run has ended.
+class MlflowRounds(RoundBatches):
+    """Sends rounds to MLflow, and the records when the run has ended.
 
     After its first failure, which is logged in one line, no round is sent; the end tries again, from the records.
 
@@ -28,22 +27,17 @@ class MlflowRounds(L.Callback):
     def __init__(
         self, workspace: Workspace, directory: RunDirectory, data: Dataset, log: Callable[[str], None]
     ) -> None:
+        super().__init__()
         self._workspace, self._directory, self._data, self._log = workspace, directory, data, log
         self._run: MlflowRun | None = None
-        self._rows: list[dict[str, Any]] = []
-        self._sent = 0.0
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Show the run as running, with the rounds that earlier processes have recorded."""
         self._try(self._begin)
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        """Send the rounds that have been recorded, some at a time."""
-        if self._run is None or pl_module.record is None:
-            return
-        self._rows.append(pl_module.record.row)
-        if time.monotonic() - self._sent > _SECONDS:
-            self._try(self._send)
+    def send(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self._run is not None:
+            self._try(partial(self._run.add, rows))
 
     def end(self) -> None:
         """Upload the records, however the run has ended; called while no other process can work on it."""
@@ -52,12 +46,8 @@ class MlflowRounds(L.Callback):
     def _begin(self) -> None:
         run = open_run(self._workspace, self._directory)
         run.begin(self._workspace.comparison)
-        self._run, self._sent = run, time.monotonic()
-
-    def _send(self) -> None:
-        if self._run is not None:
-            self._run.add(self._rows)
-            self._rows, self._sent = [], time.monotonic()
+        self._run = run
+        self.flush()
 
     def _try(self, action: Callable[[], None]) -> None:
         try:
