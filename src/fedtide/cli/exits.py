@@ -20,7 +20,7 @@ from fedtide.core.discovery.faults import TRACEBACK, PluginCrash
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import not_installed
 from fedtide.core.plugins import naming_plugins
-from fedtide.runs.jobs.signals import HANGUP, leave_terminal, stop_signals
+from fedtide.runs.jobs.signals import HANGUP, handled, leave_terminal
 
 if TYPE_CHECKING:
     from fedtide.records.summary import Summary
@@ -92,12 +92,8 @@ def _signals_raised() -> Iterator[list[int]]:
         received.append(number)
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, handle) for number in stop_signals()}
-    try:
+    with handled(handle):
         yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def exit_with(summary: Summary) -> None:

@@ -18,7 +18,7 @@ from fedtide.records.measures import detections, drifts, forgetting
 from fedtide.records.measures.forgetting import NOTHING, Forgetting
 from fedtide.records.method_labels import METHOD as METHOD
 from fedtide.records.method_labels import Settings, differing, distinct_labels, refuse_duplicates
-from fedtide.records.run_directory import ENCODING, RunDirectory, read_json, whole_lines
+from fedtide.records.run_directory import ENCODING, RunDirectory, flat, read_json, whole_lines
 from fedtide.settings.scores import ACCURACY, RECORDED, Score, main_score
 from fedtide.world.presence.calendar import RECURRING
 from fedtide.world.scenarios.base import Scenario
@@ -257,7 +257,7 @@ def _classes(path: Path, settings: Settings) -> tuple[str, ...]:
 
 
 def _settings(path: Path) -> Settings:
-    settings = dict(_flat(read_json(path / "settings.json") or {}))
+    settings = dict(flat(read_json(path / "settings.json") or {}))
     for name in ("algorithm.name", "initializer.name", "seed"):
         if name not in settings:
             raise SettingsError(f"{path / 'settings.json'}: no {name}, so this is not a run directory")
@@ -365,14 +365,6 @@ def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgett
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
     tags = pd.DataFrame({name: [run[name]] * len(frame) for name in _RUN}, index=frame.index)
     return pd.concat([tags, frame], axis=1)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:

@@ -99,14 +99,13 @@ def read_hashed(path: Path) -> dict[str, Any] | None:
     return values
 
 
-def differences(old: Any, new: Any, prefix: str = "") -> list[str]:
-    """Fields in which two nested mappings differ, as ``a.b: old -> new``."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        lines = []
-        for key in sorted({*old, *new}):
-            lines += differences(old.get(key), new.get(key), f"{prefix}{key}.")
-        return lines
-    return [] if old == new else [f"{prefix.rstrip('.')}: {old!r} -> {new!r}"]
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by their dotted names."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def finite(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -173,8 +172,10 @@ class RunDirectory:
     def _claim(self, settings: dict[str, Any], manifest: Summary) -> None:
         """Record what the run is, unless the folder belongs to another."""
         before, begun = read_json(self.path / "settings.json"), read_hashed(self.path / "manifest.json")
-        if before is not None and (changed := differences(before, settings)):
-            raise SettingsError(f"{self.path}: the run was started with other settings: {'; '.join(changed)}")
+        was, now = dict(flat(before or settings)), dict(flat(settings))
+        if changed := [key for key in sorted({*was, *now}) if was.get(key) != now.get(key)]:
+            fields = "; ".join(f"{key}: {was.get(key)!r} -> {now.get(key)!r}" for key in changed)
+            raise SettingsError(f"{self.path}: the run was started with other settings: {fields}")
         old, new = (begun or manifest).get("run_key"), manifest.get("run_key")
         if old != new:
             raise SettingsError(f"{self.path}: the run was started with other code or data: {old} is now {new}")

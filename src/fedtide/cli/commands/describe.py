@@ -10,7 +10,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.source import source_file, tree
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings, SettingsModel
-from fedtide.settings.reading.references import REFERENCES, Reference
+from fedtide.settings.reading.references import REFERENCES
 
 _ALIASES = {
     "datasets": "data",
@@ -58,41 +58,35 @@ def broken() -> list[str]:
 
 def describe(kind: str, name: str) -> str:
     """Docstring, settings with defaults and bounds, and for algorithms traffic and memory, with default settings."""
-    kind = kind_of(kind)
-    if (reference := _reference(kind, name)) is not None:
-        return "\n".join(
-            [name, "", inspect.cleandoc(reference.documentation), "", "Settings", *_lines(reference.settings)]
-        )
-    cls = plugins.load(kind, name)
-    lines = [name, "", inspect.getdoc(cls) or "", "", "Settings"]
-    for key, field in cls.Settings.model_fields.items():
+    found = facts(kind, name)
+    lines = [name, "", found["documentation"], "", "Settings"]
+    if "entry" in found:
+        return "\n".join([*lines, *_lines(found["entry"])])
+    for key, field in plugins.load(found["kind"], name).Settings.model_fields.items():
         if key == "name":
             continue
         default = "required" if field.is_required() else field.get_default(call_default_factory=True)
         default = _plain(getattr(default, "name", default))
         lines.append(f"  {key} = {default}  ({_allowed(field)})  {field.description or ''}".replace("  ()", ""))
-    if kind == "algorithms":
-        lines += ["", *_traffic(cls.Settings(name=name))]
+    if found["kind"] == "algorithms":
+        lines += ["", "Traffic per participant and exchange, and memory", *(f"  {line}" for line in found["traffic"])]
         if (label := REFERENCES.get(name)) is not None:
-            lines += [
-                "",
-                f"As a label in `compare.algorithms`, unless algorithms.{name} has a name",
-                *_lines(label.settings),
-            ]
+            lines += ["", f"As a label in `compare.algorithms`, unless algorithms.{name} has a name"]
+            lines += _lines(label.settings)
     return "\n".join(lines)
 
 
 def facts(kind: str, name: str) -> dict[str, Any]:
     """The same as :func:`describe`, machine-readable: ``kind, name, documentation, settings`` (a JSON Schema), ``traffic``."""
     kind = kind_of(kind)
-    if (reference := _reference(kind, name)) is not None:
-        documentation = inspect.cleandoc(reference.documentation)
-        return {"kind": kind, "name": name, "documentation": documentation, "entry": reference.settings}
+    if kind == "algorithms" and name in REFERENCES and name not in plugins.names(kind):
+        documentation = inspect.cleandoc(REFERENCES[name].documentation)
+        return {"kind": kind, "name": name, "documentation": documentation, "entry": REFERENCES[name].settings}
     cls = plugins.load(kind, name)
     found = {"kind": kind, "name": name, "documentation": inspect.getdoc(cls) or ""}
     schema = cls.Settings.model_json_schema()
     del schema["properties"]["name"]
-    traffic = [line.strip() for line in _traffic(cls.Settings(name=name))[1:]] if kind == "algorithms" else []
+    traffic = _traffic(cls.Settings(name=name)) if kind == "algorithms" else []
     return {**found, "settings": schema["properties"], "traffic": traffic}
 
 
@@ -101,11 +95,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and any(isinstance(item, SettingsModel) for item in value):
         return [_plain(item) for item in value]
     return value.model_dump(mode="json", exclude_defaults=True) if isinstance(value, SettingsModel) else value
-
-
-def _reference(kind: str, name: str) -> Reference | None:
-    """The reference of that name, unless it is an algorithm as well."""
-    return REFERENCES.get(name) if kind == "algorithms" and name not in plugins.names(kind) else None
 
 
 def _lines(settings: dict[str, Any]) -> list[str]:
@@ -123,8 +112,7 @@ def _traffic(settings: PluginSettings) -> list[str]:
         "kept by the server: ": [vector.name for vector in server_vectors(algorithm)],
         "kept by each client: ": algorithm.client,
     }
-    lines = (f"  {title}{', '.join(items) or 'nothing'}" for title, items in names.items())
-    return ["Traffic per participant and exchange, and memory", *lines]
+    return [f"{title}{', '.join(items) or 'nothing'}" for title, items in names.items()]
 
 
 def _allowed(field: Any) -> str:

@@ -2,8 +2,8 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
@@ -29,14 +29,22 @@ def leave_terminal() -> None:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Inside, these signals end the process: while it waits for other processes in C++, no handler in Python is called."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in stop_signals()}
+def handled(handler: Any, numbers: Sequence[int] | None = None) -> Iterator[None]:
+    """These signals, by default those that ask to stop, have a handler inside; only the main thread handles signals."""
+    before: dict[int, Any] = {}
+    with suppress(ValueError):  # in another thread
+        for number in numbers or stop_signals():
+            before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def ended_by_signals() -> AbstractContextManager[None]:
+    """Inside, these signals end the process: while it waits for other processes in C++, no handler in Python is called."""
+    return handled(signal.SIG_DFL)
 
 
 class StopSignals:
@@ -44,24 +52,18 @@ class StopSignals:
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, Any] = {}
+        self._holding = ExitStack()
 
     def __enter__(self) -> Self:
-        for number in stop_signals():
-            try:
-                self._before[number] = signal.signal(number, self._handle)
-            except ValueError:  # signals are handled in the main thread only
-                return self
+        self.restore()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._holding.close()
 
     def restore(self) -> None:
-        """Take the signals back from a library that has replaced the handlers."""
-        for number in self._before:
-            signal.signal(number, self._handle)
+        """Take the signals, also back from a library that has replaced the handlers."""
+        self._holding.enter_context(handled(self._handle))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received == signal.SIGINT == number:

@@ -43,9 +43,8 @@ def trainer(
         num_sanity_val_steps=0,
     )
     epochs: Any = made.fit_loop.epoch_progress.current
-    epochs.ready = epochs.started = epochs.processed = epochs.completed = (
-        done  # so that current_epoch counts all rounds
-    )
+    # So that current_epoch counts all rounds.
+    epochs.ready = epochs.started = epochs.processed = epochs.completed = done
     return made
 
 

@@ -3,12 +3,12 @@
 import getpass
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.files.guarantees import PRIVACY
-from fedtide.records.run_directory import ENCODING, MODEL, SERVED, RunDirectory, finite, read_json
+from fedtide.records.run_directory import ENCODING, MODEL, SERVED, RunDirectory, finite, flat, read_json
 from fedtide.records.summary import predicts
 from fedtide.runs.mlflow.logged_model import log_model
 from fedtide.runs.mlflow.store import Store, git_commit
@@ -75,7 +75,8 @@ class MlflowRun:
             self._client.update_run(self._id, status="RUNNING")
             self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
         settings = read_json(self.directory.path / "settings.json") or {}
-        params = [Param(key, value) for key, value in _flat(settings)]
+        words = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in flat(settings))
+        params = [Param(key, text[:_MAX_VALUE]) for key, text in words]
         for start in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
         self._client.log_inputs(self._id, _inputs(self._facts, settings))
@@ -158,15 +159,6 @@ def outcome_of(directory: RunDirectory) -> str:
     log = directory.path / "events.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested settings as dotted keys and values short enough for MLflow."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, (value if isinstance(value, str) else json.dumps(value))[:_MAX_VALUE]
 
 
 def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Any]:

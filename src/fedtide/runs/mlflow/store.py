@@ -182,18 +182,8 @@ def ui_command(mlruns: Path, host: str = "127.0.0.1", port: int = 5000) -> tuple
         raise SettingsError(
             f"{mlruns}: no MLflow store in this folder; execute a run first, or rebuild it with `fedtide mlflow sync`"
         )
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "ui",
-        "--backend-store-uri",
-        address(database),
-        "--workers",
-        "1",
-    ]
-    command += ["--host", host, "--port", str(port)]
-    return command, {
+    place = ["--backend-store-uri", address(database), "--host", host, "--port", str(port)]
+    return [sys.executable, "-m", "mlflow", "ui", *place, "--workers", "1"], {
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "PYTHONSAFEPATH": "1",  # no module of the current folder in place of a library's

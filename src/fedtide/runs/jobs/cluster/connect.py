@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fedtide.core import extras
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.runs.jobs.processes import current_folder_hidden, main_module_hidden
+from fedtide.runs.jobs.signals import handled
 from fedtide.settings.experiment import BATCH_SYSTEMS, LOCAL
 from fedtide.training.resources.workers import available_cores
 
@@ -67,7 +67,8 @@ def _target(name: str, workers: int, holding: ExitStack) -> tuple[Any, Callable[
 
         count = workers or available_cores()
         holding.enter_context(current_folder_hidden())  # as long as lost workers may be replaced
-        with main_module_hidden(), _ctrl_c_ignored():
+        # The processes ignore Ctrl-C, which reaches all processes of a terminal; the command tells them to stop.
+        with main_module_hidden(), handled(signal.SIG_IGN, [signal.SIGINT]):
             options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": _DASHBOARD}
             return holding.enter_context(LocalCluster(**options, silence_logs=logging.CRITICAL)), lambda: None
     if name in BATCH_SYSTEMS:
@@ -116,16 +117,3 @@ class _OneLine(logging.Handler):
         if text and text not in self._known:
             self._known.add(text)
             self._log(f"Dask: {text}")
-
-
-@contextmanager
-def _ctrl_c_ignored() -> Iterator[None]:
-    """Processes started inside ignore Ctrl-C, which reaches all processes of a terminal; the command tells them to stop."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
