@@ -14,15 +14,10 @@ from fedtide.settings.run import RunSettings
 def _refuse_other_number(settings: RunSettings) -> None:
     """Refuse settings that ask for other processes than were started: each would train the whole run, or wait for others."""
     engine, started = settings.engine, launched()
-    if started > 1 and engine.nodes * engine.devices != started:
+    if (started > 1 or engine.nodes > 1) and engine.nodes * engine.devices != started:
         raise SettingsError(
-            f"engine.nodes = {engine.nodes}, engine.devices = {engine.devices}: {started} processes were started; "
-            "the product must equal their number"
-        )
-    if started == 1 and engine.nodes > 1:
-        raise SettingsError(
-            f"engine.nodes = {engine.nodes}: start `fedtide run` on every machine with torchrun or srun, "
-            f"{engine.devices} processes each"
+            f"engine.nodes = {engine.nodes}, engine.devices = {engine.devices}: {started} processes were started instead of "
+            f"their product; start `fedtide run` on every machine with torchrun or srun, {engine.devices} processes each"
         )
     # Lightning starts the others itself, with these variables, unless LOCAL_RANK says that somebody else does.
     by_lightning = number("LOCAL_RANK", 0) > 0 and os.environ.get("WORLD_SIZE") == str(engine.devices)

@@ -4,9 +4,8 @@ import contextlib
 import signal
 
 # Ctrl-C and hangups reach every process; the one that the user started handles them.
-for name in ("SIGINT", "SIGHUP"):
-    if hasattr(signal, name):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+for number in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
 
 from fedtide.runs import execution, open_run  # noqa: E402, F401
 

@@ -38,8 +38,7 @@ def worker_context() -> ForkServerContext | SpawnContext:
 
     That process listens at a socket below the temporary folder (``TMPDIR``), and the system limits the length of its path.
     """
-    long = len(os.fsencode(util.get_temp_dir())) > _LONGEST
-    if long or "forkserver" not in multiprocessing.get_all_start_methods():
+    if len(os.fsencode(util.get_temp_dir())) > _LONGEST:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedtide.runs.jobs.preload"])
@@ -92,8 +91,8 @@ def how_it_ended(code: int) -> str:
     return f"its process was killed ({signal.Signals(-code).name}{memory})"
 
 
-def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
-    """Initialize a worker process: its parent's environment, and few threads, since workers share the cores."""
+def begin_worker(environment: Mapping[str, str]) -> None:
+    """Initialize a worker process: its parent's environment, and one thread, since workers share the cores."""
     import torch
 
     from fedtide.core import plugins
@@ -103,5 +102,5 @@ def begin_worker(environment: Mapping[str, str], threads: int = 1) -> None:
     stop_with_parent()
     for kind in plugins.KINDS:  # makes plug-ins in the user's folders importable before jobs that use them arrive
         plugins.folders(kind)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     gc.freeze()  # skip imported objects in later garbage collections

@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from types import FrameType
 from typing import Any, Self
 
-HANGUP: int | None = getattr(signal, "SIGHUP", None)
-"""A closed terminal, or a lost connection to it; not on every system."""
+HANGUP = signal.SIGHUP
+"""A closed terminal, or a lost connection to it."""
 
 
 def stop_signals() -> list[int]:
     """Signals that ask a command to stop; a hangup only if it is not ignored, as ``nohup`` demands."""
-    caught = [] if HANGUP is None or signal.getsignal(HANGUP) == signal.SIG_IGN else [HANGUP]
-    return [signal.SIGINT, signal.SIGTERM, *caught]
+    return [signal.SIGINT, signal.SIGTERM, *([HANGUP] if signal.getsignal(HANGUP) != signal.SIG_IGN else [])]
 
 
 def leave_terminal() -> None:

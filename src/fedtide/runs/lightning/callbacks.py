@@ -34,8 +34,8 @@ class Recorder(L.Callback):
         self.directory, self.key, self.every, self.more = directory, key, every, more
         self._states = checkpoint.Generations(directory.state)
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        module = _federated(pl_module)
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        module: FederatedModule = pl_module
         if not trainer.is_global_zero or module.record is None:
             return
         record, done = module.record, module.state.round
@@ -103,11 +103,11 @@ class Progress(L.Callback):
         self._first = 0
         self._score: Any = None
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._began, self._first = time.perf_counter(), _federated(pl_module).state.round
+    def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
+        self._began, self._first = time.perf_counter(), pl_module.state.round
 
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        module = _federated(pl_module)
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        module: FederatedModule = pl_module
         if not trainer.is_global_zero or module.record is None:
             return
         row, rounds = module.record.row, module.timeline.rounds
@@ -124,9 +124,3 @@ class Progress(L.Callback):
             f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
             f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
         )
-
-
-def _federated(module: L.LightningModule) -> FederatedModule:
-    if not isinstance(module, FederatedModule):
-        raise TypeError(f"these callbacks need a FederatedModule, got {type(module).__name__}")
-    return module

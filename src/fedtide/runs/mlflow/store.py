@@ -45,14 +45,15 @@ class Store:
         from mlflow.exceptions import MlflowException
 
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
-        self.folder = None if isinstance(where, Server) else database_of(where).parent
+        self.folder: Path | None = None
         if isinstance(where, Server):
             where.configure()
             name = f"fedtide-{short_hash([getpass.getuser(), where.address])}.lock"
             self._lock = Path(tempfile.gettempdir()) / name
         else:
-            database_of(where).parent.mkdir(parents=True, exist_ok=True)
-            self._lock = database_of(where).parent / ".lock"
+            self.folder = database_of(where).parent
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self.folder / ".lock"
         with self._locked():
             self.uri = where.address if isinstance(where, Server) else open_store(database_of(where))
             try:

@@ -22,9 +22,7 @@ from fedtide.runs.jobs.processes import how_it_ended
 BEGAN, LEFT, ASKS = "began", "left", "asks"
 """Events of a job: it begins; it has left a worker without a result, for a reason; it asks a pickled question."""
 
-PREEMPTION = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT") if hasattr(signal, name)
-)
+PREEMPTION = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT)
 """Signals that announce the end of a worker. SIGHUP and SIGINT are the terminal's, of workers on the user's own machine."""
 
 _POLL = 0.2  # seconds until it is noticed that a job should stop
