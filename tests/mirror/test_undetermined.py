@@ -14,8 +14,8 @@ from fedtide.report.parts import Contents, Source
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.params import Params
-from fedtide.settings.scores import Score
 from fedtide.studies.tuning.study import tune
 
 METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
@@ -75,7 +75,9 @@ def test_the_history_has_empty_cells(home: Path) -> None:
 
 def test_the_report_has_no_number_where_there_is_none(home: Path) -> None:
     score = "auroc_next"
-    source = Source.read([home / "runs" / "x"], Contents("A", 4, "fedtide report", score=Score(score)))
+    source = Source.read(
+        [home / "runs" / "x"], Contents(ReportSettings(title="A", last=4, metric=score), "fedtide report")
+    )
     history = pd.read_csv(home / "runs" / "x" / "history.csv")[f"test_{score}"]
     assert source.table.methods.loc[("fedavg", "previous"), "final_mean"] == pytest.approx(history.dropna().iloc[-1])
     cells = [text for _, _, row in page.rows(source.table) for text, _ in row]

@@ -17,6 +17,7 @@ from fedtide.report.parts import Contents, Source
 from fedtide.report.sections import clients, fairness
 from fedtide.report.sections import own_models as own
 from fedtide.report.tables.evaluations import evaluations
+from fedtide.settings.experiment import ReportSettings
 
 EVERY, CLIENTS = 4, 20
 LEVEL = {"fedavg": 0.6, "scaffold": 0.8}
@@ -72,7 +73,7 @@ def dirs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def out(dirs):
     folder = dirs[0].parents[0] / "report"
-    build(dirs, folder, Contents("A", 6, "fedtide report"))
+    build(dirs, folder, Contents(ReportSettings(title="A", last=6), "fedtide report"))
     return folder
 
 
@@ -222,7 +223,7 @@ def test_client_scores_that_are_not_as_the_run_left_them_are_one_line(tmp_path, 
     else:
         file.write_bytes((path / file_name(4)).read_bytes())
     with pytest.raises(SettingsError, match=r"client_scores/round-000008\.parquet") as refusal:
-        build([path], tmp_path / "out", Contents("A", 6, "fedtide report"))
+        build([path], tmp_path / "out", Contents(ReportSettings(title="A", last=6), "fedtide report"))
     assert "\n" not in str(refusal.value)
     assert not (tmp_path / "out").exists()
 
@@ -234,7 +235,7 @@ def test_clients_far_below_the_others_are_named(tmp_path):
         frame.loc[frame["client"] == 3, "accuracy"] = 0.2
         (path / file_name(number)).write_bytes(encoded({name: frame[name].tolist() for name in frame}))
     finish_again(path)
-    sheets = parts.sheets.of(Source.read([path], Contents("A", 6, "fedtide report")))
+    sheets = parts.sheets.of(Source.read([path], Contents(ReportSettings(title="A", last=6), "fedtide report")))
     (sheet,) = (each for each in sheets if each.title.startswith("Clients served worst"))
     name, cells = sheet.rows[-1]
     assert (name, cells[0], cells[1], cells[3]) == (("3",), "20.0", "20.0", "150")

@@ -17,6 +17,7 @@ from fedtide.report.charts.interactive import figure
 from fedtide.report.parts import Contents, Source
 from fedtide.report.sections import detections, drifts
 from fedtide.report.sections.curves import score_over_rounds
+from fedtide.settings.experiment import ReportSettings
 
 CHANGED = [0, 0, 3, 0, 0, 3, 0, 0]
 FALLS = {
@@ -91,7 +92,7 @@ def test_one_drift_has_a_table_and_none_has_not(tmp_path: Path) -> None:
 
 def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    build(dirs, out, Contents("A", 2, "fedtide report"))
+    build(dirs, out, Contents(ReportSettings(title="A", last=2), "fedtide report"))
     events = pd.read_csv(out / "drifts.csv")
     assert events["round"].tolist() == [3, 6] * 3
     assert events["rounds"].tolist() == [2, np.inf, 1, 1, np.inf, np.inf]
@@ -128,7 +129,7 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     assert [(series.x.tolist(), series.listed) for series in marks] == [([1, 4, 8, 4, 5], False)]
     assert marks[0].y is not None
     assert marks[0].y == pytest.approx([0.8, 0.6, 0.6, 0.7, 0.7])
-    source = Source.read(dirs, Contents("A", 2, "fedtide report"))
+    source = Source.read(dirs, Contents(ReportSettings(title="A", last=2), "fedtide report"))
     assert dict(parts.frames.of(source))["detections"]["detected"].tolist() == [2, 1]
     assert "Triangle: an alarm" in parts.figures.of(source)[0].caption
 
@@ -157,7 +158,7 @@ def test_alarms_without_a_planted_drift_are_listed_and_not_judged(tmp_path: Path
     first, second = detections.sentences(found)
     assert first.endswith("seed 0, 3 alarms: round 1, 2025-06; round 4, 2025-06; round 8, 2025-07.")
     assert second.endswith("seed 1, 2 alarms: round 4, 2025-06; round 5, 2025-07.")
-    build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
+    build(dirs, tmp_path / "out", Contents(ReportSettings(title="A", last=2), "fedtide report"))
     assert len(pd.read_csv(tmp_path / "out" / "alarms.csv")) == 5
     assert not (tmp_path / "out" / "detections.csv").exists()
     page = (tmp_path / "out" / "report.html").read_text()

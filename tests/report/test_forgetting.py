@@ -17,6 +17,7 @@ from fedtide.report.charts.printed import drawn
 from fedtide.report.sections.earlier import session_scores
 from fedtide.report.tables.table import tabulate
 from fedtide.runs.check import check_run
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import Score
 
 NAN = math.nan
@@ -108,7 +109,7 @@ def test_a_run_with_sessions_has_it_in_its_table(tmp_path):
     path = write_run(tmp_path, sessions=2, rounds=3, classes=3)
     held = np.repeat([[4, 0, 0], [0, 1, 1]], 3, axis=0)
     accuracy = with_holdings(path, held)
-    table = tabulate(load([path]), last=2)
+    table = tabulate(load([path]), ReportSettings(last=2))
     row = table.methods.loc[("fedavg", "previous")]
     assert row["backward_estimated_mean"] == pytest.approx(accuracy[5, 0] - accuracy[2, 0])
     assert row["seen_estimated_mean"] == pytest.approx((accuracy[5, 0] + accuracy[5, 1:].mean()) / 2)
@@ -134,7 +135,7 @@ def test_a_run_whose_sessions_have_test_samples_is_measured(tmp_path):
     with_holdings(path, np.ones((12, 3)))
     found = load([with_scores(path, MEASURED)])
     np.testing.assert_array_equal(matrix(found.session_scores, "test_accuracy"), MEASURED)
-    table = tabulate(found, last=2)
+    table = tabulate(found, ReportSettings(last=2))
     row = table.methods.loc[("fedavg", "previous")]
     names = ("seen", "backward", "forgotten")
     assert [row[f"{name}_mean"] for name in names] == pytest.approx(list(forgetting(MEASURED)))
@@ -196,6 +197,6 @@ def test_the_figure_has_a_matrix_per_method(tmp_path):
 def test_a_run_whose_data_never_changes_has_none(tmp_path):
     path = write_run(tmp_path, sessions=1, rounds=3, classes=3)
     with_holdings(path, np.ones((3, 3)))
-    table = tabulate(load([path]), last=2)
+    table = tabulate(load([path]), ReportSettings(last=2))
     assert math.isnan(table.methods.loc[("fedavg", "previous")]["backward_mean"])
     assert not {"backward", "backward_estimated"} & {column.key for column in table.columns}

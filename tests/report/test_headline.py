@@ -14,6 +14,7 @@ from fedtide.report import findings
 from fedtide.report.build import build
 from fedtide.report.parts import Contents
 from fedtide.report.tables.table import tabulate
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import Score
 
 
@@ -27,8 +28,8 @@ def with_columns(path, **columns):
     return path
 
 
-def report(dirs, out, score="accuracy", **options):
-    return build(dirs, out, Contents("A", 5, "fedtide report", score=Score(score), **options))
+def report(dirs, out, score="accuracy", **settings):
+    return build(dirs, out, Contents(ReportSettings(title="A", last=5, metric=score, **settings), "fedtide report"))
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
@@ -60,7 +61,9 @@ def test_no_method_is_highest_where_all_are_the_same(tmp_path):
         with_columns(write_run(tmp_path / "runs", label, seed=0), test_auroc=lambda values: 0 * values + 0.5)
         for label in ("fedavg", "scaffold")
     ]
-    two, one = (findings.results([tabulate(load(some, Score("auroc")), 5)]) for some in (dirs, dirs[:1]))
+    two, one = (
+        findings.results([tabulate(load(some, Score("auroc")), ReportSettings(last=5))]) for some in (dirs, dirs[:1])
+    )
     untested = "no difference can be tested with one seed between fedavg 50.0 %, scaffold 50.0 % (1 seed)."
     assert two[0] == f"AUROC in the last 5 rounds: {untested}"
     assert one[0] == "Mean AUROC in the last 5 rounds: fedavg, 50.0 % (1 seed)."
@@ -68,12 +71,15 @@ def test_no_method_is_highest_where_all_are_the_same(tmp_path):
 
 def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):
     dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
-    high, low = (tabulate(load(dirs, Score(name)), 5, target=goal) for name, goal in (("accuracy", 0.6), ("loss", 0.4)))
+    high, low = (
+        tabulate(load(dirs, Score(name)), ReportSettings(last=5, target=goal))
+        for name, goal in (("accuracy", 0.6), ("loss", 0.4))
+    )
     for key in ("rounds_to_target", "bytes_to_target"):
         assert high.runs[key].tolist() == low.runs[key].tolist()
         assert np.isfinite(high.runs[key]).all()
     best = low.methods["last_mean"].min()
-    default = tabulate(load(dirs, Score("loss")), 5).target
+    default = tabulate(load(dirs, Score("loss")), ReportSettings(last=5)).target
     assert best / 0.9 <= default < best / 0.9 + 0.01
     assert "Rounds to 0.4" in [column.title for column in low.columns]
 
@@ -84,7 +90,7 @@ def test_a_score_of_the_next_period_is_averaged_over_the_periods(tmp_path):
         test_auroc_next=lambda values: values.where(values.index < 24),
         test_rows_next=len,
     )
-    table = tabulate(load([path], Score("auroc_next")), last=4)
+    table = tabulate(load([path], Score("auroc_next")), ReportSettings(last=4))
     accuracy = pd.read_csv(path / "history.csv")["test_accuracy"]
     assert table.runs["mean_next_auroc"][0] == pytest.approx((accuracy[11] + accuracy[23]) / 2)
     assert table.columns[0].title == "AUROC on the next period, mean over the periods, %"

@@ -15,6 +15,7 @@ from fedtide.records.frames import load
 from fedtide.records.measures.metrics import class_groups, group_accuracies
 from fedtide.report.sections import curves
 from fedtide.report.tables.table import tabulate
+from fedtide.settings.experiment import ReportSettings
 
 dynamics = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedwcm/dynamics.py")))
 TAIL = {"long_tail.imbalance": 0.1}
@@ -47,8 +48,8 @@ def test_accuracies_of_groups():
 
 def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):
     plain, tailed = write_run(tmp_path, sessions=1), write_run(tmp_path, "fedcm", sessions=1)
-    assert "tail" not in [column.key for column in tabulate(load([plain]), last=3).columns]
-    table = tabulate(load([plain, set_tail(tailed, imbalance=0.1, order=None)]), last=3)
+    assert "tail" not in [column.key for column in tabulate(load([plain]), ReportSettings(last=3)).columns]
+    table = tabulate(load([plain, set_tail(tailed, imbalance=0.1, order=None)]), ReportSettings(last=3))
     assert [column.key for column in table.columns][3:7] == ["head", "middle", "tail", "worst"]
     row = table.methods.loc[("fedcm", "previous")]
     by_class = np.where(np.arange(10) % 2 == 0, 0.93, 0.02)

@@ -17,7 +17,7 @@ from fedtide.report.build import build
 from fedtide.report.charts.interactive import figure
 from fedtide.report.parts import Contents, Source
 from fedtide.report.sections.curves import score_over_rounds
-from fedtide.report.tables.transitions import Rules
+from fedtide.settings.experiment import ReportSettings
 
 Tags = list[tuple[str, dict[str, str | None]]]
 
@@ -51,7 +51,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         history.assign(**measured).to_csv(path / "history.csv", index=False)
         finish_again(path)
     dirs.append(write_run(root, "fedavg", "average", state="diverged", sessions=7, until=20))
-    build(dirs, root / "out", Contents("A title", 5, "fedtide report"))
+    build(dirs, root / "out", Contents(ReportSettings(title="A title", last=5), "fedtide report"))
     return root / "out"
 
 
@@ -138,16 +138,16 @@ def test_costs_of_a_run_are_those_of_all_its_rounds(out: Path) -> None:
     assert table.loc[("fedavg", "dynamic"), "energy_mean"] == pytest.approx((84 + 6) * ENERGY)
 
 
-def parts_of(dirs: list[Path], rules: Rules) -> tuple[str, set[str]]:
+def parts_of(dirs: list[Path], settings: ReportSettings) -> tuple[str, set[str]]:
     """Titles and captions of the tables, and names of the figures, none of them drawn."""
-    source = Source.read(dirs, Contents("Sessions", 5, "fedtide report", rules=rules))
+    source = Source.read(dirs, Contents(settings, "fedtide report"))
     sheets = [f"{each.title} {each.caption}" for each in parts.sheets.of(source)]
     return "\n".join(sheets), {drawing.name for drawing in parts.figures.of(source)}
 
 
 def test_window_counting_and_reference_are_settings(tmp_path: Path) -> None:
-    rules = Rules(window=3, counting="all", reference="average", rho=0.5)
-    text, drawn = parts_of([write_sessions(tmp_path, "fedavg", i, 0) for i in ("average", "previous")], rules)
+    settings = ReportSettings(transition_window=3, transition_counting="all", reference="average", rho=0.5)
+    text, drawn = parts_of([write_sessions(tmp_path, "fedavg", i, 0) for i in ("average", "previous")], settings)
     assert "Sessions 2 to 7. Mean" in text
     assert "first 3 rounds" in text
     assert "compared with average" in text
@@ -155,7 +155,7 @@ def test_window_counting_and_reference_are_settings(tmp_path: Path) -> None:
 
 
 def test_without_the_reference_there_is_no_recovery(tmp_path: Path) -> None:
-    text, _ = parts_of([write_run(tmp_path / "runs", initializer="average")], Rules())
+    text, _ = parts_of([write_run(tmp_path / "runs", initializer="average")], ReportSettings())
     assert "Recovery" not in text
     assert "Session 2. Mean" in text
 
@@ -164,7 +164,9 @@ def test_without_the_reference_there_is_no_recovery(tmp_path: Path) -> None:
 def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
     dirs = [write_run(tmp_path / "runs", sessions=1, rounds=3)]
     for name in ("one", "two"):
-        build(dirs, tmp_path / name, Contents("A", 2, "fedtide report", formats=("svg", "pdf")))
+        build(
+            dirs, tmp_path / name, Contents(ReportSettings(title="A", last=2), "fedtide report", formats=("svg", "pdf"))
+        )
     pictures = {path.stem for path in (tmp_path / "one").glob("*.png")}
     assert pictures == {"accuracy_over_rounds", "accuracy_over_bytes", "per_class"}
     for form, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
@@ -186,7 +188,7 @@ def test_long_names_leave_room_for_the_figures(tmp_path: Path) -> None:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        build(dirs, tmp_path / "out", Contents("A", 2, "fedtide report"))
+        build(dirs, tmp_path / "out", Contents(ReportSettings(title="A", last=2), "fedtide report"))
 
 
 @pytest.mark.slow
@@ -196,4 +198,9 @@ def test_a_large_comparison_stays_below_eight_megabytes(tmp_path: Path) -> None:
         for number in range(40)
         for seed in range(3)
     ]
-    assert build(dirs, tmp_path / "out", Contents("A", 10, "fedtide report")).page.stat().st_size < 8_000_000
+    assert (
+        build(dirs, tmp_path / "out", Contents(ReportSettings(title="A", last=10), "fedtide report"))
+        .page.stat()
+        .st_size
+        < 8_000_000
+    )

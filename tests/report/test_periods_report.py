@@ -16,6 +16,7 @@ from fedtide.report.comparison import figures, report, run_directories
 from fedtide.report.curves import write_curves
 from fedtide.report.tables.table import tabulate
 from fedtide.runs.workspace import workspace
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 
@@ -148,6 +149,8 @@ def test_a_score_of_the_period_itself_has_no_best(reported: Path) -> None:
     drawn = {drawing.name for drawing in figures(chosen, reported / "runs", reported / "worlds")}
     assert "accuracy_over_rounds" in drawn
     assert "accuracy_next_over_rounds" not in drawn
-    table = tabulate(frames.load(run_directories(chosen, reported / "runs"), Score("accuracy")), 10).methods
+    table = tabulate(
+        frames.load(run_directories(chosen, reported / "runs"), Score("accuracy")), ReportSettings(last=10)
+    ).methods
     assert {"final_mean", "last_mean"} <= set(table)
     assert not [name for name in table if name.startswith(("best", "mean_next"))]

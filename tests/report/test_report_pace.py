@@ -12,8 +12,9 @@ from synthetic_runs import finish_again, write_run
 from fedtide.records import frames as records
 from fedtide.report.build import build
 from fedtide.report.formats import NOTHING, times
-from fedtide.report.parts import Contents, Pace
+from fedtide.report.parts import Contents
 from fedtide.report.sections.pace import sheet
+from fedtide.settings.experiment import ReportSettings
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedssg/participants.py"))
 loss_changes = SCRIPT["loss_changes"]
@@ -86,7 +87,7 @@ def test_the_page_has_the_table_and_the_script_the_figures_of_what_was_recorded(
         run(tmp_path / "runs", "fedssg", [0.5, 0.7, 0.9, 0.7, 0.7, 0.7], clients=participants()),
     ]
     out = tmp_path / "out"
-    page = build(dirs, out, Contents("A", 2, "fedtide report", speed=Pace(target=0.75))).page.read_text()
+    page = build(dirs, out, Contents(ReportSettings(last=2, target=0.75), "fedtide report")).page.read_text()
     assert set(re.findall(r"Rounds to \d+ %", page)) == {"Rounds to 75 %"}
     assert "The target, 75 %, is report.target." in page
     assert "Rounds to 75 %" in re.search(r"Table 2\..*?</table>", page, re.DOTALL).group()  # type: ignore[union-attr]

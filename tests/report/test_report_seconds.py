@@ -11,11 +11,12 @@ from synthetic_runs import finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics
+from fedtide.records.measures.sessions import Session
 from fedtide.report import parts
 from fedtide.report.formats import NOTHING
 from fedtide.report.parts import Contents, Source
 from fedtide.report.sections import seconds
-from fedtide.studies.reproduce.history import Session
+from fedtide.settings.experiment import ReportSettings
 from fedtide.studies.reproduce.measures import SimulatedTime
 
 NAN = math.nan
@@ -72,7 +73,9 @@ def test_methods_are_compared_at_the_end_of_the_shortest_run(tmp_path: Path) -> 
 def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: Path) -> None:
     lockstep = run(tmp_path, "fedavg", [0.2, 0.6, 0.8], [2.0, 4.0, 6.0], events=False)
     seeds = [run(tmp_path, "fedasync", [0.3, NAN, 0.7], [0.5, 0.5, 5.0 + seed], seed) for seed in (0, 1)]
-    plain, both = (Source.read(dirs, Contents("t", 2, "x")) for dirs in ([lockstep], [lockstep, *seeds]))
+    plain, both = (
+        Source.read(dirs, Contents(ReportSettings(title="t", last=2), "x")) for dirs in ([lockstep], [lockstep, *seeds])
+    )
     names = [{drawing.name for drawing in parts.figures.of(source)} for source in (plain, both)]
     assert names[1] - names[0] == {"accuracy_over_seconds", "staleness"}
     titles = [[sheet.title for sheet in parts.sheets.of(source)] for source in (plain, both)]

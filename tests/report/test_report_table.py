@@ -6,12 +6,13 @@ from synthetic_runs import accuracies, write_run
 
 from fedtide.records.frames import load
 from fedtide.report.tables.table import tabulate
+from fedtide.settings.experiment import ReportSettings
 
 
 def test_mean_and_deviation_over_the_complete_runs(tmp_path):
     dirs = [write_run(tmp_path, seed=seed) for seed in (0, 1)]
     dirs.append(write_run(tmp_path, seed=2, state="diverged", until=5))
-    row = tabulate(load(dirs), last=4).methods.loc[("fedavg", "previous")]
+    row = tabulate(load(dirs), ReportSettings(last=4)).methods.loc[("fedavg", "previous")]
     runs = np.stack([accuracies("fedavg", "previous", seed, 2, 12) for seed in (0, 1)])
     assert (row["seeds"], row["diverged"], row["unfinished"]) == (2, 1, 0)
     last, after = runs[:, -4:].mean(axis=1), runs[:, 12:22].mean(axis=1)
@@ -21,15 +22,15 @@ def test_mean_and_deviation_over_the_complete_runs(tmp_path):
 
 
 def test_columns_follow_the_sessions(tmp_path):
-    changing = tabulate(load([write_run(tmp_path / "a")]), last=10)
-    static = tabulate(load([write_run(tmp_path / "b", sessions=1)]), last=10)
+    changing = tabulate(load([write_run(tmp_path / "a")]), ReportSettings(last=10))
+    static = tabulate(load([write_run(tmp_path / "b", sessions=1)]), ReportSettings(last=10))
     assert [column.key for column in changing.columns] == ["final", "best", "last", "transition", "drop", "bytes"]
     assert [column.key for column in static.columns][3:] == ["rounds_to_target", "bytes_to_target", "bytes"]
 
 
 def test_the_target_is_nine_tenths_of_the_best(tmp_path):
     dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
-    table = tabulate(load(dirs), last=5)
+    table = tabulate(load(dirs), ReportSettings(last=5))
     assert table.target == math.floor(90 * table.methods["last_mean"].max()) / 100
     reached = table.runs.set_index("label")["rounds_to_target"]
     curve = accuracies("scaffold", "previous", 0, 1, 40)
@@ -40,7 +41,7 @@ def test_the_target_is_nine_tenths_of_the_best(tmp_path):
 def test_only_methods_with_the_most_complete_runs_are_called_best(tmp_path):
     dirs = [write_run(tmp_path, label, seed=seed) for label in ("fedavg", "fedprox") for seed in (0, 1)]
     dirs += [write_run(tmp_path, "scaffold", seed=0), write_run(tmp_path, "scaffold", seed=1, state="running", until=3)]
-    table = tabulate(load(dirs), last=10)
+    table = tabulate(load(dirs), ReportSettings(last=10))
     last = next(column for column in table.columns if column.key == "last")
     assert table.methods["last_mean"].idxmax() == ("scaffold", "previous")
     assert table.leader(last) == ("fedprox", "previous")
@@ -51,12 +52,13 @@ def test_only_methods_with_the_most_complete_runs_are_called_best(tmp_path):
 
 
 def test_a_single_method_is_not_called_best(tmp_path):
-    table = tabulate(load([write_run(tmp_path)]), last=10)
+    table = tabulate(load([write_run(tmp_path)]), ReportSettings(last=10))
     assert all(table.best(column) is None for column in table.columns)
 
 
 def test_all_diverged_has_no_numbers(tmp_path):
-    table = tabulate(load([write_run(tmp_path, seed=seed, state="diverged", until=8) for seed in (0, 1)]), last=10)
+    paths = [write_run(tmp_path, seed=seed, state="diverged", until=8) for seed in (0, 1)]
+    table = tabulate(load(paths), ReportSettings(last=10))
     assert math.isnan(table.target)
     assert table.methods.filter(regex="_(mean|std)$").isna().all(axis=None)
     assert all(table.leader(column) is None for column in table.columns)
@@ -64,7 +66,7 @@ def test_all_diverged_has_no_numbers(tmp_path):
 
 def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):
     dirs = [write_run(tmp_path, label, seed=seed) for label in ("scaffold", "fedavg") for seed in (5, 3)]
-    wide = tabulate(load(dirs), last=10).by_seed("final")
+    wide = tabulate(load(dirs), ReportSettings(last=10)).by_seed("final")
     assert wide.columns.tolist() == [("scaffold", "previous"), ("fedavg", "previous")]
     assert wide.index.tolist() == [3, 5]
     assert wide[("fedavg", "previous")][5] == pytest.approx(accuracies("fedavg", "previous", 5, 2, 12)[-1])
@@ -72,7 +74,7 @@ def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):
 
 def test_the_target_can_be_given(tmp_path):
     dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
-    table = tabulate(load(dirs), last=5, target=0.585)
+    table = tabulate(load(dirs), ReportSettings(last=5, target=0.585))
     assert "Rounds to 58.5 %" in [column.title for column in table.columns]
     reached = table.runs.set_index("label")["rounds_to_target"]
     assert reached["scaffold"] == np.argmax(accuracies("scaffold", "previous", 0, 1, 40) >= 0.585) + 1

@@ -11,6 +11,7 @@ from synthetic_runs import finish_again, write_run
 from fedtide.records.frames import load
 from fedtide.report.build import ReportSummary, build
 from fedtide.report.parts import Contents
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import Score
 
 SHIFT = {"fedavg": (0.0, 0.0), "ditto": (0.1, 0.3), "local": (0.1, 0.3)}
@@ -47,7 +48,9 @@ def reported(root: Path, out: str, **shifts: tuple[float, float]) -> ReportSumma
     dirs = [
         write_served(root / out / "runs", label, seed, *each) for label, each in shifts.items() for seed in range(3)
     ]
-    contents = Contents("A", 5, "fedtide report", score=Score("served_accuracy_next"), periods=PERIODS)
+    contents = Contents(
+        ReportSettings(title="A", last=5, metric="served_accuracy_next"), "fedtide report", periods=PERIODS
+    )
     return build(dirs, root / out, contents)
 
 
@@ -109,5 +112,9 @@ def test_without_samples_of_clients_the_global_model_is_scored_and_the_page_says
     path = write_run(tmp_path)
     read = load([path], Score("served_accuracy"))
     assert read.score.name == "accuracy"
-    summary = build([path], tmp_path / "out", Contents("A", 5, "fedtide report", score=Score("served_accuracy")))
+    summary = build(
+        [path],
+        tmp_path / "out",
+        Contents(ReportSettings(title="A", last=5, metric="served_accuracy"), "fedtide report"),
+    )
     assert "of the global model; clients have no held-out samples of their own" in summary.page.read_text()

@@ -14,6 +14,7 @@ from fedtide.records.files.guarantees import COLUMNS, write_guarantees
 from fedtide.report.sections import pareto, privacy
 from fedtide.report.sections.attack_success import success
 from fedtide.report.tables.table import tabulate
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import Score
 
 PRESENT = {"arrival": [1, 1, 4, 4], "departure": [6, 3, 6, 5], "present": [6, 3, 3, 2]}
@@ -93,7 +94,7 @@ def over_cost(root: Path, exchange: str = "intervals", score: str = "accuracy", 
         (history if cost is None else history.assign(kappa=cost)).to_csv(path / "history.csv", index=False)
         finish_again(path)
     read = records.load(sorted(root.iterdir()), Score(score))
-    return pareto.score_over_cost(read, tabulate(read, 10))
+    return pareto.score_over_cost(read, tabulate(read, ReportSettings(last=10)))
 
 
 @pytest.mark.parametrize(("score", "values"), [("accuracy", [0.1, 0.1, 0.3]), ("loss", [0.9, 0.9, 0.7])])

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
+from fedtide.records.measures.sessions import Session
 from fedtide.settings.scores import Score
 from fedtide.studies.reproduce.curves import span
-from fedtide.studies.reproduce.history import History, Session
+from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Measure, Recovery, TransitionAccuracy
 from fedtide.studies.reproduce.results import leads_heading
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.studies.reproduce.history import History, Session
+from fedtide.records.measures.sessions import Session
+from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.measures import BestRound, BestRounds, Learning, Quantity, Recovery, TransitionAccuracy
 
 curves = st.lists(st.floats(0, 100), min_size=1, max_size=12)

@@ -13,6 +13,7 @@ from fedtide.records.frames import Records, load
 from fedtide.records.measures.forgetting import matrix
 from fedtide.records.run_directory import RunDirectory
 from fedtide.report.tables.table import tabulate
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
 from small_runs import execute
@@ -204,7 +205,7 @@ def test_sessions_on_the_same_samples_have_an_estimate(small: Make, tmp_path: Pa
     assert not (tmp_path / "run" / "session_scores.csv").exists()
     assert np.isnan(records.forgetting["run"]).all()
     assert np.isfinite(records.estimated["run"]).all()
-    titles = [column.title for column in tabulate(records, last=2).columns]
+    titles = [column.title for column in tabulate(records, ReportSettings(last=2)).columns]
     assert "All data so far (estimate), %" in titles
     assert not any(title.startswith("All sessions") for title in titles)
 

@@ -11,7 +11,6 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import write_bytes
 from fedtide.records.measures import statistics
 from fedtide.report import findings, parts
@@ -60,8 +59,6 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
             missing, or the search has no front.
     """
-    if contents.last < 1:
-        raise SettingsError(f"report.last = {contents.last} should be at least 1")
     source = Source.read(run_dirs, contents)
     read, table, further = source.records, source.table, dict(parts.tables.of(source))
     comparisons = [
@@ -71,11 +68,11 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     ]
     warnings = [*findings.warnings(read), *parts.warnings.of(source)]
     results = findings.results([table, *further.values()])
-    formats = dict.fromkeys(["png", *contents.formats])
+    formats = dict.fromkeys(["png", *contents.settings.formats])
     pictures = [(drawing, drawing.files(list(formats))) for drawing in parts.figures.of(source)]
     shown = [comparison for comparison in comparisons if comparison.shown]
     html = render(
-        *(contents.title, read, results, warnings, table, parts.sheets.of(source), shown),
+        *(contents.settings.title, read, results, warnings, table, parts.sheets.of(source), shown),
         *(pictures, contents.command),
     )
     files = {
@@ -100,7 +97,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         total=len(run_dirs),
         results=tuple(results),
         warnings=tuple(warnings),
-        table=_printable(contents.title, table),
+        table=_printable(contents.settings.title, table),
     )
 
 

@@ -9,15 +9,13 @@ from fedtide.core.storage.files import folder
 from fedtide.report import parts
 from fedtide.report.build import ReportSummary, build
 from fedtide.report.charts.pictures import Drawing
-from fedtide.report.parts import Contents, Pace
+from fedtide.report.parts import Contents
 from fedtide.report.picture import Names, draw, drawn, names_in
 from fedtide.report.sections.population import movements
 from fedtide.report.sections.world import presence_and_cohorts, raster
-from fedtide.report.tables.transitions import Rules
 from fedtide.runs.compare import refuse_unrecorded
 from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
-from fedtide.settings.scores import Score
 from fedtide.world.building.build import timeline_for, world_file, world_identity
 from fedtide.world.concepts import seen_classes
 from fedtide.world.storage.prepared import load_data
@@ -65,20 +63,14 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
         )
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)
-    chosen = params.experiment.report
     names = names_in(data, first, timeline)
     few = timeline.num_clients <= _ROWS
     contents = Contents(
-        chosen.title,
-        chosen.last,
+        params.experiment.report,
         command="",
-        rules=Rules(chosen.transition_window, chosen.transition_counting, chosen.reference, chosen.rho),
-        speed=Pace(chosen.target, chosen.baseline),
         cohorts=raster(*presence_and_cohorts(first, timeline, labels), names.clients) if few else None,
-        score=Score(chosen.metric),
         moves=movements(timeline),
         periods=[str(name) for name in timeline.notes.get("periods", ())],
-        formats=chosen.formats,
         classes=names.classes,
     )
     return directories, contents, timeline, labels, names

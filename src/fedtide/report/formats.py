@@ -9,21 +9,6 @@ NOTHING = "\N{EN DASH}"
 """Shown for a missing value."""
 
 
-def percent(share: float, spread: float = math.nan) -> str:
-    """``83.4`` or ``83.4 ± 1.2``, in percent."""
-    if math.isnan(share):
-        return NOTHING
-    return f"{100 * share:.1f}" if math.isnan(spread) else f"{100 * share:.1f} ± {100 * spread:.1f}"
-
-
-def points(share: float, spread: float = math.nan) -> str:
-    """A signed difference in percentage points, with its spread if there is one."""
-    if math.isnan(share):
-        return NOTHING
-    shown = f"{100 * share:+.1f}".replace("-", "\N{MINUS SIGN}")
-    return shown if math.isnan(spread) else f"{shown} ± {100 * spread:.1f}"
-
-
 @dataclass(frozen=True)
 class Scale:
     """How the values of a score are written: shares in percent, others as they are."""
@@ -42,18 +27,17 @@ class Scale:
     def heading(self, words: str) -> str:
         return f"{words}, %" if self.share else words
 
-    def value(self, mean: float, spread: float = math.nan) -> str:
-        """A value, or mean and spread, without the unit."""
-        if self.share or math.isnan(mean):
-            return percent(mean, spread)
-        return f"{mean:.4f}" if math.isnan(spread) else f"{mean:.4f} ± {spread:.4f}"
+    def value(self, mean: float, spread: float = math.nan, sign: str = "") -> str:
+        """A value, or mean and spread, without the unit: ``83.4`` or ``83.4 ± 1.2``."""
+        if math.isnan(mean):
+            return NOTHING
+        factor, digits = (100, ".1f") if self.share else (1, ".4f")
+        shown = f"{factor * mean:{sign}{digits}}"
+        return shown if math.isnan(spread) else f"{shown} ± {factor * spread:{digits}}"
 
     def difference(self, value: float, spread: float = math.nan) -> str:
         """A signed difference, or its mean and spread, without the unit."""
-        if self.share or math.isnan(value):
-            return points(value, spread)
-        shown = f"{value:+.4f}".replace("-", "\N{MINUS SIGN}")
-        return shown if math.isnan(spread) else f"{shown} ± {spread:.4f}"
+        return self.value(value, spread, "+").replace("-", "\N{MINUS SIGN}")
 
     def goal(self, value: float) -> str:
         """A value to reach, with its unit."""
@@ -61,6 +45,7 @@ class Scale:
 
 
 PERCENT = Scale(share=True)
+percent = PERCENT.value
 
 
 def byte_unit(most: float) -> tuple[float, str]:
@@ -69,12 +54,15 @@ def byte_unit(most: float) -> tuple[float, str]:
     return 1000.0**power, _UNITS[power]
 
 
+def _absent(value: float) -> str:
+    """What is written for a missing value, and for what was never reached; empty for a number."""
+    return NOTHING if math.isnan(value) else "not reached" if math.isinf(value) else ""
+
+
 def human_bytes(count: float) -> str:
     """``12.3 MB``, decimal units."""
-    if math.isnan(count):
-        return NOTHING
-    if math.isinf(count):
-        return "not reached"
+    if absent := _absent(count):
+        return absent
     size, unit = byte_unit(count)
     shown = count / size
     return f"{shown:.0f} {unit}" if shown >= 100 else f"{shown:.3g} {unit}"
@@ -82,11 +70,7 @@ def human_bytes(count: float) -> str:
 
 def rounds(count: float, spread: float = math.nan) -> str:
     """``41`` or ``41.3 ± 2.1`` rounds."""
-    if math.isnan(count):
-        return NOTHING
-    if math.isinf(count):
-        return "not reached"
-    return f"{count:g}" if math.isnan(spread) else f"{count:.1f} ± {spread:.1f}"
+    return _absent(count) or (f"{count:g}" if math.isnan(spread) else f"{count:.1f} ± {spread:.1f}")
 
 
 def times(factor: float) -> str:
@@ -113,10 +97,8 @@ def joules(count: float) -> str:
 
 def _prefixed(value: float, unit: str, largest: int) -> str:
     """Three digits with a suitable prefix, at most that of the ``largest``-th power of 1000."""
-    if math.isnan(value):
-        return NOTHING
-    if math.isinf(value):
-        return "not reached"
+    if absent := _absent(value):
+        return absent
     power = min(max(math.floor(math.log10(value) / 3), -3), largest) if value > 0 else 0
     shown = value / 1000.0**power
     prefix = {-3: "n", -2: "\N{MICRO SIGN}", -1: "m", 0: "", 1: "k", 2: "M", 3: "G"}[power]

@@ -105,7 +105,7 @@ _DROP = "Drop: last {} before a change minus the first after it"
 
 
 def _table_caption(table: Table) -> str:
-    score, keys = table.score, {column.key for column in table.columns}
+    score, keys, window = table.score, {column.key for column in table.columns}, table.settings.transition_window
     parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if table.beside is not None:
         parts.append(
@@ -124,13 +124,13 @@ def _table_caption(table: Table) -> str:
     if "drop" in keys:
         drop = "Rise: first {} after a change minus the last before it" if score.lower else _DROP
         parts.append(
-            f"After a change: mean of the first {table.rules.window} rounds after the evaluated session changes. "
+            f"After a change: mean of the first {window} rounds after the evaluated session changes. "
             f"{drop.format(score.words)}, mean over all changes."
         )
         if score.name in ("accuracy", "loss"):
             parts.append(f"{score.title} is over the labels present in the session.")
     elif "transition" in keys:
-        parts.append(f"After a change: mean of the first {table.rules.window} rounds of each period but the first.")
+        parts.append(f"After a change: mean of the first {window} rounds of each period but the first.")
     elif "rounds_to_target" in keys:
         parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
     if "seen" in keys:

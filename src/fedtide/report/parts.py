@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -27,19 +27,9 @@ from fedtide.report.charts.pictures import Drawing
 from fedtide.report.tables.evaluations import evaluations
 from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table, tabulate
-from fedtide.report.tables.transitions import Rules, transitions
-from fedtide.settings.scores import ACCURACY, Score
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How the speed of learning is measured: label of the algorithm to compare with, and the score to reach.
-
-    The target is that of the main table, too; None is the default of that.
-    """
-
-    target: float | None = None
-    baseline: str = "fedavg"
+from fedtide.report.tables.transitions import transitions
+from fedtide.settings.experiment import ReportSettings
+from fedtide.settings.scores import Score
 
 
 @dataclass(frozen=True)
@@ -47,31 +37,21 @@ class Contents:
     """What a report contains.
 
     Attributes:
-        title: of the page.
-        last: number of last rounds to average.
+        settings: the block ``report`` of the settings.
         command: the command line, shown on the page.
         timeline_pictures: pictures of the clients' data over time: figures, or PNG files to embed.
-        rules: how session changes are measured.
-        speed: how the speed of runs in one session is measured.
         cohorts: who takes part when.
-        score: that the key figure, the main table, its sentences and comparisons are about.
         moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
         periods: names of the sessions, if they are periods of the data's time.
-        formats: of the figures' files; ``png`` is always among them. Pictures that were files before stay PNG.
         classes: names of the classes; by default those in the settings of the runs, or their numbers.
     """
 
-    title: str
-    last: int
+    settings: ReportSettings
     command: str
     timeline_pictures: Sequence[Path | Figure] = ()
-    rules: Rules = field(default_factory=Rules)
-    speed: Pace = field(default_factory=Pace)
     cohorts: Figure | None = None
-    score: Score = ACCURACY
     moves: Mapping[str, Sequence[Any]] | None = None
     periods: Sequence[str] = ()
-    formats: Sequence[str] = ("png",)
     classes: tuple[str, ...] = ()
 
 
@@ -87,14 +67,14 @@ class Source:
     @classmethod
     def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
         """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
-        read = records.load(run_dirs, contents.score)
+        read = records.load(run_dirs, Score(contents.settings.metric))
         read = replace(read, periods=tuple(contents.periods), classes=contents.classes or read.classes)
-        return cls(read, tabulate(read, contents.last, contents.rules, contents.speed.target), run_dirs, contents)
+        return cls(read, tabulate(read, contents.settings), run_dirs, contents)
 
     @cached_property
     def changes(self) -> pd.DataFrame:
         """Every evaluated session change of every run, see :func:`fedtide.report.tables.transitions.transitions`."""
-        return transitions(self.records, self.contents.rules)
+        return transitions(self.records, self.contents.settings)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:

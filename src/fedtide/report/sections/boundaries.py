@@ -110,7 +110,7 @@ figures.add(
         "weights",
         "Weights of the stored models at the start of a session",
         "Mean over the complete runs. White: not stored yet, or not mixed.",
-        weights(source.records, source.table.rules.reference),
+        weights(source.records, source.table.settings.reference),
     ),
 )
 figures.add(
@@ -120,6 +120,6 @@ figures.add(
         "Training loss of the candidate initial models of a session",
         "On the clients of the new session, before its first round. Lines: mean over the complete runs; shading: range over "
         "the seeds.",
-        losses(source.records, source.table.rules.reference),
+        losses(source.records, source.table.settings.reference),
     ),
 )

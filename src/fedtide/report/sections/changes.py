@@ -16,7 +16,8 @@ from fedtide.report.charts.style import INK, line_look
 from fedtide.report.parts import figures, frames, sheets
 from fedtide.report.tables.method_table import Sheet
 from fedtide.report.tables.table import Table
-from fedtide.report.tables.transitions import Rules, per_session
+from fedtide.report.tables.transitions import per_session
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import ACCURACY
 
 _MOST_SESSIONS = 6
@@ -42,15 +43,15 @@ def score_after_changes(table: Table) -> Chart | None:
     return Chart(Axis(title, table.score.share), rows, (Panel(series=tuple(series)),), 1, 0.8 + 0.26 * len(names))
 
 
-def sheets_of(frame: pd.DataFrame, rules: Rules, records: Records) -> list[Sheet]:
+def sheets_of(frame: pd.DataFrame, settings: ReportSettings, records: Records) -> list[Sheet]:
     """Tables of the result of :func:`transitions`, without empty ones."""
     groups = list(by_method(frame).items())
-    tables = [_accuracies(groups, sorted(set(frame["session"])), rules, records)] if groups else []
-    return tables + ([_recovery(groups, rules)] if frame["gain"].notna().any() else [])
+    tables = [_accuracies(groups, sorted(set(frame["session"])), settings, records)] if groups else []
+    return tables + ([_recovery(groups, settings)] if frame["gain"].notna().any() else [])
 
 
 def _accuracies(
-    groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], rules: Rules, records: Records
+    groups: list[tuple[Method, pd.DataFrame]], sessions: list[int], settings: ReportSettings, records: Records
 ) -> Sheet:
     shown = sessions if 1 < len(sessions) <= _MOST_SESSIONS else []
     starts = any(group["start"].notna().any() for _, group in groups)
@@ -70,7 +71,7 @@ def _accuracies(
     else:
         evaluated = f"{word}s {', '.join(names)}"
     return Sheet(
-        f"Accuracy in the first {rules.window} rounds after a session change, %",
+        f"Accuracy in the first {settings.transition_window} rounds after a session change, %",
         f"Of {records.models(ACCURACY)}. {evaluated}. Mean \N{PLUS-MINUS SIGN} sample standard deviation over the seeds."
         + (" Start: before the first round; dip: drop from the end of the previous session." if starts else ""),
         [
@@ -82,8 +83,8 @@ def _accuracies(
     )
 
 
-def _recovery(groups: list[tuple[Method, pd.DataFrame]], rules: Rules) -> Sheet:
-    share = f"{100 * rules.rho:g} %"
+def _recovery(groups: list[tuple[Method, pd.DataFrame]], settings: ReportSettings) -> Sheet:
+    share, reference = f"{100 * settings.rho:g} %", settings.reference
     costs = [name for name in ("latency", "energy") if any(group[name].notna().any() for _, group in groups)]
     writers: dict[str, Callable[[float], str]] = {
         "rounds": formats.rounds, "speed_up": formats.times, "latency": formats.seconds, "energy": formats.joules,
@@ -93,10 +94,10 @@ def _recovery(groups: list[tuple[Method, pd.DataFrame]], rules: Rules) -> Sheet:
         cells = [_twice(group, name, writers[name]) for name in ("rounds", "speed_up", *costs)]
         rows.append((method, [*cells[:2], _percent(group, "gain"), *cells[2:]]))
     return Sheet(
-        f"Recovery after a session change, compared with {rules.reference}",
-        f"Rounds to {share} of the best accuracy of {rules.reference} in the same session with the same seed, and speed-up of "
-        f"{rules.reference}: medians over sessions and seeds; in brackets, including gradient rounds. Gain of "
-        f"{rules.reference}: difference summed over a session's rounds. Latency and energy: rounds times the mean cost of a "
+        f"Recovery after a session change, compared with {reference}",
+        f"Rounds to {share} of the best accuracy of {reference} in the same session with the same seed, and speed-up of "
+        f"{reference}: medians over sessions and seeds; in brackets, including gradient rounds. Gain of "
+        f"{reference}: difference summed over a session's rounds. Latency and energy: rounds times the mean cost of a "
         "round.",
         [f"Rounds to {share}", "Speed-up", "Gain, points", *(f"{name.capitalize()} to {share}" for name in costs)],
         rows,
@@ -119,10 +120,10 @@ figures.add(
     lambda source: drawings(
         f"transition_{source.records.score.name}",
         f"{source.records.score.title} after session changes",
-        f"Of {source.records.models()}. Mean over the first {source.table.rules.window} rounds after the evaluated "
-        "changes. Dots: runs; bars: mean of a method.",
+        f"Of {source.records.models()}. Mean over the first {source.table.settings.transition_window} rounds after the "
+        "evaluated changes. Dots: runs; bars: mean of a method.",
         score_after_changes(source.table),
     ),
 )
-sheets.add(40, lambda source: sheets_of(source.changes, source.contents.rules, source.records))
+sheets.add(40, lambda source: sheets_of(source.changes, source.contents.settings, source.records))
 frames.add(0, lambda source: [("transitions", per_session(source.changes))] if len(source.changes) else [])

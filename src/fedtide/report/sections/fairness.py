@@ -169,9 +169,9 @@ def _setting(records: Records, name: str) -> str:
 
 
 def _of(source: Source) -> list[MethodTable]:
-    found = fairness(source.records, source.contents.last)
+    found = fairness(source.records, source.contents.settings.last)
     return [] if found is None else [found]
 
 
 tables.add(0, lambda source: [("fairness", found) for found in _of(source)])
-sheets.add(80, lambda source: [sheet(found, source.contents.last) for found in _of(source)])
+sheets.add(80, lambda source: [sheet(found, source.contents.settings.last) for found in _of(source)])

@@ -64,5 +64,7 @@ def _cells(runs: pd.DataFrame, share: bool) -> list[str]:
 
 sheets.add(
     10,
-    lambda source: sheet(source.records, source.contents.last, source.table.target, source.contents.speed.baseline),
+    lambda source: sheet(
+        source.records, source.table.settings.last, source.table.target, source.table.settings.baseline
+    ),
 )

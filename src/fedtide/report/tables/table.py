@@ -13,11 +13,11 @@ from fedtide.records.measures.periods import rows_column
 from fedtide.report import formats
 from fedtide.report.formats import Scale
 from fedtide.report.tables.method_table import Column, MethodTable, over_seeds
-from fedtide.report.tables.transitions import Rules
+from fedtide.report.tables.transitions import evaluated_sessions
+from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import ACCURACY, Score, capitalized
 
 _TARGET_SHARE = 0.9
-_RULES = Rules()
 _OPTIONAL = (
     "transition",
     "backward",
@@ -42,7 +42,7 @@ class Table(MethodTable):
 
     Attributes:
         score: that the columns about rounds are about.
-        rules: which session changes are evaluated, and over how many rounds.
+        settings: the block ``report`` of the settings.
         target: score for rounds and bytes to target; by default nine tenths of the best method's mean of the last rounds (of
             a score on the next period, of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up,
             where lower is better; NaN without a complete run.
@@ -51,7 +51,7 @@ class Table(MethodTable):
     """
 
     score: Score
-    rules: Rules
+    settings: ReportSettings
     target: float
     target_source: str
     beside: Score | None = None
@@ -71,15 +71,16 @@ class Table(MethodTable):
         )
 
 
-def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float | None = None) -> Table:
-    """All metrics of all runs; ``last`` is the number of last rounds to average, ``target`` as in :class:`Table`."""
+def tabulate(records: Records, settings: ReportSettings) -> Table:
+    """All metrics of all runs."""
     score, histories = records.score, dict(list(records.history.groupby("key", sort=False)))
     empty = records.history.iloc[:0]
     curves = {key: histories.get(key, empty) for key in records.runs["key"]}
     curves = {key: history.assign(score=history[records.column]) for key, history in curves.items()}
     beside = records.beside
     rows = [
-        _of_run(curve, score, last, rules.sessions(records, key), rules.window) | _of_others(curve, score, beside)
+        _of_run(curve, score, settings, evaluated_sessions(records, key, settings.transition_counting))
+        | _of_others(curve, score, beside)
         for key, curve in curves.items()
     ]
     measured = _measured(records)
@@ -87,16 +88,16 @@ def tabulate(records: Records, last: int, rules: Rules = _RULES, target: float |
     tails = [_long_tail(records, key) for key in records.runs["key"]]
     parts = (pd.DataFrame(part, index=records.runs.index) for part in (rows, forgetting, tails))
     runs = pd.concat([records.runs, *parts], axis=1)
-    source = "report.target"
+    target, source = settings.target, "report.target"
     if target is None:
-        target, source = _target(runs, score, last)
+        target, source = _target(runs, score, settings.last)
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(curve, score, target) for curve in curves.values()), strict=True
     )
     shown = [name for name in _OPTIONAL if name in runs and runs[name].notna().any()]
     unmeasured = {*_METRICS}.difference(measured)
-    columns = [column for column in _columns(score, beside, last, target, rules, shown) if column.key not in unmeasured]
-    return Table(runs, over_seeds(runs, measured), columns, score, rules, target, source, beside)
+    columns = [each for each in _columns(score, beside, settings, target, shown) if each.key not in unmeasured]
+    return Table(runs, over_seeds(runs, measured), columns, score, settings, target, source, beside)
 
 
 def _measured(records: Records) -> list[str]:
@@ -142,14 +143,14 @@ def _of_others(history: pd.DataFrame, score: Score, beside: Score | None) -> dic
     return found
 
 
-def _of_run(history: pd.DataFrame, score: Score, last: int, sessions: list[int], window: int) -> dict[str, float]:
+def _of_run(history: pd.DataFrame, score: Score, settings: ReportSettings, sessions: list[int]) -> dict[str, float]:
     values, session, rows = history["score"], history["session"], history.get(rows_column())
     return {
         "final": metrics.final(values),
         score.mean_next: metrics.mean_next(values, session, rows) if score.ahead else math.nan,
         "best": score.sign * metrics.best(score.sign * values),
-        "last": metrics.mean_of_last(values, last),
-        "transition": metrics.transition_accuracy(values, session, sessions, window),
+        "last": metrics.mean_of_last(values, settings.last),
+        "transition": metrics.transition_accuracy(values, session, sessions, settings.transition_window),
         "drop": score.sign * metrics.mean(metrics.drops(values, session)),
         "bytes": float(history["bytes"].iloc[-1]) if len(history) else math.nan,
         "latency": history["latency"].sum(min_count=1),
@@ -193,7 +194,7 @@ def _target(runs: pd.DataFrame, score: Score, last: int) -> tuple[float, str]:
 
 
 def _columns(
-    score: Score, beside: Score | None, last: int, target: float, rules: Rules, shown: list[str]
+    score: Score, beside: Score | None, settings: ReportSettings, target: float, shown: list[str]
 ) -> list[Column]:
     """What clients are served before the global model; transition metrics if sessions change, else rounds to a target."""
     scale = Scale(score.share)
@@ -211,7 +212,8 @@ def _columns(
 
     named = "" if score == ACCURACY else f" {score.words}"
     ends = column("final", f"Final{named}", f"{score.words} at the end" if score.served else "")
-    columns = [ends, scored("best", f"Best{named}"), scored("last", f"Last {last} rounds", f"last {last} rounds")]
+    rounds = f"last {settings.last} rounds"
+    columns = [ends, scored("best", f"Best{named}"), scored("last", rounds, rounds)]
     if score.ahead:
         what = f"{score.words}, averaged over the periods"
         columns = [column(score.mean_next, f"{score.words}, mean over the periods", what)]
@@ -250,7 +252,7 @@ def _columns(
             *columns,
             scored(
                 *("transition", "After a change"),
-                "" if score.ahead else f"first {rules.window} rounds after a session change",
+                "" if score.ahead else f"first {settings.transition_window} rounds after a session change",
             ),
             Column("drop", f"{'Rise' if score.lower else 'Drop'} at a change{scale.gap}", scale.value, good="low"),
             *costs,

@@ -13,8 +13,8 @@ from pydantic import Field
 from fedtide.core.array_types import Floats
 from fedtide.core.plugins import SettingsModel
 from fedtide.records.measures import metrics
+from fedtide.records.measures.sessions import Session, recovery
 from fedtide.settings.scores import Score, ScoreName
-from fedtide.studies.reproduce.history import Session
 
 
 class Quantity(NamedTuple):
@@ -78,10 +78,8 @@ class TransitionAccuracy(_Scored):
 class Recovery(_Scored):
     """How soon, and at which cost, a session reaches a share of the reference method's best accuracy in it.
 
-    ``T_rho = min{t : Acc(t) >= rho max_t' Acc_ref(t')}``, infinite if there is none; *latency* [s] and *energy* [kJ] are
-    T_rho times those of a round; *speedup* is T_rho over that of the reference; *gain* is sum_t (Acc_ref(t) - Acc(t)) in
-    percentage points. The published numbers leave out the V gradient rounds at the start of a session; a second variant
-    includes them. Seeds: median.
+    As :func:`fedtide.records.measures.sessions.recovery`, with *energy* in kJ and *gain* in percentage points. The published
+    numbers leave out the V gradient rounds at the start of a session; a second variant includes them. Seeds: median.
     """
 
     name: Literal["recovery"] = "recovery"
@@ -98,15 +96,10 @@ class Recovery(_Scored):
         return algorithm, self.reference
 
     def measure(self, session: Session, reference: Session) -> list[float]:
-        sign, share = self.score.sign, 1 / self.share if self.score.lower else self.share
-        target = share * metrics.best(sign * reference.score)
-        rounds, base = (metrics.rounds_to_target(sign * part.score, target) for part in (session, reference))
-        seconds, joules = (_per_round(spent, session.gradient_rounds) for spent in (session.latency, session.energy))
-        found = []
-        for own, other in ((0.0, 0.0), (session.gradient_rounds, reference.gradient_rounds)):
-            spent = rounds + own
-            found += [spent, spent * seconds, spent * joules / 1000, spent / (base + other)]
-        return [*found, float(np.nansum(sign * (reference.score - session.score)))]
+        share = 1 / self.share if self.score.lower else self.share
+        found = recovery(session, reference, share, self.score.sign)
+        names = [f"{name}{end}" for end in ("", "_gradient") for name in ("rounds", "latency", "energy", "speed_up")]
+        return [found[name] / (1000 if name.startswith("energy") else 1) for name in (*names, "gain")]
 
     def center(self, values: Floats) -> float:
         return float(np.median(values))
@@ -225,8 +218,3 @@ class SimulatedTime(_Scored):
 Measure = Annotated[
     TransitionAccuracy | Recovery | Learning | BestRounds | BestRound | SimulatedTime, Field(discriminator="name")
 ]
-
-
-def _per_round(spent: Floats, gradient_rounds: float) -> float:
-    """Mean cost of a round, gradient rounds included."""
-    return float(spent.sum() / (len(spent) + gradient_rounds))
