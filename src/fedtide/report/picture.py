@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.axis import YAxis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
+from matplotlib.colors import Colormap, LinearSegmentedColormap, ListedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.storage.files import replacing
@@ -21,6 +24,8 @@ from fedtide.settings.run import RunSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.presence.visits import Changes, Visits
 from fedtide.world.timeline import Timeline
+
+Value = TypeVar("Value", bound=np.generic)
 
 _ABSENT, _PRESENT = ("#e3e8ee", "#f3f5f8"), "#2b6ca3"  # absent: by parity of the session
 _ARRIVED, _DEPARTED, _BAR = "#2a8f5b", "#c2483d", "#b5cbe0"
@@ -67,11 +72,19 @@ def shown(clients: int) -> Ints:
     return np.arange(clients) if clients <= _DOTS else np.arange(_DOTS) * clients // _DOTS
 
 
+def _by_round(timeline: Timeline, values: NDArray[Value], absent: float) -> NDArray[Value]:
+    """Values [shards, ...] of the shard that each client that is shown holds in each round, [clients, rounds, ...]."""
+    rows = shown(timeline.num_clients)
+    table = np.full((len(timeline.assignments), len(rows), *values.shape[1:]), absent, dtype=values.dtype)
+    for row, assignment in zip(table, timeline.assignments, strict=True):
+        _, places, held = np.intersect1d(rows, assignment.clients, assume_unique=True, return_indices=True)
+        row[places] = values[assignment.shards[held]]
+    return np.swapaxes(table[timeline.assignment_of_round], 0, 1)
+
+
 def presence(timeline: Timeline) -> Bools:
     """Whether each client that is shown is present in each round, bool [clients, rounds]."""
-    rows = shown(timeline.num_clients)
-    present = [np.isin(rows, item.clients, assume_unique=True) for item in timeline.assignments]
-    return np.stack(present, axis=1)[:, timeline.assignment_of_round]
+    return _by_round(timeline, np.ones(len(timeline.shards), dtype=np.bool_), False)
 
 
 def present_clients(timeline: Timeline) -> Ints:
@@ -103,15 +116,8 @@ def most_frequent_labels(timeline: Timeline, labels: Ints) -> Ints | None:
     clients, _ = _held(timeline)
     if len(clients) == len(np.unique(clients)):
         return None
-    most = np.array(
-        [np.bincount(labels[shard]).argmax() if len(shard) else -1 for shard in timeline.shards], dtype=np.int64
-    )
-    rows = shown(timeline.num_clients)
-    table = np.full((len(timeline.assignments), len(rows)), -1, dtype=np.int64)
-    for row, assignment in zip(table, timeline.assignments, strict=True):
-        _, places, held = np.intersect1d(rows, assignment.clients, assume_unique=True, return_indices=True)
-        row[places] = most[assignment.shards[held]]
-    return table[timeline.assignment_of_round].T
+    most = [np.bincount(labels[shard]).argmax() if len(shard) else -1 for shard in timeline.shards]
+    return _by_round(timeline, np.array(most, dtype=np.int64), -1)
 
 
 def concept_shares(timeline: Timeline) -> Floats | None:
@@ -121,12 +127,7 @@ def concept_shares(timeline: Timeline) -> Floats | None:
     """
     if not timeline.concepts:
         return None
-    rows = shown(timeline.num_clients)
-    table = np.zeros((len(timeline.assignments), len(rows), len(timeline.concepts.maps)))
-    for row, assignment in zip(table, timeline.assignments, strict=True):
-        _, places, held = np.intersect1d(rows, assignment.clients, assume_unique=True, return_indices=True)
-        row[places] = timeline.shares_of(assignment.shards[held])
-    return np.swapaxes(table[timeline.assignment_of_round], 0, 1)
+    return _by_round(timeline, timeline.shares_of(np.arange(len(timeline.shards))), 0.0)
 
 
 def concept_colors(count: int) -> list[str]:
@@ -206,17 +207,17 @@ def drawn(timeline: Timeline, labels: Ints, names: Names = NAMELESS) -> Figure:
         halves = whole.subfigures(2, 1, squeeze=False, height_ratios=(6.5, 3.5))
         figure, below = halves[:, 0]
         _draw_concepts(below.subplots(), concepts, timeline.num_clients, names.clients)
-    (heat, raster), (per_class, per_round) = figure.subplots(
+    (heat, over_rounds), (per_class, per_round) = figure.subplots(
         2, 2, sharex="col", gridspec_kw={"width_ratios": (1, 1.3), "height_ratios": (4, 1)}
     )
-    raster.sharey(heat)
+    over_rounds.sharey(heat)
     _draw_holdings(figure, heat, per_class, holdings(timeline, labels))
     if 1 < len(classes) <= _NAMED_CLASSES:
         per_class.set_xticks(range(len(classes)), map(_short, classes), rotation=90 if len(classes) > 4 else 0)
-    _draw_presence(raster, per_round, timeline)
+    _draw_presence(over_rounds, per_round, timeline)
     if timeline.num_classes > 1 and (changing := most_frequent_labels(timeline, labels)) is not None:
-        _draw_labels(figure, raster, changing, timeline, classes)
-    for axes in (heat, raster):
+        _draw_labels(figure, over_rounds, changing, timeline, classes)
+    for axes in (heat, over_rounds):
         axes.set_ylabel("client")
         name_clients(axes.yaxis, names.clients)
         axes.tick_params(which="minor", length=0)
@@ -232,17 +233,17 @@ def _whole_numbers() -> MaxNLocator:
     return MaxNLocator(integer=True, nbins=10, steps=(1, 2, 5, 10), min_n_ticks=1)
 
 
+def raster(axes: Axes, values: Any, ends: tuple[float, float], clients: int, **look: Any) -> AxesImage:
+    """An image with a row per client, the first above, between the ``ends`` of the x axis."""
+    extent = (*ends, clients - 0.5, -0.5)
+    return axes.imshow(values, aspect="auto", interpolation="nearest", extent=extent, **look)
+
+
 def _draw_holdings(figure: Figure | SubFigure, heat: Any, per_class: Any, counts: Ints) -> None:
     """Heat map of samples (no samples: white), and the samples of each class below; one class is all samples."""
     clients, classes = counts.shape
-    image = heat.imshow(
-        np.ma.masked_equal(counts[shown(clients)], 0),
-        aspect="auto",
-        interpolation="nearest",
-        cmap=_SAMPLES,
-        vmin=0,
-        extent=(-0.5, classes - 0.5, clients - 0.5, -0.5),
-    )
+    held = np.ma.masked_equal(counts[shown(clients)], 0)
+    image = raster(heat, held, (-0.5, classes - 0.5), clients, cmap=_SAMPLES, vmin=0)
     bar = figure.colorbar(image, ax=heat, label="samples", fraction=0.05, pad=0.02)
     bar.locator = _whole_numbers()
     heat.set_title("Samples by client and class" if classes > 1 else "Samples by client", loc="left")
@@ -266,7 +267,7 @@ def _draw_concepts(axes: Any, shares: Floats, clients: int, named: Sequence[str]
     mixed = shares @ np.array([to_rgb(color) for color in colors])
     absent = shares.sum(2) == 0
     mixed[absent] = to_rgb("white")
-    axes.imshow(mixed, aspect="auto", interpolation="nearest", extent=(0, rounds, clients - 0.5, -0.5))
+    raster(axes, mixed, (0, rounds), clients)
     axes.set_title("Concept of each client", loc="left")
     axes.set(xlabel="round", ylabel="client")
     axes.xaxis.set_major_locator(_whole_numbers())
@@ -276,23 +277,17 @@ def _draw_concepts(axes: Any, shares: Floats, clients: int, named: Sequence[str]
 
 
 def _draw_labels(
-    figure: Figure | SubFigure, raster: Any, labels: Ints, timeline: Timeline, names: Sequence[str]
+    figure: Figure | SubFigure, axes: Axes, labels: Ints, timeline: Timeline, names: Sequence[str]
 ) -> None:
     """The most frequent label of each client in each round, drawn over its presence; a color for each class of the data."""
     clients, rounds, classes = timeline.num_clients, timeline.rounds, timeline.num_classes
     few = classes <= _NAMED_CLASSES
-    image = raster.imshow(
-        np.ma.masked_less(labels, 0),
-        aspect="auto",
-        interpolation="nearest",
-        cmap=ListedColormap(colormaps["tab10" if classes <= 10 else "tab20"](np.arange(classes)))
-        if few
-        else colormaps["turbo"].resampled(classes),
-        vmin=-0.5,
-        vmax=classes - 0.5,
-        extent=(0, rounds, clients - 0.5, -0.5),
-    )
-    bar = figure.colorbar(image, ax=raster, label="most frequent label", fraction=0.05, pad=0.02)
+    colors: Colormap = colormaps["turbo"].resampled(classes)
+    if few:
+        colors = ListedColormap(colormaps["tab10" if classes <= 10 else "tab20"](np.arange(classes)))
+    look = {"cmap": colors, "vmin": -0.5, "vmax": classes - 0.5}
+    image = raster(axes, np.ma.masked_less(labels, 0), (0, rounds), clients, **look)
+    bar = figure.colorbar(image, ax=axes, label="most frequent label", fraction=0.05, pad=0.02)
     if few:
         bar.set_ticks(np.arange(classes).tolist(), labels=[_short(name) for name in names or map(str, range(classes))])
         bar.ax.tick_params(which="both", length=0)
@@ -304,7 +299,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
-def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
+def _draw_presence(axes: Any, per_round: Any, timeline: Timeline) -> None:
     """Presence over bands of sessions; below, the number present, with arrivals and departures at boundaries."""
     if timeline.visits is None:
         present, number, rounds = presence(timeline), present_clients(timeline), float(timeline.rounds)
@@ -312,25 +307,16 @@ def _draw_presence(raster: Any, per_round: Any, timeline: Timeline) -> None:
     else:
         present, number, rounds = presence_in_seconds(timeline.visits)
         sessions, unit = np.zeros(_INSTANTS, dtype=np.int64), "second"
-    raster.imshow(
-        np.where(present, 2, sessions % 2),
-        aspect="auto",
-        interpolation="nearest",
-        cmap=ListedColormap([*_ABSENT, _PRESENT]),
-        vmin=0,
-        vmax=2,
-        extent=(0, rounds, timeline.num_clients - 0.5, -0.5),
-    )
+    look = {"cmap": ListedColormap([*_ABSENT, _PRESENT]), "vmin": 0, "vmax": 2}
+    raster(axes, np.where(present, 2, sessions % 2), (0, rounds), timeline.num_clients, **look)
     named = 1 < timeline.sessions <= _LABELED_SESSIONS
-    raster.set_title(
-        "Clients present, by session" if named else "Clients present", loc="left", pad=20 if named else None
-    )
+    axes.set_title("Clients present, by session" if named else "Clients present", loc="left", pad=20 if named else None)
     periods = timeline.notes.get("periods") or range(1, timeline.sessions + 1)
     ends = [*timeline.session_starts.tolist(), timeline.rounds]
     spans = [(str(name), *span) for name, span in zip(periods, pairwise(ends), strict=False)] if named else []
     for middle, name in session_labels(spans, 2):
-        place = {"xycoords": raster.get_xaxis_transform(), "textcoords": "offset points"}
-        raster.annotate(name, (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
+        place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(name, (middle, 1), (0, 3), ha="center", va="bottom", fontsize=9, **place)
 
     per_round.stairs(number, np.linspace(0, rounds, len(number) + 1), color=_BAR, fill=True)
     changes = boundaries(timeline)

@@ -39,10 +39,7 @@ def weights(records: Records, reference: str) -> Chart | None:
 
     return Chart(
         Axis("Model stored at the end of session", names=tuple(records.session_name(number, "") for number in stored)),
-        Axis(
-            f"{'Period' if records.periods else 'Session'} that begins",
-            names=tuple(records.session_name(number, "") for number in sessions),
-        ),
+        _begins(records, sessions),
         tuple(Panel(name, cells=cells(rows)) for name, rows in panels),
         columns,
         0.5 + -(-len(panels) // columns) * (0.4 + 0.27 * len(sessions)),
@@ -69,15 +66,18 @@ def losses(records: Records, reference: str) -> Chart | None:
         return tuple(found)
 
     return Chart(
-        Axis(
-            f"{'Period' if records.periods else 'Session'} that begins",
-            names=tuple(records.session_name(number, "") for number in order),
-        ),
+        _begins(records, order),
         Axis("Training loss", log=True),
         tuple(Panel(name, series(rows)) for name, rows in panels),
         columns,
         0.7 + 2.1 * -(-len(panels) // columns),
     )
+
+
+def _begins(records: Records, sessions: list[int]) -> Axis:
+    """An axis of sessions."""
+    names = tuple(records.session_name(number, "") for number in sessions)
+    return Axis(f"{'Period' if records.periods else 'Session'} that begins", names=names)
 
 
 def _weight(rows: list[dict[str, Any]], session: int, stored: int) -> float:

@@ -38,13 +38,8 @@ def per_event(rounds: pd.DataFrame) -> pd.DataFrame:
     for _, run in rounds.groupby("key", sort=False):
         own = run[["key", *METHOD, "seed"]].iloc[0].to_dict()
         for event in drifts.events(run["accuracy"], run[drifts.COLUMN]):
-            measured = {
-                "before": event.before,
-                "dip": event.dip,
-                "drop": event.before - event.dip,
-                "rounds": event.rounds,
-            }
-            rows.append(own | {"round": event.start + 1} | measured)
+            measured = {"before": event.before, "dip": event.dip, "drop": event.before - event.dip}
+            rows.append(own | {"round": event.start + 1} | measured | {"rounds": event.rounds})
     return pd.DataFrame(rows, columns=["key", *METHOD, "seed", "round", "before", "dip", "drop", "rounds"])
 
 

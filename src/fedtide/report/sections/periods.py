@@ -1,7 +1,6 @@
 """Scores on the next period, period by period: comparisons over periods and over rows, and falls."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,28 +17,6 @@ from fedtide.settings.scores import ACCURACY, Score
 _MOST_NAMED = 3
 
 
-def _comparisons(source: Source) -> Iterator[Comparison]:
-    """Every method against the best one over the periods, and over the rows of each; the page shows the rows of the last."""
-    column = source.table.level
-    if not source.records.score.ahead or (reference := source.table.leader(column)) is None:
-        return
-    shown = True
-    for period, frame in compared(source.records, reference):
-        if period is None:
-            yield Comparison(column, reference, frame, "periods")
-        else:
-            name = source.records.session_name(period, "period ")
-            yield Comparison(column, reference, frame, "rows", name, shown)
-            shown = False
-
-
-class Compared(NamedTuple):
-    """Methods against a reference over periods, or over the rows of the numbered ``period``; ``frame`` as of ``compare``."""
-
-    period: int | None
-    frame: pd.DataFrame
-
-
 def by_period(records: Records, column: str) -> pd.DataFrame:
     """A row per complete run and tested period: method, ``seed``, ``period`` (from 1, of the data), ``score``, ``rows``.
 
@@ -53,28 +30,32 @@ def by_period(records: Records, column: str) -> pd.DataFrame:
     return ends[[*METHOD, "seed"]].assign(period=ends["session"] + 1, score=ends[column], rows=ends[rows_column()])
 
 
-def compared(records: Records, reference: Method) -> list[Compared]:
-    """Every method against one over the periods and, for accuracy, over the rows of each period; the last period first.
+def compared(source: Source) -> Iterator[Comparison]:
+    """Every method against the best one over the periods and, for accuracy, over the rows of each period, the last first.
 
     Over periods: differences of the scores on a period, averaged over the common seeds, are the pairs of a t-test. Over rows:
     see :func:`fedtide.records.measures.statistics.compare_shares`; seeds share their rows, so their mean has the error of one.
+    The page shows the rows of the last period only.
     """
+    records, column = source.records, source.table.level
+    if not records.score.ahead or (reference := source.table.leader(column)) is None:
+        return
     table = by_period(records, records.column)
-    if records.runs.empty or table["period"].nunique() == 0:
-        return []
     values = table.pivot(index=["seed", "period"], columns=METHOD, values="score")
     if reference not in values or values.shape[1] < 2:
-        return []
+        return
     gaps = values.sub(values[reference], axis=0).groupby("period").mean()
-    found = [Compared(None, statistics.compare(gaps[_ordered(records, gaps)], reference))]
-    if records.score.of_global == ACCURACY.next and table["rows"].notna().all():
-        counts, means = table.groupby("period")["rows"].mean(), values.groupby("period").mean()
-        for period in sorted(counts.index, reverse=True):
-            own = means[_ordered(records, means)].loc[period].dropna()
-            if reference in own.index and len(own) > 1:
-                frame = statistics.compare_shares(own, float(counts[period]), reference)
-                found.append(Compared(int(period), frame))
-    return found
+    yield Comparison(column, reference, statistics.compare(gaps[_ordered(records, gaps)], reference), "periods")
+    if records.score.of_global != ACCURACY.next or table["rows"].isna().any():
+        return
+    counts, means = table.groupby("period")["rows"].mean(), values.groupby("period").mean()
+    shown = True
+    for period in sorted(counts.index, reverse=True):
+        own = means[_ordered(records, means)].loc[period].dropna()
+        if reference in own.index and len(own) > 1:
+            frame = statistics.compare_shares(own, float(counts[period]), reference)
+            yield Comparison(column, reference, frame, "rows", records.session_name(int(period), "period "), shown)
+            shown = False
 
 
 def _ordered(records: Records, table: pd.DataFrame) -> list[Method]:
@@ -113,5 +94,5 @@ def _fall(period: str, score: Score, fallen: list[tuple[Method, Alarm]]) -> str:
     )
 
 
-comparisons.add(0, _comparisons)
+comparisons.add(0, compared)
 warnings.add(0, lambda source: falls(source.records))

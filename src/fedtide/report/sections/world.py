@@ -12,10 +12,10 @@ from fedtide.core import plugins
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.methods.accounting.cohorts import cohorts
+from fedtide.report import picture
 from fedtide.report.charts.pictures import Drawing, drawings
 from fedtide.report.charts.style import PALETTE, WIDTH, paper
 from fedtide.report.parts import Source, figures
-from fedtide.report.picture import name_clients
 from fedtide.settings.run import RunSettings
 from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
@@ -28,10 +28,10 @@ _COHORTS = (
 
 
 def _pictures(source: Source) -> Iterator[Drawing]:
-    for picture in source.contents.timeline_pictures:
-        if isinstance(picture, Path) and not picture.is_file():
-            raise SettingsError(f"no figure {picture}")
-        name, content = (picture.stem, picture.read_bytes()) if isinstance(picture, Path) else ("world", picture)
+    for each in source.contents.timeline_pictures:
+        if isinstance(each, Path) and not each.is_file():
+            raise SettingsError(f"no figure {each}")
+        name, content = (each.stem, each.read_bytes()) if isinstance(each, Path) else ("world", each)
         yield Drawing(name, "Clients and their data", "As generated before training.", content, written=False)
 
 
@@ -54,17 +54,10 @@ def raster(present: Bools, drawn: Bools, clients_named: Sequence[str] = ()) -> F
             2, 2, sharex="col", sharey="row", gridspec_kw={"width_ratios": (8, 1), "height_ratios": (4, 1)}
         )
         spare.set_visible(False)
-        image.imshow(
-            present.astype(np.int8) + drawn,
-            aspect="auto",
-            interpolation="nearest",
-            cmap=ListedColormap(_COLORS),
-            vmin=0,
-            vmax=2,
-            extent=(0.5, rounds + 0.5, clients - 0.5, -0.5),
-        )
+        look = {"cmap": ListedColormap(_COLORS), "vmin": 0, "vmax": 2}
+        picture.raster(image, present.astype(np.int8) + drawn, (0.5, rounds + 0.5), clients, **look)
         image.set_ylabel("Client")
-        name_clients(image.yaxis, clients_named)
+        picture.name_clients(image.yaxis, clients_named)
         here = present.sum(1)
         shares.barh(np.arange(clients), drawn.sum(1) / np.maximum(here, 1), height=1.0, color=_COLORS[2])
         shares.set_xlim(0, 1)
