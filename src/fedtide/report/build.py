@@ -71,10 +71,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
     formats = dict.fromkeys(["png", *contents.settings.formats])
     pictures = [(drawing, drawing.files(list(formats))) for drawing in parts.figures.of(source)]
     shown = [comparison for comparison in comparisons if comparison.shown]
-    html = render(
-        *(contents.settings.title, read, results, warnings, table, parts.sheets.of(source), shown),
-        *(pictures, contents.command),
-    )
+    html = render(source, results, warnings, shown, pictures)
     files = {
         f"{drawing.name}.{form}": content
         for drawing, own in pictures

@@ -25,16 +25,13 @@ def facts(records: Records) -> list[tuple[str, str]]:
     """The setup of the comparison, as (term, description)."""
     runs, history = records.runs, records.history
     sessions = history.groupby("key")["session"].nunique()
+    drifts = any("drift.name" in each for each in records.settings.values())
     within = f" in {_span(sessions)} sessions" if sessions.max() > 1 else ""
     return [
         ("Algorithms", _listed(runs["label"])),
         ("Initializers", _listed(runs["initializer"])),
         *((term, _part(records, group)) for term, group in _PARTS.items()),
-        *(
-            [("Drift", _part(records, "drift"))]
-            if any("drift.name" in each for each in records.settings.values())
-            else []
-        ),
+        *([("Drift", _part(records, "drift"))] if drifts else []),
         ("Length", f"{_span(runs['rounds'])} rounds{within}"),
         ("Clients", f"{_span(history['present'])} present in a round"),
         (
@@ -84,27 +81,19 @@ def _result(table: MethodTable, column: Column) -> tuple[bool, str]:
     names_of = method_names(list(rows))
 
     def shown(names: Method, gap: str = " ") -> str:
-        row = rows[names]
-        return f"{names_of[names]}{gap}{column.text(row[f'{column.key}_mean'], row[f'{column.key}_std'])}{column.scale.unit}"
+        return f"{names_of[names]}{gap}{column.cell(rows[names])}{column.scale.unit}"
 
     seeds = f"({rows[leader]['seeds']} seed{'' if rows[leader]['seeds'] == 1 else 's'})"
     if compared is None:
         return False, f"Mean {column.headline}: {shown(leader, ', ')} {seeds}."
     best, others = ("Lowest", "higher") if column.good == "low" else ("Highest", "lower")
+    worse = f"; {others}: {', '.join(map(shown, compared.worse))}" if compared.worse else ""
     if not compared.equals:
-        return (
-            True,
-            f"{best} mean {column.headline}: {shown(leader, ', ')} {seeds}; {others}: {_all(map(shown, compared.worse))}.",
-        )
+        return True, f"{best} mean {column.headline}: {shown(leader, ', ')} {seeds}{worse}."
     tested = (compared.frame["pairs"] > 1).any()
     no = "no difference detected" if tested else "no difference can be tested with one seed"
-    equal = _all(shown(names) for names in (leader, *compared.equals))
-    worse = f"; {others}: {_all(map(shown, compared.worse))}" if compared.worse else ""
+    equal = ", ".join(shown(names) for names in (leader, *compared.equals))
     return bool(compared.worse), f"{what}: {no} between {equal} {seeds}{worse}."
-
-
-def _all(words: Iterable[str]) -> str:
-    return ", ".join(words)
 
 
 def _differs(records: Records, name: str) -> bool:
@@ -138,7 +127,7 @@ def warnings(records: Records) -> list[str]:
     columns = [
         records.column,
         *([f"test_{records.beside.name}"] if records.beside else []),
-    ]  # nobody may train the global one
+    ]  # nobody may train one model
     tested = records.history.groupby("key", sort=False)[columns].count().sum(axis=1)
     return lines + [f"{key} has no test {records.score.words}." for key in tested[tested == 0].index]
 

@@ -10,56 +10,53 @@ import jinja2
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from fedtide.records.frames import Method, Records
+from fedtide.records.frames import Method
 from fedtide.records.measures import statistics
-from fedtide.report import findings, formats
+from fedtide.report import findings, formats, parts
 from fedtide.report.charts import interactive
 from fedtide.report.charts.chart import Chart
 from fedtide.report.charts.pictures import Drawing
+from fedtide.report.parts import Source
 from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table
 from fedtide.settings.scores import ACCURACY, capitalized
 
 
 def render(
-    title: str,
-    records: Records,
+    source: Source,
     results: list[str],
     warnings: list[str],
-    table: Table,
-    sheets: list[Sheet],
     comparisons: list[Comparison],
     pictures: Sequence[tuple[Drawing, Mapping[str, bytes]]],
-    command: str,
 ) -> str:
     """The page. The same arguments give the same bytes: no dates, durations or paths.
 
     Args:
-        results, warnings: one sentence each. sheets, comparisons: one table each.
+        results, warnings: one sentence each. comparisons: one table each.
         pictures: with their files by format, the key figure first.
-        command: the command line that made the report.
     """
+    records, contents = source.records, source.contents
     figures = [_shown(drawing, files) for drawing, files in pictures]
-    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
+    template = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     nothing: list[str] = []
     different = [(row, nothing) for row in findings.differences(records)]
     common = [(row, nothing) for row in findings.common(records)]
-    return environment.from_string(source).render(
-        title=title,
+    return environment.from_string(template).render(
+        title=contents.settings.title,
         results=results,
         warnings=warnings,
         facts=findings.facts(records),
         figures=figures,
         plotly=Markup(get_plotlyjs()) if any(figure["div"] for figure in figures) else "",  # the page needs no network
-        sheets=[_main_sheet(table), *sheets],
+        sheets=[_main_sheet(source.table), *parts.sheets.of(source)],
         comparisons=[_comparison(comparison) for comparison in comparisons],
         caveat=_caveat(comparisons),
         differences=Sheet("Settings in which the methods differ", "", [], different, ("Setting", "Value", "Methods")),
         common=Sheet("Settings of all runs", "", [], common, ("Setting", "Value")),
-        command=command,
+        command=contents.command,
     )
 
 
@@ -77,8 +74,7 @@ def rows(table: MethodTable) -> list[tuple[Method, str, list[tuple[str, bool]]]]
     lines = []
     for names, row in table.rows():
         planned = row["seeds"] + row["diverged"] + row["unfinished"]
-        texts = (column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns)
-        cells = [(text, names == best[key]) for text, key in zip(texts, best, strict=True)]
+        cells = [(column.cell(row), names == best[column.key]) for column in table.columns]
         lines.append((names, str(planned) if row["seeds"] == planned else f"{row['seeds']} of {planned}", cells))
     return lines
 
@@ -106,44 +102,44 @@ _DROP = "Drop: last {} before a change minus the first after it"
 
 def _table_caption(table: Table) -> str:
     score, keys, window = table.score, {column.key for column in table.columns}, table.settings.transition_window
-    parts = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
+    lines = [] if score == ACCURACY else [f"Columns about rounds: test {score.words}."]
     if table.beside is not None:
-        parts.append(
+        lines.append(
             "Served: each client's samples by the model that it is served, at the end of a period; beside it, the global "
             f"model. {formats.NOTHING}: no global model is trained."
         )
     if score.ahead:
-        parts.append(
+        lines.append(
             f"{capitalized(score.words)}: at the end of each period, before the next one is trained on; all periods "
             "have equal weight; the last has no next period."
         )
     if score != ACCURACY and keys & {"seen_estimated", "tail"}:
-        parts.append("Columns about classes and estimates: accuracy of the global model.")
+        lines.append("Columns about classes and estimates: accuracy of the global model.")
     if any(table.best(column) for column in table.columns):
-        parts.append("Bold: better than every other method in the paired comparison over the seeds.")
+        lines.append("Bold: better than every other method in the paired comparison over the seeds.")
     if "drop" in keys:
         drop = "Rise: first {} after a change minus the last before it" if score.lower else _DROP
-        parts.append(
+        lines.append(
             f"After a change: mean of the first {window} rounds after the evaluated session changes. "
             f"{drop.format(score.words)}, mean over all changes."
         )
         if score.name in ("accuracy", "loss"):
-            parts.append(f"{score.title} is over the labels present in the session.")
+            lines.append(f"{score.title} is over the labels present in the session.")
     elif "transition" in keys:
-        parts.append(f"After a change: mean of the first {window} rounds of each period but the first.")
+        lines.append(f"After a change: mean of the first {window} rounds of each period but the first.")
     elif "rounds_to_target" in keys:
-        parts.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
+        lines.append(f"The target, {table.scale.goal(table.target)}, is {table.target_source}.")
     if "seen" in keys:
-        parts.append(_EARLIER)
+        lines.append(_EARLIER)
     if "seen_estimated" in keys:
-        parts.append(_ESTIMATE)
-    parts.append("Traffic: what all clients sent and received.")
+        lines.append(_ESTIMATE)
+    lines.append("Traffic: what all clients sent and received.")
     if "latency" in keys:
-        parts.append(
+        lines.append(
             "Latency and energy: of all rounds in one simulated cell, computation included; a round lasts as long as its "
             "slowest device."
         )
-    return " ".join(filter(None, parts))
+    return " ".join(filter(None, lines))
 
 
 def _caveat(comparisons: list[Comparison]) -> str:

@@ -75,10 +75,7 @@ def sheet(table: MethodTable, last: int) -> Sheet:
         )
     if {"personalization_gain", "finetuning_gain"} & keys:
         notes.append("Gain: over the reported model, on the same samples; hurt: clients for whom it is negative.")
-    cells = [
-        (method, [column.text(row[f"{column.key}_mean"], row[f"{column.key}_std"]) for column in table.columns])
-        for method, row in table.rows()
-    ]
+    cells = [(method, [column.cell(row) for column in table.columns]) for method, row in table.rows()]
     return Sheet("Fairness over clients", " ".join(notes), [column.title for column in table.columns], cells)
 
 

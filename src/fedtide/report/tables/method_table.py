@@ -1,7 +1,7 @@
 """Metrics of every run, and their mean and spread over the seeds of a method."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,10 @@ class Column:
     good: Literal["high", "low", "none"] = "high"
     headline: str = ""
     scale: Scale = PERCENT
+
+    def cell(self, row: Mapping[str, float]) -> str:
+        """The text of a method's row of :attr:`MethodTable.methods`."""
+        return self.text(row[f"{self.key}_mean"], row[f"{self.key}_std"])
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,6 @@ from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import ACCURACY, Score, capitalized
 
 _TARGET_SHARE = 0.9
-_OPTIONAL = (
-    "transition",
-    "backward",
-    "backward_served",
-    "backward_global",
-    "backward_estimated",
-    "latency",
-    "energy",
-    "tail",
-)
 _METRICS = (
     "final", "best", "last", "transition", "drop",
     *(f"{name}{end}" for end in ("", "_served", "_global", "_estimated") for name in Forgetting._fields),
@@ -94,7 +84,7 @@ def tabulate(records: Records, settings: ReportSettings) -> Table:
     runs["rounds_to_target"], runs["bytes_to_target"] = zip(
         *(_to_target(curve, score, target) for curve in curves.values()), strict=True
     )
-    shown = [name for name in _OPTIONAL if name in runs and runs[name].notna().any()]
+    shown = [str(name) for name, known in runs.notna().any().items() if known]
     unmeasured = {*_METRICS}.difference(measured)
     columns = [each for each in _columns(score, beside, settings, target, shown) if each.key not in unmeasured]
     return Table(runs, over_seeds(runs, measured), columns, score, settings, target, source, beside)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.box import SIMPLE
 from rich.table import Table
 
@@ -107,37 +108,29 @@ def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
     return Results(recipe, rows, absent, kept)
 
 
+def frame(results: Results) -> pd.DataFrame:
+    """A row per cell and quantity."""
+    columns = ("published", "published_std", "obtained", "std", "difference", "seeds", "rounds", "settings")
+    rows = [
+        (
+            *(*row.cell.values, *row.quantity, *row.published, row.obtained, row.std, row.difference),
+            *(row.seeds, row.rounds, results.recipe.identity(row.cell) if row.seeds else ""),
+        )
+        for row in results.rows
+    ]
+    return pd.DataFrame(rows, columns=[*results.recipe.columns, "quantity", "variant", *columns])
+
+
 def csv_text(results: Results) -> str:
-    """One row per cell and quantity."""
-    numbers = ("published", "published_std", "obtained", "std", "difference")
-    lines = [",".join((*results.recipe.columns, "quantity", "variant", *numbers, "seeds", "rounds", "settings"))]
-    for row in results.rows:
-        values = (*row.published, row.obtained, row.std, row.difference)
-        cells = ["" if math.isnan(value) else f"{value:.10g}" for value in values]
-        facts = (str(row.seeds), str(row.rounds), results.recipe.identity(row.cell) if row.seeds else "")
-        lines.append(",".join((*row.cell.values, *row.quantity, *cells, *facts)))
-    return "\n".join(lines) + "\n"
+    """:func:`frame` as CSV."""
+    return frame(results).to_csv(index=False, float_format="%.10g", lineterminator="\n")
 
 
 def json_rows(results: Results) -> list[dict[str, Any]]:
-    """The rows of :func:`csv_text` with their numbers as such: ``None`` where there is none, ``"inf"`` for never."""
-
-    def plain(value: float) -> float | str | None:
-        return None if math.isnan(value) else "inf" if math.isinf(value) else value
-
-    return [
-        {
-            **dict(zip(results.recipe.columns, row.cell.values, strict=True)),
-            **row.quantity._asdict(),
-            "published": plain(row.published.mean),
-            "published_std": plain(row.published.std),
-            "obtained": plain(row.obtained),
-            "std": plain(row.std),
-            "seeds": row.seeds,
-            "rounds": row.rounds,
-        }
-        for row in results.rows
-    ]
+    """:func:`frame` with ``None`` where there is no number and ``"inf"`` for never, without differences and settings."""
+    table = frame(results).rename(columns={"quantity": "name"}).drop(columns=["difference", "settings"])
+    rows = table.astype(object).where(table.notna(), None).replace(math.inf, "inf").to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def markdown(results: Results, command: str) -> str:

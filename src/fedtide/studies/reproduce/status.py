@@ -122,21 +122,12 @@ def _parts(recipe: Recipe, results: Path) -> list[Status]:
     scenario = recipe.runs(recipe.cells[0], recipe.seeds[0])[0].scenario
     table, planned = Path(recipe.name) / f"{recipe.profile}.md", int(getattr(scenario, "rounds", 0))
     parts = []
-    for settings, rows in sorted(
-        found.items(), key=lambda item: (CURRENT, OTHER_SEEDS, EARLIER, UNKNOWN).index(item[0])
-    ):
-        seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
-        differences = [gap for gap in gaps if math.isfinite(gap)]
-        facts = (
-            (min(seeds), max(seeds)),
-            (min(rounds), max(rounds)),
-            planned,
-            quantity.title,
-            differences,
-            table,
-            settings,
-        )
-        parts.append(Status(recipe, len(rows), *facts))
+    for settings in (CURRENT, OTHER_SEEDS, EARLIER, UNKNOWN):
+        if rows := found.get(settings):
+            seeds, rounds, gaps = (list(column) for column in zip(*rows, strict=True))
+            ends = (min(seeds), max(seeds)), (min(rounds), max(rounds))
+            differences = [gap for gap in gaps if math.isfinite(gap)]
+            parts.append(Status(recipe, len(rows), *ends, planned, quantity.title, differences, table, settings))
     return parts or [Status(recipe, 0, (0, 0), (0, 0), planned, quantity.title, [], None, "")]
 
 
@@ -149,11 +140,8 @@ def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str
         return EARLIER
     if recipe.identity(cell) == row["settings"]:
         return CURRENT
-    return (
-        OTHER_SEEDS
-        if recipe.identity_with(cell, _first_seeds(recipe, int(row["seeds"]))) == row["settings"]
-        else EARLIER
-    )
+    first = _first_seeds(recipe, int(row["seeds"]))
+    return OTHER_SEEDS if recipe.identity_with(cell, first) == row["settings"] else EARLIER
 
 
 def _first_seeds(recipe: Recipe, count: int) -> list[int]:

@@ -6,9 +6,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from fedtide.records.run_directory import RunDirectory
-from fedtide.settings.scores import score_of
 from fedtide.studies.tide.suite import World
-from fedtide.studies.tuning.trial import evaluated_rounds, measured
+from fedtide.studies.tuning.trial import measured, scored_rounds
 from fedtide.studies.tuning.trial import score as mean_over
 from fedtide.world.timeline import Timeline
 
@@ -46,10 +45,10 @@ def row(method: str, world: World, seed: int, directory: RunDirectory, timeline:
 def score(world: World, history: Sequence[Mapping[str, str]], timeline: Timeline) -> float:
     """Mean of the world's metric on test samples over its rounds; of the last evaluations in time, if seconds are limited."""
     params = world.params
-    tune, every = params.experiment.tune, params.run().evaluation.every
+    tune = params.experiment.tune
     metric = tune.metric.replace("validation_", "test_", 1)
     if world.limits.seconds is None:
-        rounds = evaluated_rounds(timeline, tune.over, every, ahead=score_of(tune.metric).ahead)
+        rounds = scored_rounds(timeline, tune, params.run().evaluation)
     else:
         evaluated = [line for line in history if measured(line, metric)]
         elapsed = dict(zip((line["round"] for line in history), _elapsed(history), strict=True))

@@ -9,14 +9,13 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.check import check_run
 from fedtide.settings.run import RunSettings
-from fedtide.settings.scores import score_of
 from fedtide.studies.tide.campaign import REFUSED, RUNS, SEARCH, refuse_other_data
 from fedtide.studies.tide.method import METHOD_FILE
 from fedtide.studies.tide.scores import Row, row
 from fedtide.studies.tide.suite import World, chosen, given, given_of
 from fedtide.studies.tuning.space import Space
-from fedtide.studies.tuning.trial import evaluated_rounds, score
-from fedtide.studies.tuning.until import Until
+from fedtide.studies.tuning.trial import score, scored_rounds
+from fedtide.studies.tuning.until import cut, last_period
 from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 from fedtide.world.timeline import Timeline
@@ -123,9 +122,8 @@ def _search(world: World, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
     params, folders, problems = world.params, _run_folders(runs), list[str]()
     options, space = params.experiment.tune, Space(params)
     data = load_data(space.base)
-    own = Until.of(space.base, data, options.until).cut(space.settings({}))
-    ahead = score_of(options.metric).ahead
-    rounds = evaluated_rounds(timeline_for(own, data), options.over, own.evaluation.every, ahead=ahead)
+    own = cut(space.settings({}), last_period(space.base, data, options.until)[0])
+    rounds = scored_rounds(timeline_for(own, data), options, own.evaluation)
     if len(folders) > options.trials:
         problems.append(f"{len(folders)} trials, the budget is {options.trials}")
     values = []

@@ -1,11 +1,11 @@
 """Results of a search: the best settings, a table of the trials, figures."""
 
-import csv
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from fedtide.core.storage.files import replacing, write_text
@@ -92,9 +92,10 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     Returns:
         The files.
     """
-    keys = [dimension.key for dimension in space.dimensions]
-    single = len(objectives) == 1
-    names = _one_objective(study, keys, folder, log) if single else _two_objectives(study, keys, objectives, folder)
+    table = _table(study, [dimension.key for dimension in space.dimensions], objectives)
+    name = "trials.csv" if len(objectives) == 1 else "front.csv"
+    write_text(folder / name, table.to_csv(index=False, lineterminator="\n"))
+    names = [name, *_figures(study, objectives, folder, log)]
     files = [folder / name for name in names]
     if (found := best(study)) is not None:
         write_text(folder / "best.yaml", yaml.safe_dump(space.raw(found.params), sort_keys=False, allow_unicode=True))
@@ -104,55 +105,46 @@ def write(study: Any, space: Space, objectives: Sequence[str], folder: Path, log
     return files
 
 
-def _one_objective(study: Any, keys: list[str], folder: Path, log: Callable[[str], None]) -> list[str]:
-    complete = _complete(study)
+def _table(study: Any, keys: list[str], objectives: Sequence[str]) -> pd.DataFrame:
+    """A row per ended trial: its run, outcome, values by seed or whether it is on the front, and settings."""
+    single, complete = len(objectives) == 1, _complete(study)
     seeds = list(complete[0].user_attrs.get("seeds", ())) if complete else []
-    rows = (
-        [
-            *_outcome(trial),
-            trial.value if trial.state.name == "COMPLETE" else None,
-            *(trial.user_attrs.get("seeds", {}).get(seed) for seed in seeds),
-            *(trial.params[key] for key in keys),
-        ]
-        for trial in _ended(study)
-    )
-    _write_table(["run", "outcome", "value", *(f"seed {seed}" for seed in seeds), *keys], rows, folder / "trials.csv")
+    values, more = (["value"], [f"seed {seed}" for seed in seeds]) if single else (list(objectives), ["front"])
+    front = () if single else {trial.number for trial in pareto_front(study)}
+    rows = []
+    for trial in _ended(study):
+        known = trial.values if trial.state.name == "COMPLETE" else [None] * len(values)
+        own = [trial.user_attrs.get("seeds", {}).get(seed) for seed in seeds]
+        rest = own if single else [str(trial.number in front).lower()]
+        facts = (trial.user_attrs["run"], trial.user_attrs["outcome"])
+        rows.append([*facts, *known, *rest, *(trial.params[key] for key in keys)])
+    return pd.DataFrame(rows, columns=["run", "outcome", *values, *more, *keys], dtype=object)
+
+
+def _figures(study: Any, objectives: Sequence[str], folder: Path, log: Callable[[str], None]) -> list[str]:
+    """Names of the figures that were drawn; none without a complete trial."""
+    complete = _complete(study)
     if not complete:
-        return ["trials.csv"]
+        return []
     from optuna.importance import FanovaImportanceEvaluator
     from optuna.visualization import matplotlib as figures
 
-    _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
-    if len({trial.value for trial in complete}) == 1:
-        log("no importance.png: it requires complete trials with different values")
-        return ["trials.csv", "history.png"]
-    evaluator = FanovaImportanceEvaluator(seed=0)
-    _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")
-    return ["trials.csv", "history.png", "importance.png"]
-
-
-def _two_objectives(study: Any, keys: list[str], objectives: Sequence[str], folder: Path) -> list[str]:
-    front = {trial.number for trial in pareto_front(study)}
-    rows = (
-        [*_outcome(trial), *(trial.values or (None, None)), str(trial.number in front).lower(),
-         *(trial.params[key] for key in keys)]
-        for trial in _ended(study)
-    )  # fmt: skip
-    _write_table(["run", "outcome", *objectives, "front", *keys], rows, folder / "front.csv")
-    if not front:
-        return ["front.csv"]
-    from optuna.visualization import matplotlib as figures
-
     def plot() -> Any:
-        def cost_and_metric(trial: Any) -> list[float]:
-            return trial.values[::-1]  # type: ignore[no-any-return]
-
-        axes = figures.plot_pareto_front(study, targets=cost_and_metric, target_names=list(objectives[::-1]))
+        names = list(objectives[::-1])
+        axes = figures.plot_pareto_front(study, targets=lambda trial: trial.values[::-1], target_names=names)
         axes.set_xscale("log")
         return axes
 
-    _draw(plot, folder / "front.png")
-    return ["front.csv", "front.png"]
+    if len(objectives) == 2:
+        _draw(plot, folder / "front.png")
+        return ["front.png"]
+    _draw(lambda: figures.plot_optimization_history(study), folder / "history.png")
+    if len({trial.value for trial in complete}) == 1:
+        log("no importance.png: it requires complete trials with different values")
+        return ["history.png"]
+    evaluator = FanovaImportanceEvaluator(seed=0)
+    _draw(lambda: figures.plot_param_importances(study, evaluator=evaluator), folder / "importance.png")
+    return ["history.png", "importance.png"]
 
 
 def _ended(study: Any) -> Iterator[Any]:
@@ -161,15 +153,6 @@ def _ended(study: Any) -> Iterator[Any]:
 
 def _complete(study: Any) -> list[Any]:
     return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-
-
-def _outcome(trial: Any) -> tuple[str, str]:
-    return trial.user_attrs["run"], trial.user_attrs["outcome"]
-
-
-def _write_table(head: list[str], rows: Iterable[list[Any]], path: Path) -> None:
-    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream, lineterminator="\n").writerows([head, *rows])
 
 
 def _draw(plot: Callable[[], Any], path: Path) -> None:

@@ -31,8 +31,8 @@ from fedtide.studies.tuning import results
 from fedtide.studies.tuning.chosen import pruner, quietly
 from fedtide.studies.tuning.samplers import Proposals
 from fedtide.studies.tuning.space import Space
-from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, evaluated_rounds, run_trial
-from fedtide.studies.tuning.until import Until
+from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, run_trial, scored_rounds
+from fedtide.studies.tuning.until import cut, last_period
 from fedtide.training.resources.workers import available_cores
 from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
@@ -98,17 +98,15 @@ def tune(
     refuse_bad_imports([space.base], workspace)
     data = load_data(space.base)
     rounds, length = dict[int, tuple[int, ...]](), 0
-    until = Until.of(space.base, data, options.until)
+    until, text = last_period(space.base, data, options.until)
     for seed in options.run_seeds:
-        timeline = timeline_for(until.cut(space.settings({}, seed)), data)
+        timeline = timeline_for(cut(space.settings({}, seed), until), data)
         if len(timeline.validation) == 0:
             raise SettingsError(f"validation = {space.base.validation:g}: a study requires a validation share > 0")
-        scored, evaluation = score_of(options.metric), space.base.evaluation
-        ahead, every = scored.ahead, evaluation.clients_every if scored.of_clients else evaluation.every
-        rounds[seed] = evaluated_rounds(timeline, options.over, every, ahead=ahead)
+        rounds[seed] = scored_rounds(timeline, options, space.base.evaluation)
         length = length or timeline.rounds
-    if until.text:
-        watch.log(until.text)
+    if text:
+        watch.log(text)
     for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
         key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
         watch.log(f"{key} is also in compare.seeds; use a different seed for tuning")
@@ -119,7 +117,7 @@ def tune(
     varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
     sources = sorted({part for settings in space.extremes for part in code(settings)})
     measured = [options.metric, options.cost, options.seed, *rounds.items()]
-    digest = short_hash([run_key(until.cut(space.base), data), sources, varied, chosen, measured])
+    digest = short_hash([run_key(cut(space.base, until), data), sources, varied, chosen, measured])
     name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
     where = dataclasses.replace(workspace, comparison=name, model=False, register=None)  # of many models one is of use
     machines = params.experiment.compare
@@ -150,7 +148,7 @@ class _Study:
 
     path: Path
     space: Space
-    until: Until
+    until: int | None
     options: TuneSettings
     proposals: Proposals
     pruner: Callable[[], Any]
@@ -249,7 +247,7 @@ class _Search:
         return None
 
     def _run(self, values: Mapping[str, Value], seed: int, name: str) -> SeedRun:
-        settings = self._what.until.cut(self._what.space.settings(values, seed))
+        settings = cut(self._what.space.settings(values, seed), self._what.until)
         key = self._what.key(settings)
         if self.workers > 1 or self._away:  # they share the cores; results do not depend on it
             settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})

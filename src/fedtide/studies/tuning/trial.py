@@ -16,8 +16,11 @@ from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.jobs import Ask
 from fedtide.runs.workspace import Workspace
+from fedtide.settings.groups.evaluation import EvaluationSettings
+from fedtide.settings.groups.tuning import TuneSettings
 from fedtide.settings.params import parse
 from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import score_of
 from fedtide.world.timeline import Timeline
 
 _DIGITS = 9  # of a cost: equal costs must not differ by rounding, or one would dominate the other
@@ -197,6 +200,13 @@ def evaluated_rounds(timeline: Timeline, over: str, every: int, ahead: bool = Fa
             f"evaluation.every = {every}: no round of tune.over = {over!r}, {_ROUNDS[which][0]}, is evaluated"
         )
     return rounds
+
+
+def scored_rounds(timeline: Timeline, options: TuneSettings, evaluation: EvaluationSettings) -> tuple[int, ...]:
+    """The rounds that ``tune.metric`` is averaged over, see :func:`evaluated_rounds`."""
+    scored = score_of(options.metric)
+    every = evaluation.clients_every if scored.of_clients else evaluation.every
+    return evaluated_rounds(timeline, options.over, every, ahead=scored.ahead)
 
 
 def measured(row: Mapping[str, Any], metric: str) -> Any:
