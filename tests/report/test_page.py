@@ -165,7 +165,7 @@ def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
     dirs = [write_run(tmp_path / "runs", sessions=1, rounds=3)]
     for name in ("one", "two"):
         build(
-            dirs, tmp_path / name, Contents(ReportSettings(title="A", last=2), "fedtide report", formats=("svg", "pdf"))
+            dirs, tmp_path / name, Contents(ReportSettings(title="A", last=2, formats=("svg", "pdf")), "fedtide report")
         )
     pictures = {path.stem for path in (tmp_path / "one").glob("*.png")}
     assert pictures == {"accuracy_over_rounds", "accuracy_over_bytes", "per_class"}

@@ -19,13 +19,13 @@ from fedtide.report.charts.printed import drawn
 from fedtide.report.parts import Contents
 from fedtide.report.sections.per_class import per_class
 from fedtide.settings.experiment import ReportSettings
-from fedtide.settings.scores import Score
 
 FIGURES = {"accuracy_over_rounds", "accuracy_over_bytes", "per_class", "transition_accuracy"}
 
 
-def report(dirs, out, **options):
-    return build(dirs, out, Contents(ReportSettings(title="A <title>", last=5), "fedtide report & more", **options))
+def report(dirs, out, metric="accuracy", **options):
+    settings = ReportSettings(title="A <title>", last=5, metric=metric)
+    return build(dirs, out, Contents(settings, "fedtide report & more", **options))
 
 
 def without_scripts(page):
@@ -106,7 +106,7 @@ def test_everything_is_written_twice_the_same(grid, tmp_path):
 def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
     """The loss of the runs is one minus their accuracy."""
     dirs, reported = grid
-    summary = report(dirs, tmp_path, score=Score("loss"))
+    summary = report(dirs, tmp_path, metric="loss")
     one, other = (pd.read_csv(out / "table.csv") for out in (reported.page.parent, tmp_path))
     for key in ("final", "best", "last", "transition"):
         np.testing.assert_allclose(other[f"{key}_mean"], 1 - one[f"{key}_mean"], atol=1e-9)

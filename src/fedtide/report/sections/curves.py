@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,13 @@ def score_over_rounds(records: Records) -> Chart | None:
 
 
 def score_over_bytes(records: Records) -> Chart | None:
-    """The same over the bytes communicated so far; a line per session."""
+    """The same over the bytes communicated so far; a line per session.
+
+    Algorithms reach a session change at different bytes: joined lines would hide each other.
+    """
     size, unit = byte_unit(records.history["bytes"].max())
-    joined_up = _per_round if records.score.served else _per_session  # once a session there is nothing else to join
-    return _curves(records, "bytes", size, f"Communicated, both directions ({unit})", joined_up)
+    line = partial(_per_round, apart=not records.score.served)  # served: once a session, there is nothing else to join
+    return _curves(records, "bytes", size, f"Communicated, both directions ({unit})", line)
 
 
 def score_over_seconds(records: Records) -> Chart | None:
@@ -93,23 +97,13 @@ def _curves(records: Records, x: str, size: float, title: str, line: Line) -> Ch
     )
 
 
-def _per_round(rows: pd.DataFrame, place: Place) -> list[Series]:
-    return _line([_means(rows)], place)
-
-
-def _per_session(rows: pd.DataFrame, place: Place) -> list[Series]:
-    """Algorithms reach a session change at different bytes: joined lines would hide each other."""
-    return _line([piece for _, piece in _means(rows).groupby("session")], place)
-
-
-def _means(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.groupby(["session", "round"], as_index=False).agg(
+def _per_round(rows: pd.DataFrame, place: Place, apart: bool = False) -> list[Series]:
+    """The mean of the runs by round; ``apart``: sessions are not joined."""
+    means = rows.groupby(["session", "round"], as_index=False).agg(
         x=("x", "mean"), mean=("score", "mean"), low=("score", "min"), high=("score", "max")
     )
-
-
-def _line(pieces: list[pd.DataFrame], place: Place) -> list[Series]:
-    look, marker = line_look(place.number), "o" if sum(map(len, pieces)) <= MOST_MARKERS else ""
+    pieces = [piece for _, piece in means.groupby("session")] if apart else [means]
+    look, marker = line_look(place.number), "o" if len(means) <= MOST_MARKERS else ""
     x, mean, low, high = (joined([floats(piece[name]) for piece in pieces]) for name in ("x", "mean", "low", "high"))
     return [Series(place.name, x, mean, look.color, low, high, dash=look.dash, marker=marker)]
 

@@ -6,7 +6,7 @@ from fedtide.records.frames import METHOD, Records, by_method
 from fedtide.records.measures import drifts, metrics
 from fedtide.records.measures.detections import CLIENTS, COLUMN, HORIZON, detections, listed
 from fedtide.report import findings, formats
-from fedtide.report.parts import Source, frames, sheets, warnings
+from fedtide.report.parts import frames, sheets, warnings
 from fedtide.report.tables.method_table import Sheet
 
 _RUN = ["key", *METHOD, "seed"]
@@ -73,9 +73,10 @@ def list_of(found: pd.DataFrame) -> list[Sheet]:
     if not len(found):
         return []
     columns = ["seed", "round", "period", "clients"]
+    shown = found.assign(clients=[formats.NOTHING if pd.isna(count) else f"{count:.0f}" for count in found["clients"]])
     rows = [
-        (method, [str(seed), str(round_), period or formats.NOTHING, _clients(clients)])
-        for method, group in by_method(found).items()
+        (method, [str(seed), str(round_), period or formats.NOTHING, clients])
+        for method, group in by_method(shown).items()
         for seed, round_, period, clients in group[columns].to_numpy().tolist()
     ]
     more = f" And {len(rows) - _MOST_ROWS} more in alarms.csv." if len(rows) > _MOST_ROWS else ""
@@ -84,10 +85,6 @@ def list_of(found: pd.DataFrame) -> list[Sheet]:
         f"whose detectors alarmed; {formats.NOTHING} where the mean loss of the round is watched.{more}"
     )
     return [Sheet("Alarms of detectors", caption, ["Seed", "Round", "Period", "Clients"], rows[:_MOST_ROWS])]
-
-
-def _clients(count: float) -> str:
-    return formats.NOTHING if pd.isna(count) else f"{count:.0f}"
 
 
 def sentences(found: pd.DataFrame) -> list[str]:
@@ -99,13 +96,8 @@ def sentences(found: pd.DataFrame) -> list[str]:
     ]
 
 
-def _files(source: Source) -> list[tuple[str, pd.DataFrame]]:
-    read = source.records
-    both = ("detections", per_run(read)), ("alarms", per_alarm(read))
-    return [(name, frame) for name, frame in both if len(frame)]
-
-
 sheets.add(60, lambda source: sheets_of(per_run(source.records)))
 sheets.add(61, lambda source: list_of(per_alarm(source.records)))
 warnings.add(1, lambda source: sentences(per_alarm(source.records)))
-frames.add(0, _files)
+frames.add(0, lambda source: [("detections", found)] if len(found := per_run(source.records)) else [])
+frames.add(0, lambda source: [("alarms", found)] if len(found := per_alarm(source.records)) else [])

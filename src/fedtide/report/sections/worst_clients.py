@@ -5,13 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from fedtide.records.files import client_scores
 from fedtide.records.frames import METHOD, Method
 from fedtide.records.run_directory import RunDirectory
 from fedtide.report.charts.methods import method_names
 from fedtide.report.formats import percent
 from fedtide.report.parts import Source, frames, sheets, warnings
-from fedtide.report.tables.evaluations import PREFIX
 from fedtide.report.tables.method_table import Sheet
 
 _ERRORS = 2  # standard errors from which a client is named
@@ -64,19 +62,14 @@ def _of_periods(directory: RunDirectory) -> Iterator[pd.DataFrame]:
 
 
 def _of_sessions(source: Source, directory: RunDirectory) -> Iterator[pd.DataFrame]:
-    history = source.records.history[source.records.history["key"] == directory.path.name]
-    measured = history.reindex(columns=["session", "round", f"{PREFIX}mean", "served_accuracy_mean"])
-    measured = measured.dropna(subset=[f"{PREFIX}mean", "served_accuracy_mean"], how="all")
-    for number in measured.groupby("session", sort=False)["round"].last():
-        table = pd.read_parquet(directory.path / client_scores.file_name(int(number)))
-        table = table[table["group"] != "departed"]
-        scores = table.reindex(columns=["accuracy", "served_accuracy", "samples"]).astype(float)
-        names = (table["name"] if "name" in table else table["client"]).astype(str)
-        served = scores["served_accuracy"].fillna(scores["accuracy"])
-        found = pd.DataFrame(
-            {"client": names, "rows": scores["samples"], "served": served, "global": scores["accuracy"]}
-        )
-        yield found.dropna(subset=["rows", "served"])
+    table = source.evaluations
+    table = table[(table["key"] == directory.path.name) & (table["group"] != "departed")]
+    table = table[table["round"] == table.groupby("session")["round"].transform("max")]
+    names = table["client"].astype(str).where(table["name"].isna(), table["name"])
+    served = table["served_accuracy"].fillna(table["accuracy"])
+    scores = {"client": names, "rows": table["samples"], "served": served, "global": table["accuracy"]}
+    if len(table):
+        yield pd.DataFrame(scores).dropna(subset=["rows", "served"])
 
 
 def _worst(source: Source) -> tuple[Method, pd.DataFrame] | None:
@@ -94,13 +87,11 @@ def sheet(source: Source) -> Iterator[Sheet]:
     if (worst := _worst(source)) is None:
         return
     method, found = worst
-    lines: list[tuple[tuple[str, ...], list[str]]] = [
+    lines = [
         (
             (str(row["client"]),),
             [
-                percent(row["served"]),
-                percent(row["global"]),
-                percent(row["mean"]),
+                *(percent(row[name]) for name in ("served", "global", "mean")),
                 f"{row['rows']:.0f}",
                 f"{row['errors_below']:.1f}",
             ],
@@ -109,7 +100,7 @@ def sheet(source: Source) -> Iterator[Sheet]:
     ]
     rest = f" And {len(found) - _MOST_ROWS} more in {_FILE}.csv." if len(found) > _MOST_ROWS else ""
     yield Sheet(
-        f"Clients served worst, {_name(source, method)}",
+        f"Clients served worst, {method_names(source.records.methods)[method]}",
         "Accuracy on their own held-out rows of all periods, with the model that each is served, and with the global one; the "
         f"clients at least {_ERRORS} standard errors below all clients' rows together, where chance puts about 2 %.{rest}",
         ["Served, %", "Global model, %", "All clients, %", "Rows", "Standard errors below"],
@@ -124,20 +115,16 @@ def line(source: Source) -> Iterator[str]:
         return
     method, found = worst
     shown = [
-        f"{row['client']} {percent(row['served'])} % (global model {percent(row['global'])})"
-        if row["global"] == row["global"]
-        else f"{row['client']} {percent(row['served'])} %"
+        f"{row['client']} {percent(row['served'])} %"
+        + ("" if np.isnan(row["global"]) else f" (global model {percent(row['global'])})")
         for row in found.head(_MOST_NAMED).to_dict("records")
     ]
+    name = method_names(source.records.methods)[method]
     rest = f" and {len(found) - _MOST_NAMED} more in {_FILE}.csv" if len(found) > _MOST_NAMED else ""
     yield (
-        f"Clients served worst by {_name(source, method)}, at least {_ERRORS} standard errors below all clients' "
+        f"Clients served worst by {name}, at least {_ERRORS} standard errors below all clients' "
         f"{percent(found['mean'].iloc[0])} %: {', '.join(shown)}{rest}."
     )
-
-
-def _name(source: Source, method: Method) -> str:
-    return method_names(source.records.methods)[method]
 
 
 sheets.add(30, sheet)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedtide.core.errors import SettingsError
 from fedtide.records.files import client_scores
 from fedtide.records.frames import METHOD, Records
 from fedtide.records.run_directory import RunDirectory
@@ -13,21 +12,14 @@ from fedtide.records.run_directory import RunDirectory
 PREFIX = "client_accuracy_"
 """Of the columns of a history about the clients' accuracies."""
 
-_READ = (
-    "client",
-    "group",
-    "accuracy",
-    "served_accuracy",
-    "personalization_gain",
-    "finetuned_accuracy",
-    "finetuning_gain",
-)
+_NUMBERS = ("samples", "accuracy", "served_accuracy", "personalization_gain", "finetuned_accuracy", "finetuning_gain")
+_READ = ("client", "name", "group", *_NUMBERS)
 
 
 def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
-    """Evaluations of clients by complete runs, a row each: the run's columns, ``session``, ``round``, and scores of the client.
+    """Evaluations of clients by complete runs, a row each: the run's columns, ``session``, ``round``, and the client's.
 
-    Scores that a run has not recorded are NaN; a missing or changed table of client scores is a SettingsError.
+    What a run has not recorded is NaN; a missing or changed table of client scores is a SettingsError.
     """
     measured = records.history[records.history["state"] == "complete"].reindex(
         columns=["key", *METHOD, "session", "round", f"{PREFIX}mean"]
@@ -38,20 +30,8 @@ def evaluations(run_dirs: Sequence[Path], records: Records) -> pd.DataFrame:
         directory = RunDirectory(path)
         directory.verify(*(name for name in directory.marks() if name.startswith(f"{client_scores.FOLDER}/")))
         for row in by_run[path.name].to_dict("records"):
-            table = _table(path / client_scores.file_name(int(row["round"])))
+            table = pd.read_parquet(path / client_scores.file_name(int(row["round"]))).reindex(columns=list(_READ))
+            table = table.astype(dict.fromkeys(_NUMBERS, "float64"))
             tables.append(table.assign(**{name: row[name] for name in ("key", *METHOD, "session", "round")}))
     columns = ["key", *METHOD, "session", "round", *_READ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
-
-
-def _table(path: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_parquet(path)
-    except FileNotFoundError:
-        raise SettingsError(
-            f"{path}: this record of the run is missing; restore it, or delete the run directory"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{path} is not a table of client scores: {' '.join(str(error).split())}") from None
-    found = frame.reindex(columns=list(_READ))
-    return found.astype({name: "float64" for name in _READ if name not in ("client", "group")})

@@ -5,7 +5,7 @@ quantities, and defines how the seeds are combined. What was never reached is in
 """
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -37,6 +37,8 @@ COUNTED = "gradient rounds counted"
 class _Scored(SettingsModel):
     """A measure of one score of the model."""
 
+    median: ClassVar[bool] = False
+
     metric: ScoreName = Field(
         "accuracy",
         description="test metric in place of the accuracy; except loss, it has to be among `evaluation.metrics`",
@@ -51,8 +53,8 @@ class _Scored(SettingsModel):
         return None
 
     def center(self, values: Floats) -> float:
-        """Of the seeds; by default the mean."""
-        return float(values.mean())
+        """Of the seeds: their mean or, which one that never gets there does not make infinite, their median."""
+        return float(np.median(values) if self.median else values.mean())
 
 
 class TransitionAccuracy(_Scored):
@@ -82,6 +84,7 @@ class Recovery(_Scored):
     numbers leave out the V gradient rounds at the start of a session; a second variant includes them. Seeds: median.
     """
 
+    median = True
     name: Literal["recovery"] = "recovery"
     share: float = Field(0.95, gt=0, le=1, description="rho, share of the reference's best accuracy")
     reference: str = Field("dynamic", description="method that sets the accuracy to reach")
@@ -100,9 +103,6 @@ class Recovery(_Scored):
         found = recovery(session, reference, share, self.score.sign)
         names = [f"{name}{end}" for end in ("", "_gradient") for name in ("rounds", "latency", "energy", "speed_up")]
         return [found[name] / (1000 if name.startswith("energy") else 1) for name in (*names, "gain")]
-
-    def center(self, values: Floats) -> float:
-        return float(np.median(values))
 
 
 class Learning(_Scored):
@@ -191,6 +191,7 @@ class SimulatedTime(_Scored):
     target accuracy. Seeds: median.
     """
 
+    median = True
     name: Literal["simulated_time"] = "simulated_time"
     seconds: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (), description="simulated seconds after the start of the session; each gives a variant"
@@ -209,10 +210,6 @@ class SimulatedTime(_Scored):
             rounds = metrics.rounds_to_target(sign * session.score, sign * self.target)
             found += [metrics.seconds_to_target(sign * session.score, elapsed, sign * self.target), rounds]
         return found
-
-    def center(self, values: Floats) -> float:
-        """Median, which a seed that never gets there does not make infinite."""
-        return float(np.median(values))
 
 
 Measure = Annotated[

@@ -14,7 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.report.formats import NOTHING
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import ACCURACY, Score
-from fedtide.studies.reproduce.earlier import Earlier
+from fedtide.studies.reproduce.earlier import Earlier, Kept
 from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.measures import Quantity
 from fedtide.studies.reproduce.published import Number
@@ -70,13 +70,10 @@ class Results:
 
 def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
     """Measure all cells whose runs are complete; for the others keep the numbers of an earlier call over all seeds."""
-    measure = recipe.table.measure
-    rows: list[Row] = []
-    missing: dict[Cell, list[int]] = {}
-    found: dict[Cell, list[list[float]]] = {}
-    lengths: dict[Cell, int] = {}
+    measure, quantities = recipe.table.measure, recipe.table.measure.quantities
+    rows, missing, kept = list[Row](), dict[Cell, list[int]](), set[Cell]()
     for cell in recipe.cells:
-        found[cell], missing[cell] = [], []
+        parts, absent, rounds = list[list[float]](), list[int](), 0
         for seed in recipe.seeds:
             histories = [find(settings) for settings in recipe.runs(cell, seed)]
             number = recipe.table.transitions[cell.transition]
@@ -85,27 +82,23 @@ def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
             except SettingsError as error:
                 raise SettingsError(f"{recipe.name}, transition {cell.transition}: {error}") from None
             if len(sessions) < len(histories):
-                missing[cell].append(seed)
+                absent.append(seed)
             else:
-                found[cell].append(measure.measure(sessions[0], sessions[-1]))
-                lengths[cell] = len(sessions[0].score)
-    kept = {
-        cell
-        for cell in missing
-        if missing[cell] and all((cell, quantity) in earlier.numbers for quantity in measure.quantities)
-    }
-    for cell, parts in found.items():
-        for place, quantity in enumerate(measure.quantities):
+                parts.append(measure.measure(sessions[0], sessions[-1]))
+                rounds = len(sessions[0].score)
+        if absent and all((cell, quantity) in earlier.numbers for quantity in quantities):
+            kept.add(cell)
+        elif absent:
+            missing[cell] = absent
+        for place, quantity in enumerate(quantities):
             values = np.array([part[place] for part in parts], dtype=np.float64)
             std = float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else math.nan
-            published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
+            numbers = Kept(measure.center(values) if len(values) else math.nan, std, len(values), rounds)
             if cell in kept:
-                rows.append(Row(cell, quantity, published, *earlier.numbers[cell, quantity]))
-                continue
-            center = measure.center(values) if len(values) else math.nan
-            rows.append(Row(cell, quantity, published, center, std, len(values), lengths.get(cell, 0)))
-    absent = {cell: seeds for cell, seeds in missing.items() if seeds and cell not in kept}
-    return Results(recipe, rows, absent, kept)
+                numbers = earlier.numbers[cell, quantity]
+            published = recipe.published.get((cell, quantity.name), Number(math.nan, math.nan))
+            rows.append(Row(cell, quantity, published, *numbers))
+    return Results(recipe, rows, missing, kept)
 
 
 def frame(results: Results) -> pd.DataFrame:

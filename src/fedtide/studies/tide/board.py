@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
+from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.studies.tide.scores import Row
@@ -27,8 +27,6 @@ RESAMPLES = 2000
 
 _TRIMMED = 0.25  # at each end: the mean of the rest is the interquartile mean
 _INTERVAL = (2.5, 97.5)  # percentiles of the resamples
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,10 @@ def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
     if REFERENCE not in methods:
         raise SettingsError(f"the leaderboard compares with {REFERENCE}, which has no runs in this folder")
     cubes = {world.name: _cube(rows, world, methods) for world in worlds}
-    draws = [_resampled(cube, place) for place, cube in enumerate(cubes.values())]
+    draws: list[Floats] = []  # scores of resampled seeds: [seeds, resamples, methods]
+    for place, cube in enumerate(cubes.values()):
+        drawn = generator(0, "board", place).integers(0, len(cube), (len(cube), RESAMPLES))
+        draws.append(np.asarray(cube.to_numpy()[drawn], dtype=np.float64))
     reference = methods.index(REFERENCE)
     table = pd.DataFrame(index=pd.Index(methods, name="method"))
     for name, quantity in (("rank", _rank), ("gain", _gain), ("better", _better)):
@@ -108,13 +109,6 @@ def _cube(rows: pd.DataFrame, world: World, methods: list[str]) -> pd.DataFrame:
         missing = ", ".join(str(seed) for seed, lacks in zip(seeds, cube[name].isna(), strict=True) if lacks)
         raise SettingsError(f"world {world.name}: method {name} is missing seeds {missing}")
     return cube.fillna(0.0)
-
-
-def _resampled(cube: pd.DataFrame, place: int) -> Floats:
-    """Scores of resampled seeds: [seeds, resamples, methods]."""
-    seeds = len(cube)
-    drawn = generator(0, "board", place).integers(0, seeds, (seeds, RESAMPLES))
-    return np.asarray(cube.to_numpy()[drawn], dtype=np.float64)
 
 
 def _rank(draws: Sequence[Floats], _: int) -> Floats:

@@ -9,7 +9,6 @@ import yaml
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import make_folder, write_text
 from fedtide.core.storage.locks import held
-from fedtide.records.summary import Summary
 from fedtide.runs.compare import compare, unsuccessful
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.workspace import Workspace
@@ -102,15 +101,11 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
         make_folder(home)
         write_text(home / REFUSED, f"{error}\n")
         return Outcome(f"no runs: {error}")
-    return Outcome(_line(summaries), stopped, any(summary["state"] == "failed" for summary in summaries))
+    states = [summary["state"] for summary in summaries]
+    line = "; ".join([f"{states.count('complete')} of {len(states)} runs complete", *unsuccessful(summaries)])
+    return Outcome(line, stopped, "failed" in states)
 
 
 def _workspace(runs: Path, params: Params) -> Workspace:
     runs.mkdir(parents=True, exist_ok=True)
     return Workspace(runs, loggers=params.experiment.tracking.loggers)
-
-
-def _line(summaries: Sequence[Summary]) -> str:
-    lines = unsuccessful(summaries)
-    complete = sum(summary["state"] == "complete" for summary in summaries)
-    return "; ".join([f"{complete} of {len(summaries)} runs complete", *lines])

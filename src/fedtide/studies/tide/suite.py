@@ -103,7 +103,7 @@ def suite(folder: Path = TIDE) -> dict[str, World]:
     listed: _Suite = parse(_Suite, read_json(folder / "suite.json") or {}, "suite.json")
     found = {}
     for name, limits in listed.worlds.items():
-        path = world_file(name, folder)
+        path = folder / "worlds" / f"{name}.yaml"
         if not path.is_file() or file_hash(path) != limits.file:
             raise SettingsError(f"{path}: the file differs from the frozen one of {listed.name}; reinstall fedtide")
         found[name] = World(name, read_mapping(path), limits, listed.name)
@@ -117,11 +117,6 @@ def chosen_worlds(names: list[str] | None, folder: Path = TIDE) -> list[World]:
         if name not in worlds:
             raise SettingsError(nearest(f"--world {name}: not a world of the suite", name, worlds))
     return [world for name, world in worlds.items() if not names or name in names]
-
-
-def world_file(name: str, folder: Path = TIDE) -> Path:
-    """The settings file of a world."""
-    return folder / "worlds" / f"{name}.yaml"
 
 
 def file_hash(path: Path) -> str:

@@ -62,7 +62,9 @@ class Space:
     def __init__(self, params: Params) -> None:
         self._params, self._tune = params, params.experiment.tune
         self.base = self.settings({})
-        wanted = self._tune.space or dict(_tunables(self.base))
+        wanted = self._tune.space or dict(
+            found for group in _SEARCHED for found in _tunables(getattr(self.base, group), group)
+        )
         self.dimensions = tuple(_dimension(self.base, key, range_) for key, range_ in wanted.items())
         self.extremes = [self._checked(dim.key, value) for dim in self.dimensions for value in dim.limits]
 
@@ -182,15 +184,10 @@ def _dimension(settings: RunSettings, key: str, wanted: SearchRange | SearchChoi
     return Dimension(key, wanted.low, wanted.high, wanted.log, integer)
 
 
-def _tunables(settings: RunSettings) -> Iterator[tuple[str, SearchRange]]:
-    for group in _SEARCHED:
-        yield from _tunables_below(getattr(settings, group), group)
-
-
-def _tunables_below(group: SettingsModel, prefix: str) -> Iterator[tuple[str, SearchRange]]:
+def _tunables(group: SettingsModel, prefix: str) -> Iterator[tuple[str, SearchRange]]:
     for name, field in type(group).model_fields.items():
         extra, value = field.json_schema_extra, getattr(group, name)
         if isinstance(extra, dict) and isinstance(extra.get("tune"), dict):
             yield f"{prefix}.{name}", SearchRange.model_validate(extra["tune"])
         elif isinstance(value, SettingsModel):
-            yield from _tunables_below(value, f"{prefix}.{name}")
+            yield from _tunables(value, f"{prefix}.{name}")
