@@ -3,7 +3,6 @@ import io
 import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ import pytest
 from rich.console import Console
 from synthetic_runs import finish_again, small_grid, write_run
 
-from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
 from fedtide.report import findings, parts, sections
 from fedtide.report.build import build
@@ -56,7 +54,7 @@ def single(tmp_path_factory):
     """The report of one run."""
     root = tmp_path_factory.mktemp("single")
     (root / "world.png").write_bytes(b"not really a picture")
-    return report([write_run(root, "fedavg[bold]")], root / "out", timeline_pictures=[root / "world.png"])
+    return report([write_run(root, "fedavg[bold]")], root / "out", world=root / "world.png")
 
 
 @pytest.fixture(scope="module")
@@ -225,12 +223,6 @@ def test_accuracy_per_class_of_one_method_is_drawn(tmp_path):
     corners = mesh.get_coordinates()
     assert corners.shape == (2, 11, 2)
     assert (corners[0, 0].tolist(), corners[1, 10].tolist()) == ([-0.5, -0.5], [9.5, 0.5])
-
-
-def test_bad_input_leaves_nothing_behind(tmp_path):
-    with pytest.raises(SettingsError, match=r"no figure nothing\.png"):
-        report([write_run(tmp_path / "runs")], tmp_path / "out", timeline_pictures=[Path("nothing.png")])
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_among_the_sections_is_all_that_a_table_takes(tmp_path, monkeypatch):

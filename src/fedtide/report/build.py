@@ -56,8 +56,7 @@ def build(run_dirs: Sequence[Path], out: Path, contents: Contents) -> ReportSumm
         contents: of the report.
 
     Raises:
-        SettingsError: there is no run, a run has not recorded the score, a file was not written by a run, a picture is
-            missing, or the search has no front.
+        SettingsError: there is no run, a run has not recorded the score, or a file was not written by a run.
     """
     source = Source.read(run_dirs, contents)
     read, table, further = source.records, source.table, dict(parts.tables.of(source))

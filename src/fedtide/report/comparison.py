@@ -36,19 +36,18 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
     directories, contents, timeline, labels, names = _reported(params, runs, worlds)
     first = params.grid()[0]
     origin = world_identity(first, load_data(first))
-    pictures = [world_file(worlds, first, origin).with_suffix(".png")] if worlds else []
-    if not pictures or not pictures[0].is_file():
-        pictures = [folder(out) / "world.png"]
-        draw(timeline, labels, pictures[0], names)
-    contents = replace(contents, command=command, timeline_pictures=pictures)
-    return build(directories, folder(out), contents)
+    world = world_file(worlds, first, origin).with_suffix(".png") if worlds else None
+    if world is None or not world.is_file():
+        world = folder(out) / "world.png"
+        draw(timeline, labels, world, names)
+    return build(directories, folder(out), replace(contents, command=command, world=world))
 
 
 def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:
     """The figures of the report of the grid, none of them drawn yet."""
     directories, contents, timeline, labels, names = _reported(params, runs, worlds)
     world = drawn(timeline, labels, names)
-    return parts.figures.of(parts.Source.read(directories, replace(contents, timeline_pictures=[world])))
+    return parts.figures.of(parts.Source.read(directories, replace(contents, world=world)))
 
 
 def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Path], Contents, Timeline, Ints, Names]:

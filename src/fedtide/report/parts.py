@@ -39,7 +39,7 @@ class Contents:
     Attributes:
         settings: the block ``report`` of the settings.
         command: the command line, shown on the page.
-        timeline_pictures: pictures of the clients' data over time: figures, or PNG files to embed.
+        world: picture of the clients' data over time: a figure, or a PNG file to embed.
         cohorts: who takes part when.
         moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
         periods: names of the sessions, if they are periods of the data's time.
@@ -48,7 +48,7 @@ class Contents:
 
     settings: ReportSettings
     command: str
-    timeline_pictures: Sequence[Path | Figure] = ()
+    world: Path | Figure | None = None
     cohorts: Figure | None = None
     moves: Mapping[str, Sequence[Any]] | None = None
     periods: Sequence[str] = ()

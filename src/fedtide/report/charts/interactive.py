@@ -92,14 +92,14 @@ def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
     """The band of a series, and its line or points."""
     name = html.escape(series.name, quote=False)
     look = {"name": name, "legendgroup": series.name, "showlegend": False}
-    ranged = series.low is not None and series.high is not None and not np.array_equal(series.low, series.high, True)
     value, axis = ("x", chart.x) if chart.y.names else ("y", chart.y)
     sign, line = ".1%" if axis.share else ".4~g", dict[str, Any]()
     text = f"%{{{value}:{sign}}}"
-    if ranged and series.low is not None and series.high is not None:
+    low, high = series.low, series.high
+    if low is not None and high is not None and not np.array_equal(low, high, True):
         if not series.bars:
-            yield go.Scatter(**look, **_band(series, series.low, series.high))
-        low, high = series.low.astype(np.float32), series.high.astype(np.float32)
+            yield go.Scatter(**look, **_band(series, low, high))
+        low, high = low.astype(np.float32), high.astype(np.float32)
         text += f" (%{{customdata[0]:{sign}}} to %{{customdata[1]:{sign}}})"
         line["customdata"] = np.stack([low, high], axis=1)
         if series.bars and series.y is not None:

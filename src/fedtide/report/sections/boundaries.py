@@ -1,16 +1,20 @@
 """Figures of session starts: the weights of stored models, and the losses of the candidate initial models."""
 
 import math
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedtide.records.frames import METHOD, Method, Records
+from fedtide.records.frames import Records, by_method
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series, ranged
 from fedtide.report.charts.pictures import drawings
 from fedtide.report.charts.style import GRAY, PALETTE
 from fedtide.report.parts import figures
+
+Row = dict[Hashable, Any]
+"""Of ``Records.boundaries``."""
 
 _MOST_WRITTEN = 40  # columns of cells, over the width of the page, in which a number has room
 
@@ -33,7 +37,7 @@ def weights(records: Records, reference: str) -> Chart | None:
     columns = min(len(panels), 4)
     written = len(stored) * columns <= _MOST_WRITTEN
 
-    def cells(rows: list[dict[str, Any]]) -> Cells:
+    def cells(rows: list[Row]) -> Cells:
         values = np.array([[_weight(rows, session, earlier) for earlier in stored] for session in sessions])
         return Cells(values, "Blues", "Weight", written=written)
 
@@ -54,7 +58,7 @@ def losses(records: Records, reference: str) -> Chart | None:
     order = sorted({row["session"] for _, rows in panels for row in rows})
     columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
 
-    def series(rows: list[dict[str, Any]]) -> tuple[Series, ...]:
+    def series(rows: list[Row]) -> tuple[Series, ...]:
         frame = pd.DataFrame([row["losses"] | {"session": order.index(row["session"])} for row in rows]).groupby(
             "session"
         )
@@ -80,28 +84,24 @@ def _begins(records: Records, sessions: list[int]) -> Axis:
     return Axis(f"{'Period' if records.periods else 'Session'} that begins", names=names)
 
 
-def _weight(rows: list[dict[str, Any]], session: int, stored: int) -> float:
+def _weight(rows: list[Row], session: int, stored: int) -> float:
     """Mean over the seeds; NaN where no run mixed models for this session, or none had stored that one."""
     found = [row["mu"][stored] for row in rows if row["session"] == session and stored in row["mu"]]
     return float(np.mean(found)) if found else math.nan
 
 
-def _panels(records: Records, column: str, reference: str) -> list[tuple[str, list[dict[str, Any]]]]:
+def _panels(records: Records, column: str, reference: str) -> list[tuple[str, list[Row]]]:
     """Name and rows of each algorithm in ``Records.boundaries``: complete runs with a value in ``column``.
 
     Rows of the reference initializer if it recorded any, else of the first that did.
     """
-    rows = [row for row in records.boundaries.to_dict("records") if row[column] and row["state"] == "complete"]
-    rows = [row for row in rows if row["key"] not in records.without_global]
-    starts = [row["initializer"] for row in rows]
-    if not rows:
+    rows = records.boundaries
+    rows = rows[rows[column].astype(bool) & (rows["state"] == "complete") & ~rows["key"].isin(records.without_global)]
+    if rows.empty:
         return []
-    chosen = reference if reference in starts else starts[0]
-    methods: dict[Method, list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["initializer"] == chosen:
-            methods.setdefault((row[METHOD[0]], chosen), []).append({str(name): value for name, value in row.items()})
-    return [(f"{label} · {start}", rows) for (label, start), rows in methods.items()]
+    chosen = reference if (rows["initializer"] == reference).any() else rows["initializer"].iloc[0]
+    groups = by_method(rows[rows["initializer"] == chosen])
+    return [(f"{label} · {start}", own.to_dict("records")) for (label, start), own in groups.items()]
 
 
 figures.add(

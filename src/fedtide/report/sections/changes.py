@@ -60,10 +60,8 @@ def _accuracies(
         parts = [group[group["session"] == session] for session in shown]
         cells = [_percent(part, "accuracy") for part in parts] + [_percent(group, "accuracy")]
         rows.append((method, cells + ([_percent(group, "start"), _percent(group, "dip")] if starts else [])))
-    names, word = (
-        [records.session_name(session, "") for session in sessions],
-        "Period" if records.periods else "Session",
-    )
+    names = [records.session_name(session, "") for session in sessions]
+    word = "Period" if records.periods else "Session"
     if len(sessions) == 1:
         evaluated = f"{word} {names[0]}"
     elif sessions == list(range(sessions[0], sessions[-1] + 1)):

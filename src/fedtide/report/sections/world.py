@@ -1,6 +1,6 @@
 """The world of the runs: the clients' data over time, and who takes part when."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from matplotlib.patches import Patch
 
 from fedtide.core import plugins
 from fedtide.core.array_types import Bools, Ints
-from fedtide.core.errors import SettingsError
 from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.report import picture
 from fedtide.report.charts.pictures import Drawing, drawings
@@ -27,12 +26,11 @@ _COHORTS = (
 )
 
 
-def _pictures(source: Source) -> Iterator[Drawing]:
-    for each in source.contents.timeline_pictures:
-        if isinstance(each, Path) and not each.is_file():
-            raise SettingsError(f"no figure {each}")
-        name, content = (each.stem, each.read_bytes()) if isinstance(each, Path) else ("world", each)
-        yield Drawing(name, "Clients and their data", "As generated before training.", content, written=False)
+def _world(source: Source) -> list[Drawing]:
+    given = source.contents.world
+    name, content = (given.stem, given.read_bytes()) if isinstance(given, Path) else ("world", given)
+    caption = "As generated before training."
+    return [] if content is None else [Drawing(name, "Clients and their data", caption, content, written=False)]
 
 
 def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:
@@ -76,5 +74,5 @@ def raster(present: Bools, drawn: Bools, clients_named: Sequence[str] = ()) -> F
         return figure
 
 
-figures.add(260, _pictures)
+figures.add(260, _world)
 figures.add(270, lambda source: drawings("cohorts", "Participation by round", _COHORTS, source.contents.cohorts))

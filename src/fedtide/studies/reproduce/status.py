@@ -86,23 +86,19 @@ def page(found: list[Status]) -> str:
         [name if item.table is None else f"[{name}]({item.table.as_posix()})", *rest]
         for item, (name, *rest) in zip(found, lines(found), strict=True)
     ]
-    return (
-        "\n\n".join(
-            [
-                "# Reproduction status of published tables",
-                "How much of each published table has been reproduced; written by `fedtide reproduce --status`. The "
-                "linked pages list every cell with its spread over seeds.",
-                "* **Differences** are reproduced minus published values, in the unit of the quantity (percentage points "
-                "for accuracy), over the cells that have both.\n"
-                "* **Rounds** such as `80 of 800` mark partial runs, which do not reproduce the table.\n"
-                f"* **Settings**: `{CURRENT}` numbers come from the settings and seeds in the experiment's file, "
-                f"`{OTHER_SEEDS}` ones from the same settings with fewer or more seeds, `{EARLIER}` ones from different "
-                f"settings or from an earlier version's defaults; `{UNKNOWN}` ones are older than this record.",
-                markdown_table(HEADS, rows),
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Reproduction status of published tables",
+        "How much of each published table has been reproduced; written by `fedtide reproduce --status`. The "
+        "linked pages list every cell with its spread over seeds.",
+        "* **Differences** are reproduced minus published values, in the unit of the quantity (percentage points "
+        "for accuracy), over the cells that have both.\n"
+        "* **Rounds** such as `80 of 800` mark partial runs, which do not reproduce the table.\n"
+        f"* **Settings**: `{CURRENT}` numbers come from the settings and seeds in the experiment's file, "
+        f"`{OTHER_SEEDS}` ones from the same settings with fewer or more seeds, `{EARLIER}` ones from different "
+        f"settings or from an earlier version's defaults; `{UNKNOWN}` ones are older than this record.",
+        markdown_table(HEADS, rows),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _parts(recipe: Recipe, results: Path) -> list[Status]:
