@@ -242,14 +242,3 @@ def test_runs_in_rounds_are_what_they_were() -> None:
     assert "mode" not in settings().canonical()
     assert settings(mode="sync").canonical() == settings().canonical()
     assert settings(mode="async").canonical()["mode"]["concurrency"] == 10
-
-
-def test_costs_of_jobs_that_have_not_started_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when a client leaves the line, and its place and number go to the next one."""
-    found = []
-    for ahead in (0, 2, 32):
-        monkeypatch.setattr("fedtide.federation.clocks.events.AHEAD", ahead)
-        world = present([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], *[[0, 2, 4]] * 3, *[[1, 2, 3, 4]] * 9)
-        fed = federation(settings(algorithm="fedasync", mode={"name": "async", "concurrency": 2}), world, vectors())
-        found.append([{**record.row, "seconds": 0} for record in run_rounds(fed)[1]])
-    assert found[0] == found[1] == found[2]

@@ -140,13 +140,9 @@ class Channel:
         """The model [d] that a client receives which starts to train."""
         return state.w
 
-    def needed(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
-        """Bytes that each of these clients would have to receive to train in round ``t``."""
-        return [parts.payload_in(state).down] * len(clients)
-
     def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
-        """The same, and they receive it."""
-        return self.needed(parts, state, clients, t)
+        """Bytes that each of these clients receives to train in round ``t``; from now on it has the model."""
+        return [parts.payload_in(state).down] * len(clients)
 
     def leave(self, state: RunState, clients: Collection[int]) -> None:
         """Clients have left between two updates of an asynchronous server."""

@@ -7,7 +7,7 @@ each from the model that it started from: cancelled and refused ones never are, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,9 @@ from fedtide.federation.clocks.queue import Job, Queue
 from fedtide.federation.rounds.plan import JobStarts, RoundPlan, of_round, participants, rate_at
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import Parts, RoundContext, RunState
-from fedtide.methods.costs.wireless import JobCosts
 from fedtide.settings.run import Async
 from fedtide.training.engine.plan import sample_count
 from fedtide.world.timeline import Assignment
-
-AHEAD = 32
-"""Most jobs whose costs are computed before they start: of many at once, each takes a tenth of the time."""
 
 
 @dataclass
@@ -80,8 +76,7 @@ class EventClock:
         self.presence = make_presence(parts.timeline, parts.settings.seed, self.slot)
         if parts.wireless is None:
             raise SettingsError("costs.wireless = false: mode: async requires simulated times; set it to true")
-        self._wireless = parts.wireless
-        self._known: dict[tuple[int, int, int, int], tuple[int, float]] = {}  # costs of jobs that have not started
+        self.costs = parts.wireless.job_costs
         self._since = Since()
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
@@ -181,42 +176,11 @@ class EventClock:
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
         down, payload = parts.channel.receive(parts, state, clients, t), parts.payload_in(state)
-
-        def behind() -> list[tuple[int, int, int]]:
-            waiting = queue.line[len(clients) : len(clients) + AHEAD]
-            return list(
-                zip(waiting, self._work(waiting, t)[1], parts.channel.needed(parts, state, waiting, t), strict=True)
-            )
-
-        costs = self.costs(numbers, clients, samples, down, payload.up, behind)
+        costs = self.costs(numbers, clients, samples, np.array(down), payload.up, self.chosen.concurrency)
         queue.start(shards, t, costs.slots.tolist(), [payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))
         flight.models[t] = parts.channel.model(state), state.b
         state.totals["bytes_down"] += sum(down)
-
-    def costs(
-        self,
-        numbers: Sequence[int],
-        clients: Sequence[int],
-        samples: Sequence[int],
-        down: Sequence[int],
-        up: int,
-        behind: Callable[[], list[tuple[int, int, int]]],
-    ) -> JobCosts:
-        """Slots and energy of jobs with consecutive ``numbers``, and unless they are known, of those that wait ``behind`` them.
-
-        ``behind``: clients in line, and the samples that each would process and the bytes that it would receive.
-        """
-        jobs = list(zip(numbers, clients, samples, down, strict=True))
-        if not self._known.keys() >= set(jobs):
-            wanted = [*jobs, *((number, *job) for number, job in enumerate(behind(), numbers[-1] + 1))]
-            all_numbers, everybody, all_samples, received = zip(*wanted, strict=True)
-            where = np.array(received), up, self.chosen.concurrency
-            found = self._wireless.job_costs(all_numbers, everybody, all_samples, *where)
-            costs = zip(found.slots.tolist(), found.device_J.tolist(), strict=True)
-            self._known = dict(zip(wanted, costs, strict=True))
-        slots, joules = zip(*(self._known.pop(job) for job in jobs), strict=True)
-        return JobCosts(np.array(slots), np.array(joules))
 
     def _work(self, clients: list[int], t: int) -> tuple[list[int], list[int]]:
         """What these clients hold while the model is of version ``t``, and how many samples they would process."""

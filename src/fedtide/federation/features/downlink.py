@@ -98,7 +98,7 @@ class Downlink(Feature, Channel):
         copy: Tensor = state.features[self.name]["w"]
         return copy
 
-    def needed(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
+    def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
         """An update for every one that a client has missed, or the whole model.
 
         One that starts again before the model has changed receives one, too, as without compression it receives the model
@@ -107,14 +107,10 @@ class Downlink(Feature, Channel):
         size, down = parts.layout.size, parts.payload_in(state).down
         bits, model = self.link.bits(size), BYTES * size
         update = model if bits is None else -(-bits // 8)
-        received: list[int] = state.features[self.name]["received"][list(clients)].tolist()
-        missed = [max(1, t + 1 - last) if last else None for last in received]
+        received: Tensor = state.features[self.name]["received"]
+        missed = [max(1, t + 1 - last) if last else None for last in received[list(clients)].tolist()]
+        received[list(clients)] = t + 1
         return [down if number is None else down - max(0, model - number * update) for number in missed]
-
-    def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
-        found = self.needed(parts, state, clients, t)
-        state.features[self.name]["received"][list(clients)] = t + 1
-        return found
 
     def leave(self, state: RunState, clients: Collection[int]) -> None:
         """Clients that leave take their copy along."""
