@@ -12,11 +12,10 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
+from fedtide.federation.types import Chosen, Feature, RoundContext
 from fedtide.methods.attacks.base import Attack
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
-from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.drift.base import round_of
 from fedtide.world.timeline import Timeline
@@ -156,9 +155,6 @@ class Attacking(Feature):
                 "no update of their own; use communication: per_round"
             )
         return None
-
-    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
-        return Memory(each=1, samples=len(self.attackers.repainted))  # what is sent instead
 
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t

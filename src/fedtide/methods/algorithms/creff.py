@@ -1,6 +1,6 @@
 """CReFF."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import torch
@@ -70,7 +70,9 @@ class Creff(Algorithm):
         s, (weight, bias) = self.settings, _head(r, r.w)  # h_r
         g_real = _mean_over_clients(self.head_gradients(r), r.label_counts)  # (5)
         F = r.extra["features"] if r.extra["features"].numel() else self._drawn(r, weight)
-        F = minimized(mismatch, F, weight, bias, g_real, steps=s.match_steps, rate=s.match_lr)  # (6)
+        nearer = Traced(partial(_nearer, s.match_lr))
+        for _ in range(s.match_steps):
+            F = nearer(F, weight, bias, g_real)  # (6)
         head = trained_head(F, self._passes(r, F), s.head_batch, s.head_lr)  # (7)
         r.extra["features"], r.server.average = F, r.average()  # (4)
         model = r.server.average.clone()
@@ -142,23 +144,16 @@ def mismatch(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
 _TOGETHER = 32
 """Steps of a head that are traced as one program."""
 
-Loss = Callable[..., Tensor]
-"""A number, of the point and constants; a function at the top of a module."""
 
-
-def minimized(loss: Loss, point: Tensor, *constants: Tensor, steps: int, rate: float) -> Tensor:
-    """The point after some steps of gradient descent on ``loss(point, *constants)``."""
-    step = Traced(partial(_step, loss, rate))
-    for _ in range(steps):
-        point = step(point, *constants)
-    return point
-
-
-def slope(loss: Loss, point: Tensor, *constants: Tensor) -> Tensor:
-    """Gradient of ``loss(point, *constants)`` by the point."""
-    point = point.detach().requires_grad_()
+def slope(F: Tensor, weight: Tensor, bias: Tensor, g_real: Tensor) -> Tensor:
+    """Gradient of (6) by F."""
+    F = F.detach().requires_grad_()
     with torch.enable_grad():
-        return torch.autograd.grad(loss(point, *constants), point)[0]
+        return torch.autograd.grad(mismatch(F, weight, bias, g_real), F)[0]
+
+
+def _nearer(rate: float, F: Tensor, *constants: Tensor) -> Tensor:
+    return F - slope(F, *constants).mul_(rate)
 
 
 def trained_head(F: Tensor, passes: Iterable[Tensor], batch: int, rate: float) -> tuple[Tensor, Tensor]:
@@ -175,10 +170,6 @@ def trained_head(F: Tensor, passes: Iterable[Tensor], batch: int, rate: float) -
         for some in torch.split(order.to(F.device), _TOGETHER * batch):
             theta = descend(theta, x.index_select(0, some), y.index_select(1, some))
     return theta[:, :-1], theta[:, -1]
-
-
-def _step(loss: Loss, rate: float, point: Tensor, *constants: Tensor) -> Tensor:
-    return point - slope(loss, point, *constants).mul_(rate)
 
 
 def _descend(theta: Tensor, x: Tensor, y: Tensor, batch: int, rate: float) -> Tensor:
