@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 from session_worlds import A, B, alternating, made, populations
 
-from fedtide.federation.assembly.footprint import advice
 from fedtide.methods.initializers import base as store
 from support import run_rounds, watch
 
@@ -27,23 +25,8 @@ def test_where_periods_recur_they_start_from_the_latest_one_of_their_kind() -> N
     kinds = ["weekdays", "weekend", "weekdays", "weekend", "weekdays"]  # whoever is present
     world = replace(alternating(5), notes={"periods": kinds, "kinds": kinds})
     fed = made("oracle", replace(world, assignment_of_round=world.assignment_of_round * 0))
-    assert advice(fed.parts) == [
-        "initializer oracle equals previous at the start of session 2: no earlier session is of its kind"
-    ]
     seen = watch(fed)
     run_rounds(fed)
     ends = [w for _, w in seen]
     expected = [fed.parts.w0, ends[0], ends[0], ends[1], ends[2]]
     assert all(torch.equal(r.w, w) for (r, _), w in zip(seen, expected, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("devices", "which"),
-    [([A, B, A, (0, 3), A, B, (0, 3)], "session 3, 4"), ([A, (0, 1, 2), B], "any session"), ([A, A, A, A], None)],
-)
-def test_it_says_where_it_has_no_choice(devices, which) -> None:
-    line = (
-        f"initializer oracle equals previous at the start of {which}: no earlier session has exactly the same clients"
-    )
-    assert advice(made("oracle", populations(devices)).parts) == ([] if which is None else [line])
-    assert advice(made("previous", populations(devices)).parts) == []

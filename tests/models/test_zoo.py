@@ -30,8 +30,8 @@ REFUSED = {
     "Counter": "changes its attribute calls",
     "Reassigned": r"changes its attribute mean, .* as in self\.mean\.copy_",
     "Checkpointed": "the model cannot be traced",
-    "LstmDropout": r"its layer layer; make layer of several LSTM of one layer each with nn\.Dropout between them",
-    "TransformerDropout": r"its layer layer\.self_attn; set layer\.self_attn\.dropout = 0 after it is made",
+    "LstmDropout": r"its layer layer; set its dropout to 0 and use nn\.Dropout layers",
+    "TransformerDropout": r"its layer layer\.self_attn; set its dropout to 0 and use nn\.Dropout layers",
 }
 """What a network is refused for; all others are trained."""
 

@@ -246,7 +246,6 @@ def advice(parts: Parts) -> list[str]:
     )
     return [
         *_unused_partition(parts.settings),
-        *_unused_oracle(parts),
         *_hashed_columns(parts),
         *_unknown_owners(parts),
         *parts.network.remarks,
@@ -265,18 +264,6 @@ def _unused_partition(chosen: RunSettings) -> list[str]:
         f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario "
         f"{chosen.scenario.name} assigns the clients' data itself"
     ]
-
-
-def _unused_oracle(parts: Parts) -> list[str]:
-    """A line if initializer ``oracle`` finds no earlier model for some sessions that it could choose for."""
-    timeline, name = parts.timeline, parts.settings.initializer.name
-    later = range(timeline.pilot + 1, timeline.sessions)
-    without = [str(session + 1) for session in later if not timeline.returning(session)]
-    if name != "oracle" or not without:
-        return []
-    which = "any session" if len(without) == len(later) else f"session {', '.join(without)}"
-    why = "is of its kind" if timeline.kinds else "has exactly the same clients"
-    return [f"initializer oracle equals previous at the start of {which}: no earlier session {why}"]
 
 
 def _hashed_columns(parts: Parts) -> list[str]:

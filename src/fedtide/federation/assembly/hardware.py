@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.storage.files import part_suffix
 from fedtide.training.engine.executors.executor import Advance, Executor
 from fedtide.training.engine.local import Cohort
 
@@ -148,7 +147,7 @@ def share_of(group: Group, clients: int, whole: bool) -> Share:
 class MemoryStore:
     """Keeps client state [N, d] on the training device, the host or disk (by default the system's temporary folder).
 
-    A file of ``disk`` is unlinked as soon as it is mapped, so the system frees it however the process ends; it is sparse, so it
+    A file of ``disk`` has no name, so the system frees it however the process ends; it is sparse, so it
     takes space for the rows that were written only. A checkpoint contains the rows themselves, wherever they are kept.
     """
 
@@ -163,13 +162,9 @@ class MemoryStore:
     def rows(self, clients: int, size: int, dtype: torch.dtype) -> Tensor:
         if not self.on_disk:
             return torch.zeros(clients, size, dtype=dtype, device=self.device)
-        handle, name = tempfile.mkstemp(prefix="memory-", suffix=part_suffix(), dir=self.folder)
-        try:
-            os.truncate(handle, clients * size * dtype.itemsize)
-            mapped = mmap.mmap(handle, clients * size * dtype.itemsize)
-        finally:
-            os.close(handle)
-            Path(name).unlink()
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            os.truncate(file.fileno(), clients * size * dtype.itemsize)
+            mapped = mmap.mmap(file.fileno(), clients * size * dtype.itemsize)
         mapped.madvise(mmap.MADV_RANDOM)  # else the system would read megabytes around each row
         return torch.frombuffer(mapped, dtype=dtype).view(clients, size)
 

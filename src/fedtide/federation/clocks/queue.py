@@ -8,11 +8,10 @@ places take clients from its front. Since nobody starts before all that ends has
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, NamedTuple
-
-import torch
 
 
 class Job(NamedTuple):
@@ -103,27 +102,12 @@ class Queue:
         return bool(ends)
 
     def values(self) -> dict[str, Any]:
-        """Numbers and int64 tensors, for saving."""
-        jobs = torch.tensor([list(job) for job in self.running.values()], dtype=torch.int64)
-        clients = {"present": sorted(self.present), "line": self.line, "arrived": self.arrived}
-        return {
-            "now": self.now,
-            "started": self.started,
-            "settled": self.settled,
-            **{name: torch.tensor(ids, dtype=torch.int64) for name, ids in clients.items()},
-            "running": jobs.reshape(-1, len(Job._fields)),
-        }
+        """Numbers and lists, for saving."""
+        return {**vars(self), "present": sorted(self.present), "running": [tuple(job) for job in self.running.values()]}
 
     @staticmethod
     def restore(values: dict[str, Any]) -> Queue:
         """The queue of :meth:`values`, of which further ones are ignored."""
-        jobs = [Job(*row) for row in values["running"].tolist()]
-        return Queue(
-            now=values["now"],
-            started=values["started"],
-            settled=values["settled"],
-            present=set(values["present"].tolist()),
-            line=values["line"].tolist(),
-            arrived=values["arrived"].tolist(),
-            running={job.number: job for job in jobs},
-        )
+        own = {field.name: copy(values[field.name]) for field in fields(Queue)}
+        running = {number: Job(number, *others) for number, *others in own["running"]}
+        return Queue(**{**own, "present": set(own["present"]), "running": running})

@@ -74,7 +74,9 @@ class Evaluator:
             seen = [self.under(split, number) for number in numbers]
             inputs = self.data.read(part_of(split), self.on_device(seen[0]))[0]
             labels = [self.on_device(self.data.classes(positions, part_of(split))) for positions in seen]
-            found |= zip(numbers, evaluate_seen(self.workers, *model, inputs, labels, self.batch, view), strict=True)
+            pairs = [(own, own) for own in labels]
+            scores = evaluate_seen(self.workers, *model, inputs, pairs, self.data.num_classes, self.batch, view)
+            found |= zip(numbers, scores, strict=True)
         return found
 
     def _alike(self, concepts: Sequence[int]) -> list[list[int]]:

@@ -145,12 +145,10 @@ _TIE = 1e-12  # relative difference below which two distances are equal under an
 
 
 def similarity_weights(distances: Sequence[float], scale: float) -> list[float]:
-    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow; a ValueError unless all distances are finite.
+    """mu_z = exp(-R d_z) / sum_z' exp(-R d_z'), in float64 and without overflow.
 
     An infinite scale R gives all weight to the nearest (ties share it equally); R = 0 gives equal weights.
     """
-    if not all(map(math.isfinite, distances)):
-        raise ValueError("distances should be finite")
     nearest = min(distances)
     if math.isinf(scale):
         parts = [float(d - nearest <= _TIE * max(1.0, abs(nearest))) for d in distances]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -74,10 +74,9 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
     if not torch.equal(torch.get_rng_state(), before_all):
         layer = network.stored_name(drawing[0]) if drawing else ""
         where = f"its layer {layer}" if layer else "its forward"
-        cure = _seeded_form(layer, module.get_submodule(drawing[0]) if drawing else module)
         raise SettingsError(
             "the model's forward uses unseeded randomness in training, which would make runs irreproducible: "
-            f"{where}; {cure}, or set its dropout to 0"
+            f"{where}; set its dropout to 0 and use nn.Dropout layers, whose masks are seeded"
         )
     counted = {
         f"{name}.num_batches_tracked".lstrip(".")
@@ -101,16 +100,6 @@ def _note_draw(name: str, before: Tensor, drawing: list[str]) -> None:
     """Note a layer that has drawn; those inside of it end first."""
     if not torch.equal(torch.get_rng_state(), before):
         drawing.append(name)
-
-
-def _seeded_form(name: str, layer: nn.Module) -> str:
-    """How to get the dropout of a layer by ``nn.Dropout`` layers, whose masks are seeded."""
-    if isinstance(layer, nn.RNNBase):
-        kind = type(layer).__name__
-        return f"make {name} of several {kind} of one layer each with nn.Dropout between them, whose masks are seeded"
-    if isinstance(layer, nn.MultiheadAttention):
-        return f"set {name}.dropout = 0 after it is made; nn.Dropout layers around it stay, their masks are seeded"
-    return "use nn.Dropout layers, whose masks are seeded"
 
 
 def _refuse_side_effects(network: Network, inputs: Tensor) -> None:

@@ -86,7 +86,8 @@ def evaluate(
         groups: int64 [n], the group each sample is counted in, instead of its label.
     """
     size = workers.task.data.num_classes if groups is None else int(groups.max()) + 1
-    (scores,) = _evaluate(workers, w, b, inputs, [(labels, labels if groups is None else groups)], size, batch, view)
+    seen = [(labels, labels if groups is None else groups)]
+    (scores,) = evaluate_seen(workers, w, b, inputs, seen, size, batch, view)
     return scores
 
 
@@ -95,36 +96,25 @@ def evaluate_seen(
     w: Tensor,
     b: Tensor,
     inputs: Tensor,
-    seen: Sequence[Tensor],
+    seen: Sequence[tuple[Tensor, Tensor]],
+    size: int,
     batch: int,
     view: Bools | None = None,
 ) -> list[Scores]:
-    """Scores of one model for each of several lists of labels [n] of the same inputs, in one pass; arguments as above."""
-    pairs = [(labels, labels) for labels in seen]
-    return _evaluate(workers, w, b, inputs, pairs, workers.task.data.num_classes, batch, view)
+    """Scores of one model for each of several pairs of labels and groups [n] of the same inputs, in one pass.
 
-
-def _evaluate(
-    workers: Workers,
-    w: Tensor,
-    b: Tensor,
-    inputs: Tensor,
-    pairs: list[tuple[Tensor, Tensor]],
-    size: int,
-    batch: int,
-    view: Bools | None,
-) -> list[Scores]:
-    """Scores for each pair of labels and groups below ``size``."""
+    ``size``: number of groups; other arguments as above.
+    """
     excluded = None if view is None else torch.from_numpy(~view).to(inputs.device)
 
     def tally(logits: Tensor, part: slice) -> Tensor:
-        return torch.stack([_tally(logits, labels[part], groups[part], size, excluded) for labels, groups in pairs])
+        return torch.stack([_tally(logits, labels[part], groups[part], size, excluded) for labels, groups in seen])
 
-    total = torch.zeros(len(pairs), 2 if excluded is None else 3, size, dtype=torch.float64)
+    total = torch.zeros(len(seen), 2 if excluded is None else 3, size, dtype=torch.float64)
     for found in _in_batches(workers, w, b, inputs, batch, tally):
         total += found
     scores = []
-    for (loss, correct, *masked), (_, groups) in zip(total, pairs, strict=True):
+    for (loss, correct, *masked), (_, groups) in zip(total, seen, strict=True):
         count = torch.bincount(groups.cpu(), minlength=size)
         scores.append(Scores(correct.to(torch.int64), count, loss, masked[0].to(torch.int64) if masked else None))
     return scores
