@@ -222,7 +222,7 @@ def test_honest_runs_have_the_keys_they_had() -> None:
         ({"attack": {"name": "nan", "share": 0.5, "start": 1}}, "attack.start = 1: the run has 1 rounds"),
         (
             {"attack": {"name": "nan", "share": 0.5}, "communication": "intervals", "local": {"steps": 5}},
-            "attack nan: communication intervals",
+            "averages inside rounds, but attack is about updates",
         ),
     ],
 )

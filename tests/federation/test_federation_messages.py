@@ -21,7 +21,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mode": "async"}, "algorithm fedavg works in rounds; for mode: async use one like fedbuff"),
     ({"algorithm": "fedbuff"}, "algorithm fedbuff updates its model as results arrive and requires mode: async"),
     ({**ASYNC, "participation": {"name": "fixed", "count": 2}}, "participation fixed samples cohorts per round"),
-    ({**ASYNC, "communication": "intervals"}, "communication intervals averages inside rounds"),
+    (
+        {**ASYNC, "communication": "intervals"},
+        "communication intervals averages inside rounds, but mode: async has no rounds",
+    ),
     ({**ASYNC, "costs": {"wireless": False}}, "costs.wireless = false: mode: async requires simulated times; set it"),
     ({**ASYNC, "local": {"mean_epochs": 5}}, "local.mean_epochs equalizes"),
     ({**ASYNC, "local": {"momentum": 0.5, "momentum_scope": "client"}}, "momentum_scope = client keeps momentum"),
@@ -33,7 +36,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     # the algorithm's local training
     ({**STOPPING, "local": {"steps": 5}}, "local.steps = 5: algorithm flash stops clients early after a local epoch"),
     ({**STOPPING, "local": {"epochs": 1}}, "flash stops clients early after the second local epoch at the earliest"),
-    ({**STOPPING, "communication": "intervals", "local": {"mean_epochs": 5}}, "intervals averages after planned steps"),
+    (
+        {**STOPPING, "communication": "intervals", "local": {"mean_epochs": 5}},
+        "inside rounds, but algorithm flash stops",
+    ),
     ({**STOPPING, "mode": "async"}, "algorithm flash works in rounds"),
     (
         {**PARTS, "local": {"momentum": 0.9, "momentum_scope": "client"}},
@@ -43,7 +49,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     # links and rules
     ({"uplink": ["shrink", NOISY]}, "uplink lists shrink and shrink, which exclude each other; use one of them"),
     ({"uplink": ["shirnk"]}, "unknown name 'shirnk' in uplink; did you mean 'shrink'?"),
-    ({"uplink": ["shrink"], **EVERY_STEP}, "uplink shrink: communication intervals"),
+    ({"uplink": ["shrink"], **EVERY_STEP}, "intervals averages inside rounds, but uplink is about"),
     ({"uplink": [NOISY], **ASYNC}, "use links without client state"),
     ({"aggregation": "middel"}, "unknown name 'middel' in aggregation; did you mean 'middle'?"),
     ({"aggregation": "middle", "algorithm": "scaffold"}, "aggregation middle: algorithm scaffold adds up"),
@@ -61,7 +67,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"downlink": {"name": "top_k", "error_feedback": False}}, f"error_feedback = false {NO_EFFECT}"),
     (
         {"downlink": "top_k", **EVERY_STEP},
-        "communication intervals averages inside rounds, and averages are not updates",
+        "communication intervals averages inside rounds, but downlink is about updates",
     ),
     ({"downlink": {"levels": 3}}, "downlink: should be the name of a plug-in in uplink"),
     # evaluation

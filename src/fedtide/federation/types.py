@@ -58,7 +58,7 @@ class Feature:
     """
 
     name: ClassVar[str]
-    updates: ClassVar[bool] = False
+    updates: bool = False
     rowwise: bool = False
     rehearses: ClassVar[bool] = True
     lasting: ClassVar[bool] = False

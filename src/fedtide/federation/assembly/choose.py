@@ -83,7 +83,14 @@ def refuse_unsuitable(chosen: Chosen, timeline: Timeline, data: Dataset) -> None
     refuse_other_task(data, settings)
     _refuse_other_mode(chosen)
     refuse_other_optimizer(settings, algorithm)
-    _refuse_other_phases(settings, algorithm)
+    _refuse_averages_inside_rounds(chosen)
+    _refuse(
+        (
+            settings.local.keeps_momentum and overrides(algorithm, "phases"),
+            f"local.momentum_scope = client: algorithm {settings.algorithm.name} resets momentum at the start of each of its "
+            "training phases; use round",
+        )
+    )
     refuse_early_stop(settings, algorithm)
     for feature in chosen.features:
         if problem := feature.refuses(chosen, timeline, data):
@@ -130,27 +137,27 @@ def refuse_other_optimizer(settings: RunSettings, algorithm: Algorithm) -> None:
     )
 
 
-def _refuse_other_phases(settings: RunSettings, algorithm: Algorithm) -> None:
-    """Refuse what holds for the first of several trainings only, where an algorithm has phases of its own."""
-    name, communication = settings.algorithm.name, settings.communication.name
-    if overrides(algorithm, "phases"):
-        _refuse(
-            (
-                settings.local.keeps_momentum,
-                f"local.momentum_scope = client: algorithm {name} resets momentum at the start of each of its training "
-                "phases; use round",
-            ),
-            (
-                communication != "per_round",
-                f"communication {communication} averages inside rounds, but algorithm {name} trains in phases; use "
-                "communication: per_round",
-            ),
-        )
+def _refuse_averages_inside_rounds(chosen: Chosen) -> None:
+    """Refuse averages inside rounds where something else is about whole rounds, or about each client's own update."""
+    settings, algorithm, communication = chosen.settings, chosen.algorithm, chosen.settings.communication.name
+    if communication == "per_round":
+        return
+    of_updates = [feature.name for feature in chosen.features if feature.updates or isinstance(feature, Channel)]
+    for found, reason in (
+        (isinstance(settings.mode, Async), "mode: async has no rounds"),
+        (overrides(algorithm, "phases"), f"algorithm {settings.algorithm.name} trains in phases"),
+        (algorithm.early_stop is not None, f"algorithm {settings.algorithm.name} stops clients early"),
+        (bool(of_updates), f"{''.join(of_updates[:1])} is about updates of a whole round, each client's own"),
+    ):
+        if found:
+            raise SettingsError(
+                f"communication {communication} averages inside rounds, but {reason}; use communication: per_round"
+            )
 
 
 def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
     """Refuse an early stop by loss where it has nothing to stop, or where something is planned by the steps to come."""
-    local, communication = settings.local, settings.communication.name
+    local = settings.local
     what, work = f"algorithm {settings.algorithm.name} stops clients early", f"local.{local.unit} = {local.amount}"
     if algorithm.early_stop is not None:
         _refuse(
@@ -159,10 +166,6 @@ def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
                 f"{work}: {what} after a local epoch; use local.epochs or local.mean_epochs",
             ),
             (local.amount < 2, f"{work}: {what} after the second local epoch at the earliest; use 2 or more"),
-            (
-                communication != "per_round",
-                f"communication {communication} averages after planned steps, but {what}; use communication: per_round",
-            ),
             (settings.mode.name == "async", f"mode: async plans when a client is done, but {what}; use mode: sync"),
         )
 
@@ -170,7 +173,7 @@ def refuse_early_stop(settings: RunSettings, algorithm: Algorithm) -> None:
 def _refuse_other_mode(chosen: Chosen) -> None:
     """Refuse what requires rounds with ``mode: async``, and what requires jobs with ``mode: sync``."""
     settings, algorithm = chosen.settings, chosen.algorithm
-    name, rule, communication = settings.algorithm.name, settings.participation.name, settings.communication.name
+    name, rule = settings.algorithm.name, settings.participation.name
     if not isinstance(settings.mode, Async):
         late = f"algorithm {name} updates its model as results arrive and requires mode: async"
         _refuse(("sync" not in algorithm.modes, late))
@@ -181,10 +184,6 @@ def _refuse_other_mode(chosen: Chosen) -> None:
             f"algorithm {name} works in rounds; for mode: async use one like fedbuff, fedasync, mifa or fedvarp",
         ),
         (rule != "all", f"participation {rule} samples cohorts per round; with mode: async use participation: all"),
-        (
-            communication != "per_round",
-            f"communication {communication} averages inside rounds; with mode: async use communication: per_round",
-        ),
         (not settings.costs.wireless, "costs.wireless = false: mode: async requires simulated times; set it to true"),
         (
             settings.local.unit == "mean_epochs",

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.federation.types import Chosen, Feature, RoundContext
+from fedtide.federation.types import Feature, RoundContext
 from fedtide.methods.attacks.base import Attack
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
@@ -107,7 +107,7 @@ class Attackers:
         """
         mine, attacking = [row for row in rows if row in here], set(rows)
         honest = [row for row in range(len(W)) if row not in attacking] if self.attack.colludes else []
-        if not self.attack.forges or not mine or (self.attack.colludes and not honest):
+        if not mine or (self.attack.colludes and not honest):
             return W
         own, others = W[mine] - start[mine], W[honest] - start[honest]
         sent = contract.tensor(self.attack, "forge", self.attack.forge(own, others), W, tuple(own.shape))
@@ -142,19 +142,10 @@ class Attacking(Feature):
     """See :class:`Attackers`. In gradient rounds they attack as in the round that follows them."""
 
     name = "attack"
-    updates = True
 
     def __init__(self, attackers: Attackers) -> None:
         self.attackers, self.rowwise = attackers, not attackers.attack.colludes
-
-    def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
-        attack, communication = self.attackers.attack, chosen.settings.communication.name
-        if attack.forges and communication != "per_round":
-            return (
-                f"attack {attack.settings.name}: communication {communication} averages inside rounds, so clients have "
-                "no update of their own; use communication: per_round"
-            )
-        return None
+        self.updates = attackers.attack.forges
 
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t
@@ -162,6 +153,8 @@ class Attacking(Feature):
         r.plan = replace(r.plan, shards=self.attackers.poisoned(r.plan.shards, attacking))
 
     def after(self, r: RoundContext) -> None:
+        if not self.updates:
+            return
         here = range(len(r.plan.ids))[r.here]
         r.received = self.attackers.forged(r.received, r.started, r.notes[self.name], here)
 

@@ -61,11 +61,6 @@ class Downlink(Feature, Channel):
                 "error_feedback = false has no effect, since the compression error is always part of the next "
                 "update; remove it"
             )
-        if settings.communication.name != "per_round":
-            return (
-                f"communication {settings.communication.name} averages inside rounds, and averages are not updates "
-                "of the server's model; use communication: per_round"
-            )
         if overrides(algorithm, "served") or "w" not in algorithm.down:
             return f"algorithm {name} does not send the same model to all clients; {others}"
         if algorithm.shared(parts.layout) is not None:

@@ -24,11 +24,6 @@ class AggregationRule(Feature):
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         settings, algorithm = chosen.settings, chosen.algorithm
         what = f"aggregation {settings.aggregation.name}"
-        if settings.communication.name != "per_round":
-            return (
-                f"{what}: communication {settings.communication.name} averages inside rounds, so clients have no update of "
-                "their own; use communication: per_round"
-            )
         if "rules" not in algorithm.admits:
             return (
                 f"{what}: algorithm {settings.algorithm.name} adds up the participants' updates itself, or requires "

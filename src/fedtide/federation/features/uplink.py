@@ -38,11 +38,6 @@ class Uplink(Feature):
                 f"uplink lists {' and '.join(link.settings.name for pair in same for link in pair)}, which "
                 "exclude each other; use one of them"
             )
-        if settings.communication.name != "per_round":
-            return (
-                f"uplink {links[0].settings.name}: communication {settings.communication.name} averages inside rounds, so "
-                "clients have no update of their own; use communication: per_round"
-            )
         if any(link.memory for link in links) and settings.mode.name == "async":
             return "mode: async may use two results of a client at once; use links without client state"
         return _what_leaks(chosen)
