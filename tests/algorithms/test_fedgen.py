@@ -151,8 +151,8 @@ def test_the_generator_travels_down_and_counts_travel_up() -> None:
     fed.parts.workers.close()
     model = fed.parts.layout.size
     generator = (3 + 3) * 6 + 3 * 6 + (6 + 1) * 5
-    assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (model + generator), 4 * (model + 3))
-    assert fed.parts.payload.models == pytest.approx(1 + (generator + 3) / (2 * model))
+    assert (fed.parts.payload().down, fed.parts.payload().up) == (4 * (model + generator), 4 * (model + 3))
+    assert fed.parts.payload().models == pytest.approx(1 + (generator + 3) / (2 * model))
 
 
 def test_labels_of_the_whole_federation_are_taught_in_every_cohort() -> None:

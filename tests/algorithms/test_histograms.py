@@ -61,7 +61,7 @@ def test_masks_change_nothing_but_the_bytes_of_a_sessions_first_round(name):
     for protocol in ("plain", "masked"):
         own = {"name": name, "label_histogram": protocol}
         fed = federation(settings(algorithm=own), world, vectors())
-        played[protocol] = (*run_rounds(fed), fed.parts.payload)
+        played[protocol] = (*run_rounds(fed), fed.parts.payload())
     (plain, rows, payload), (hidden, other, _) = played["plain"], played["masked"]
     assert_same(plain, hidden)
     first, second, third, _ = (record.row["bytes_up"] for record in rows)

@@ -225,7 +225,7 @@ def test_creffs_traffic() -> None:
     fed = federation(settings(algorithm="creff", model={"name": "mlp", "widths": [6]}), steady((20, 20), 1), labeled())
     fed.parts.workers.close()
     head, size = 6 * 3 + 3, fed.parts.layout.size
-    assert (fed.parts.payload.down, fed.parts.payload.up) == (4 * (size + head), 4 * (size + 3 * head))
+    assert (fed.parts.payload().down, fed.parts.payload().up) == (4 * (size + head), 4 * (size + 3 * head))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

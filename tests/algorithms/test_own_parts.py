@@ -216,7 +216,7 @@ def test_statistics_of_a_shared_body_are_shared(algorithm: str) -> None:
     ids=str,
 )
 def test_what_is_shared_is_sent(algorithm: Any, model: Any, numbers: int) -> None:
-    payload = made(algorithm, model=model).parts.payload
+    payload = made(algorithm, model=model).parts.payload()
     assert (payload.down, payload.up) == (4 * numbers, 4 * numbers)
 
 
@@ -257,7 +257,7 @@ def test_links_see_what_is_sent_alone() -> None:
     seen = watch(fed)
     state, _ = run_rounds(fed)
     own: Any = fed.parts.algorithm
-    assert fed.parts.payload.up == -(-(3 * BODY + 5) // 8)
+    assert fed.parts.payload().up == -(-(3 * BODY + 5) // 8)
     assert state.memory["uplink.shrink.lost"].shape == (4, BODY)
     assert state.features["uplink"]["shrink"]["passed"].shape == (BODY,)
     r, w = seen[0]

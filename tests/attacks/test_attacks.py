@@ -109,7 +109,8 @@ def test_samples_that_an_algorithm_makes_are_as_it_makes_them() -> None:
     fed = made({"name": "label_flip", **TWO}, {"name": "cfl_generative", "size": 4, "steps": 2}, rounds=2)
     state, _ = run_rounds(fed)
     assert torch.isfinite(state.w).all()
-    assert len(fed.parts.data.train_labels) >= 2 * len(vectors().train_labels)
+    copied, made_at_most = sum(SIZES[client] for client in TWO["clients"]), 4 * len(SIZES)
+    assert len(fed.parts.data.train_labels) == len(vectors().train_labels) + copied + made_at_most
 
 
 @pytest.mark.parametrize("name", ["sign_flip", "label_flip"])

@@ -54,7 +54,7 @@ def made(attack: Any, data: Dataset | None = None, rounds: int = 3, **values: An
 def repainted(attack: Any = TWO, **values: Any) -> list[int]:
     fed = made(attack, **values)
     fed.parts.workers.close()
-    found: list[int] = one(fed.parts, Attacking).attackers.repainted.tolist()
+    found: list[int] = one(fed.parts, Attacking).attackers.changed.tolist()
     return found
 
 
@@ -77,7 +77,7 @@ def test_the_pixels_of_a_corner_of_the_drawn_samples_are_the_brightest(place: st
     fed = made({**TWO, "place": place}, data)
     parts, attackers = fed.parts, one(fed.parts, Attacking).attackers
     parts.workers.close()
-    drawn = attackers.repainted
+    drawn = attackers.changed
     assert [np.isin(shard, drawn).sum() for shard in shards] == [0, 0, 4, 0, 2]
     wanted = data.train_inputs[drawn].clone()
     wanted[:, :, *CORNERS[place]] = 255
@@ -116,7 +116,7 @@ def test_attackers_with_the_same_samples_change_the_same_ones() -> None:
     world = timeline(shards, [{0: 0, 1: 1}, {1: 2, 2: 0}])
     fed = federation(settings(attack={"name": "backdoor", "share": 1.0}), world, images())
     fed.parts.workers.close()
-    drawn = one(fed.parts, Attacking).attackers.repainted
+    drawn = one(fed.parts, Attacking).attackers.changed
     assert [np.isin(held, drawn).sum() for held in (shards[0], np.arange(10, 22))] == [5, 6]
 
 

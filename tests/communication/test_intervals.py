@@ -75,7 +75,7 @@ def test_every_client_is_charged_its_own_exchanges(number: int, monkeypatch: pyt
     assert [record.row["exchanges"] for record in records] == list(map(sum, run["exchanges"]))
     np.testing.assert_allclose([record.row["kappa"] for record in records], run["khat"], atol=1e-9)
     assert state.totals["kappa"] / len(records) == pytest.approx(run["khat_mean"], abs=1e-9)
-    assert state.totals["bytes_down"] == fed.parts.payload.down * sum(map(sum, charged))
+    assert state.totals["bytes_down"] == fed.parts.payload().down * sum(map(sum, charged))
 
 
 def test_partial_exchanges_cost_seconds_and_joules() -> None:

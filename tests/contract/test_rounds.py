@@ -80,7 +80,7 @@ class Seen:
 
         def charged(r: Any) -> int:
             exchanges = charge(r)
-            self.payloads.append((exchanges, self.fed.parts.payload_in(r.state)))
+            self.payloads.append((exchanges, self.fed.parts.payload(r.state)))
             return exchanges
 
         self.fed.clock.charge = charged  # type: ignore[method-assign]

@@ -52,7 +52,7 @@ def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytes
     def measured(*args: Any) -> None:
         begin_session(*args)
         plan = replace(fed.clock.plan(state, 0), purpose="gradient")
-        charge(state.totals, plan, [Segment([0, 1], [4, 6])], fed.parts.payload, fed.parts.wireless)
+        charge(state.totals, plan, [Segment([0, 1], [4, 6])], fed.parts.payload(), fed.parts.wireless)
 
     with monkeypatch.context() as patch:
         patch.setattr(rounds, "begin_session", measured)
@@ -69,10 +69,10 @@ def test_a_device_that_exchanges_more_often_pays_more() -> None:
     state, end = initial_state(fed.parts), Segment([0, 1, 2], [0, 0, 0])
     plan = fed.clock.plan(state, 2)
     plan = replace(plan, local=plan.local.with_work(500, "steps"))
-    charge(state.totals, plan, [Segment([1], [0])] * 499 + [end], fed.parts.payload, fed.parts.wireless)
+    charge(state.totals, plan, [Segment([1], [0])] * 499 + [end], fed.parts.payload(), fed.parts.wireless)
     first = dict(state.totals)
-    charge(state.totals, plan, [end], fed.parts.payload, fed.parts.wireless)
-    assert first["bytes_up"] == 502 * fed.parts.payload.up
+    charge(state.totals, plan, [end], fed.parts.payload(), fed.parts.wireless)
+    assert first["bytes_up"] == 502 * fed.parts.payload().up
     assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
     assert first["energy"] > state.totals["energy"] - first["energy"]
     fed.parts.workers.close()

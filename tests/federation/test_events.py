@@ -128,8 +128,8 @@ def test_old_results_are_thrown_away_and_paid_for() -> None:
     assert max(max(record.clients["staleness"]) for record in records) <= 1
     arrived = sum(int(record.row["exchanges"] or 0) for record in records)
     assert arrived == 2 * 9 + refused
-    assert state.totals["bytes_up"] == arrived * fed.parts.payload.up
-    assert state.totals["bytes_down"] == len(noted.started) * fed.parts.payload.down
+    assert state.totals["bytes_up"] == arrived * fed.parts.payload().up
+    assert state.totals["bytes_down"] == len(noted.started) * fed.parts.payload().down
     assert len(noted.started) - arrived == len(state.events["running"])
 
 
@@ -163,7 +163,7 @@ def test_a_departure_cancels_a_job_for_the_share_of_its_time(leave: str) -> None
         assert at["seconds_simulated"] == pytest.approx(40 * SLOT)
     assert noted.started.count(1) == 1
     assert 2 in took_part
-    assert rows[0]["bytes_down"] == 2 * fed.parts.payload.down
+    assert rows[0]["bytes_down"] == 2 * fed.parts.payload().down
     spent = sum(float(row["energy"] or 0) for row in rows)
     assert spent == pytest.approx(state.totals["energy"])
 

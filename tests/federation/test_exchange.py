@@ -176,7 +176,7 @@ def test_nobody_or_one_client_alone_at_a_time_is_fedavg(executor: str) -> None:
         seen = watch(fed)
         state, _ = run_rounds(fed)
         assert all(torch.equal(w, wanted) for (_, w), wanted in zip(seen, plain, strict=True))
-    assert state.totals["bytes_up"] - before.totals["bytes_up"] == 3 * 3 * fed.parts.payload.up
+    assert state.totals["bytes_up"] - before.totals["bytes_up"] == 3 * 3 * fed.parts.payload().up
 
 
 def test_statistics_are_averaged_too() -> None:

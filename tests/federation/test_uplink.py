@@ -153,12 +153,12 @@ def test_bytes_seconds_and_joules_follow_the_links() -> None:
     assert small["latency"] < whole["latency"]
     assert small["energy"] < whole["energy"]
     scaffold, _ = totals(algorithm="scaffold", uplink=["shrink"])
-    assert scaffold.parts.payload.up == 2 * -(-(3 * d + 5) // 8)  # c_k follows from what arrives
+    assert scaffold.parts.payload().up == 2 * -(-(3 * d + 5) // 8)  # c_k follows from what arrives
     gradients, _ = totals(algorithm={"name": "scaffold", "option": "I"}, uplink=["shrink"])
-    assert gradients.parts.payload.up == -(-(3 * d + 5) // 8) + 4 * d  # c_k is a gradient of its own
+    assert gradients.parts.payload().up == -(-(3 * d + 5) // 8) + 4 * d  # c_k is a gradient of its own
     normed = made(model="normed", uplink=["shrink"]).parts
     d, q = normed.layout.size, normed.layout.buffer_size
-    assert normed.payload.up == -(-(3 * d + 5) // 8) + 4 * q  # statistics of BatchNorm pass no link
+    assert normed.payload().up == -(-(3 * d + 5) // 8) + 4 * q  # statistics of BatchNorm pass no link
     assert q > 0
 
 

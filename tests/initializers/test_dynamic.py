@@ -221,8 +221,8 @@ def test_gradient_rounds_leave_no_trace_but_their_bytes() -> None:
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert state.initializer.keys() - kept.keys() == {"update.2.G"}
     assert all(state.initializer[name] is value for name, value in kept.items())
-    assert state.totals["bytes_up"] - totals["bytes_up"] == 2 * 2 * fed.parts.payload.up
-    assert state.totals["bytes_down"] - totals["bytes_down"] == 2 * 2 * fed.parts.payload.down
+    assert state.totals["bytes_up"] - totals["bytes_up"] == 2 * 2 * fed.parts.payload().up
+    assert state.totals["bytes_down"] - totals["bytes_down"] == 2 * 2 * fed.parts.payload().down
     assert state.totals["gradient_rounds"] - totals["gradient_rounds"] == 2
     fed.parts.workers.close()
 

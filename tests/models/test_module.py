@@ -272,7 +272,7 @@ class TestFreeze:
         assert whole.parts.layout.size - part.parts.layout.size == 4 * 9 + 4
         state, _ = run_rounds(part)
         assert state.memory["c_k"].shape == (2, part.parts.layout.size)
-        assert part.parts.payload.down < whole.parts.payload.down
+        assert part.parts.payload().down < whole.parts.payload().down
         before, after = (part.parts.named(w, state.b) for w in (part.parts.w0, state.w))
         changed = {name for name, value in after.items() if not torch.equal(value, before[name])}
         assert {name.rpartition(".")[0] for name in changed} == {"body.1", "classifier"}

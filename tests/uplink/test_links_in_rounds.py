@@ -148,7 +148,7 @@ def test_bytes_of_chains() -> None:
         ([{"name": "sign", "magnitude": 1.0}], 18),
     ):
         fed = made(uplink=links)
-        assert fed.parts.payload.up == -(-bits // 8)
+        assert fed.parts.payload().up == -(-bits // 8)
         assert run_rounds(fed)[0].totals["bytes_up"] == 3 * len(SIZES) * -(-bits // 8)
 
 

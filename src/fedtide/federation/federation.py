@@ -34,7 +34,7 @@ class RoundClock:
 
     def charge(self, r: RoundContext) -> int:
         """Add what the round costs to the totals; number of exchanges of models, summed over participants."""
-        costs = self.parts.payload_in(r.state), self.parts.wireless, r.bytes_down
+        costs = self.parts.payload(r.state.extra), self.parts.wireless, r.bytes_down
         return charge(r.state.totals, r.plan, r.segments, *costs)
 
     def record(self, record: RoundRecord, r: RoundContext) -> None:

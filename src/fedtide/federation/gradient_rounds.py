@@ -44,7 +44,7 @@ class GradientRounds:
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
             r = train_round(parts, scratch, plan)
-            costs = parts.payload_in(scratch), parts.wireless, r.bytes_down
+            costs = parts.payload(scratch.extra), parts.wireless, r.bytes_down
             charge(self.state.totals, plan, r.segments, *costs)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w

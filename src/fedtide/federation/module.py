@@ -9,7 +9,7 @@ import torch
 from fedtide.core.errors import Diverged
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion
-from fedtide.federation.assembly.hardware import Hardware, MemoryStore, process_group
+from fedtide.federation.assembly.hardware import Hardware, MemoryStore
 from fedtide.federation.assembly.parts import assemble
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
@@ -66,7 +66,6 @@ class FederatedModule(L.LightningModule):
             device=self.device,
             dtype=torch.float64 if engine.precision == "64-true" else torch.float32,
             autocast=_AUTOCAST.get(engine.precision),
-            group=process_group(),
             scratch=self._scratch,
         )
         memory = MemoryStore(self.settings.client_state.storage, self.device, self._scratch)

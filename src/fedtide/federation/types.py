@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -19,7 +20,7 @@ from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.traffic import Payload, payload
-from fedtide.methods.algorithms.base import Algorithm, Round
+from fedtide.methods.algorithms.base import Algorithm, Extra, Round
 from fedtide.methods.communication.base import Communication
 from fedtide.methods.costs.wireless import Segment, Wireless
 from fedtide.methods.initializers.base import Initializer
@@ -129,7 +130,7 @@ class Channel:
 
     def receive(self, parts: Parts, state: RunState, clients: Sequence[int], t: int) -> list[int]:
         """Bytes that each of these clients receives to train in round ``t``; from now on it has the model."""
-        return [parts.payload_in(state).down] * len(clients)
+        return [parts.payload(state.extra).down] * len(clients)
 
     def leave(self, state: RunState, clients: Collection[int]) -> None:
         """Clients have left between two updates of an asynchronous server."""
@@ -218,16 +219,8 @@ class Parts(Chosen):
         chosen = [f for f in self.features if (last and f.lasting) or (rest and not f.gathers)]
         return {name for feature in chosen for name in feature.rows(self, self.layout)}
 
-    @property
-    def payload(self) -> Payload:
-        """What one exchange costs before the first round."""
-        return self._payload({})
-
-    def payload_in(self, state: RunState) -> Payload:
-        """What one exchange costs in the round that has begun, or been, with ``state``; of some algorithms it changes."""
-        return self._payload(state.extra)
-
-    def _payload(self, extra: dict[str, Tensor]) -> Payload:
+    def payload(self, extra: Extra = MappingProxyType({})) -> Payload:
+        """What one exchange costs; of some algorithms it depends on their ``extra`` tensors, empty before the first round."""
         return payload(self.algorithm, [feature.bits for feature in self.features], self.layout, extra)
 
     def named(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:

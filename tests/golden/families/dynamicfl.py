@@ -64,7 +64,7 @@ def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
     yield "first.w", models[0], fields["first"]["w"]
     yield "final.w", models[-1], fields["final"]["w"]
     uploads = [sum(counts) for counts in fields["exchanges"]]
-    yield "uploads", outcome.state.totals["bytes_up"] // outcome.federation.parts.payload.up, sum(uploads)
+    yield "uploads", outcome.state.totals["bytes_up"] // outcome.federation.parts.payload().up, sum(uploads)
     steps = [len(ids) * fields["local_steps"] for ids in fields["active"]]
     shares = [count / total for count, total in zip(uploads, steps, strict=True)]
     yield "khat", shares, fields["khat"]

@@ -19,41 +19,24 @@ from fedtide.training.engine.local import Cohort
 
 
 class Group:
-    """The processes of a run, from the inside of one of them; here the only one."""
-
-    rank, size = 0, 1
-
-    def sum_in_place(self, tensor: Tensor) -> None:
-        """Add up a tensor over the processes."""
-
-    def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
-        """Let every process ``add`` to ``total``, the first one first; all have the result in the end."""
-        add(total)
-
-
-class ProcessGroup(Group):
-    """The default process group of ``torch.distributed``."""
+    """The processes of a run, from the inside of one of them: those of ``torch.distributed``, or a single one."""
 
     def __init__(self) -> None:
-        self.rank, self.size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        self.rank, self.size = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if several else (0, 1)
 
     def sum_in_place(self, tensor: Tensor) -> None:
+        """Add up a tensor over several processes."""
         torch.distributed.all_reduce(tensor)
 
     def in_turn(self, total: Tensor, add: Callable[[Tensor], None]) -> None:
+        """Let every one of several processes ``add`` to ``total``, the first one first; all have the result in the end."""
         if self.rank > 0:
             torch.distributed.recv(total, self.rank - 1)
         add(total)
         if self.rank < self.size - 1:
             torch.distributed.send(total, self.rank + 1)
         torch.distributed.broadcast(total, self.size - 1)
-
-
-def process_group() -> Group:
-    """The default process group, or a single process where there is none."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return ProcessGroup()
-    return Group()
 
 
 @dataclass(frozen=True)

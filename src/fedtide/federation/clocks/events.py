@@ -100,7 +100,7 @@ class EventClock:
     def charge(self, r: RoundContext) -> int:
         """Add the normalized cost to the totals; all else was charged as it arose. The number of results that arrived."""
         arrived = self._since.arrived
-        models = self.parts.payload_in(r.state).worth(arrived, self._since.spared)
+        models = self.parts.payload(r.state.extra).worth(arrived, self._since.spared)
         r.state.totals["kappa"] += models / (len(r.plan.ids) * r.plan.mean_steps)
         return arrived
 
@@ -136,7 +136,7 @@ class EventClock:
         self._since.arrived += 1
         self._since.heard = flight.queue.now
         self._since.spared += job.spared
-        state.totals["bytes_up"] += self.parts.payload_in(state).up
+        state.totals["bytes_up"] += self.parts.payload(state.extra).up
         state.totals["energy"] += flight.joules.pop(job.number)
         limit = self.chosen.max_staleness
         fresh = limit is None or t - job.version <= limit
@@ -175,7 +175,7 @@ class EventClock:
         parts, queue = self.parts, flight.queue
         shards, samples = self._work(clients, t)
         numbers = range(queue.started, queue.started + len(clients))
-        down, payload = parts.channel.receive(parts, state, clients, t), parts.payload_in(state)
+        down, payload = parts.channel.receive(parts, state, clients, t), parts.payload(state.extra)
         costs = self.costs(numbers, clients, samples, np.array(down), payload.up, self.chosen.concurrency)
         queue.start(shards, t, costs.slots.tolist(), [payload.down - received for received in down])
         flight.joules |= dict(zip(numbers, costs.device_J.tolist(), strict=True))

@@ -27,7 +27,7 @@ class Attackers:
 
     Attributes:
         ids: of the clients that attack. start: round of their first attack. samples: in the training set as it is.
-        repainted: ascending positions of the attackers' samples whose inputs they change; their copies follow the training set.
+        changed: ascending positions of the samples that attackers change; their copies follow the training set.
         brightest: of each channel [channels, 1, 1], the largest value of a stored image, where attackers change inputs.
     """
 
@@ -35,7 +35,7 @@ class Attackers:
     ids: frozenset[int]
     start: int
     samples: int
-    repainted: Ints
+    changed: Ints
     brightest: Tensor
 
     @staticmethod
@@ -44,13 +44,14 @@ class Attackers:
         attack, seed = plugins.create(Attack, settings.attack), settings.world_seed
         chosen, seed = attack.settings, settings.seed if seed is None else seed
         attack.require(data)
+        changes = attack.relabels or attack.repaints
         ids = chosen.ids(timeline.num_clients, seed)
         return Attackers(
             attack=attack,
             ids=ids,
             start=round_of(chosen.start, timeline, "attack.start", 0.0),
             samples=data.size("train"),
-            repainted=_drawn(attack.poisoned, timeline, ids, data, seed) if attack.repaints else np.zeros(0, np.int64),
+            changed=_drawn(attack.poisoned, timeline, ids, data, seed) if changes else np.zeros(0, np.int64),
             brightest=_brightest(data) if attack.repaints else torch.zeros(0),
         )
 
@@ -59,23 +60,12 @@ class Attackers:
         return [row for row, client in enumerate(ids) if client in self.ids and t >= self.start]
 
     def poisoned_data(self, data: Dataset) -> Dataset:
-        """The dataset with training samples once more, as attackers take them.
-
-        All of them with their inputs stored once, or copies of those whose inputs attackers change.
-        """
-        if self.attack.repaints:
-            found = data.with_capacity(len(self.repainted))
-            if len(self.repainted):
-                inputs, labels = data.read("train", torch.from_numpy(self.repainted))
-                taken = self.inputs(inputs, self.brightest), self.taken_for(labels, data.num_classes)
-                found.write(self.samples, *taken)
-            return found
-        if not self.attack.relabels:
-            return data
-        labels, rows = data.train_labels, data.train_rows
-        rows = torch.arange(len(labels)) if rows is None else rows
-        both = torch.cat([labels, self.taken_for(labels, data.num_classes)])
-        return replace(data, train_labels=both, train_rows=torch.cat([rows, rows]))
+        """The dataset with copies of the attackers' samples that they change, as they take them."""
+        found = data.with_capacity(len(self.changed))
+        if len(self.changed):
+            inputs, labels = data.read("train", torch.from_numpy(self.changed))
+            found.write(self.samples, self.inputs(inputs, self.brightest), self.taken_for(labels, data.num_classes))
+        return found
 
     def taken_for(self, labels: Tensor, classes: int) -> Tensor:
         """What attackers take labels [n] for."""
@@ -88,17 +78,14 @@ class Attackers:
 
     def poisoned(self, shards: Sequence[Ints], rows: Sequence[int]) -> Sequence[Ints]:
         """Positions that the participants train on, those of the attackers in ``rows`` as they take them."""
-        changed = len(self.repainted) if self.attack.repaints else self.attack.relabels
-        attacking = set(rows) if changed else set()
+        attacking = set(rows) if len(self.changed) else set()
         return [self._as_taken(shard) if row in attacking else shard for row, shard in enumerate(shards)]
 
     def _as_taken(self, shard: Ints) -> Ints:
         """Positions of a shard, those of samples that attackers change as they take them."""
-        n, copied = self.samples, self.repainted
-        if not self.attack.repaints:
-            return np.where(shard < n, shard + n, shard)
-        places = np.searchsorted(copied, shard)
-        return np.where(copied[np.minimum(places, len(copied) - 1)] == shard, n + places, shard)
+        places = np.searchsorted(self.changed, shard)
+        found = self.changed[np.minimum(places, len(self.changed) - 1)] == shard
+        return np.where(found, self.samples + places, shard)
 
     def forged(self, W: Tensor, start: Tensor, rows: Sequence[int], here: range) -> Tensor:
         """What the participants send for their models ``W`` [C, d], whose training began at ``start`` [C, d].

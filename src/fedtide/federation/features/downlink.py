@@ -95,7 +95,7 @@ class Downlink(Feature, Channel):
         One that starts again before the model has changed receives one, too, as without compression it receives the model
         again.
         """
-        size, down = parts.layout.size, parts.payload_in(state).down
+        size, down = parts.layout.size, parts.payload(state.extra).down
         bits, model = self.link.bits(size), BYTES * size
         update = model if bits is None else -(-bits // 8)
         received: Tensor = state.features[self.name]["received"]

@@ -43,7 +43,7 @@ class AttackSettings(PluginSettings):
 class Attack(Plugin):
     """What attackers do: they forge the updates that they send (:meth:`forge`), or their training samples.
 
-    They take the labels of all samples for others (:meth:`labels`), or inputs and labels of a share of them (:meth:`inputs`).
+    They take labels (:meth:`labels`) and inputs (:meth:`inputs`) of a share of their samples for others.
 
     Attributes:
         colludes: whether they know the updates of all honest participants of the round. Without any they are honest, too.
@@ -75,7 +75,7 @@ class Attack(Plugin):
 
     @property
     def poisoned(self) -> float:
-        """The share of an attacker's samples whose inputs it changes."""
+        """The share of an attacker's samples that it changes."""
         return 1.0
 
     def require(self, data: Dataset) -> None:
