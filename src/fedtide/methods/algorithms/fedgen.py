@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import hashed_uniform
 from fedtide.methods.algorithms._averaging import Averaging, AveragingSettings
 from fedtide.methods.algorithms.base import Extra, Layout, Problem, Round, Term, TermBatch, Tunable
@@ -80,8 +79,6 @@ class FedGen(Averaging):
         self._head = {
             slot.name: slot for slot in problem.layout.parameters if slot.name in ("head.weight", "head.bias")
         }
-        if "head.weight" not in self._head:
-            raise SettingsError("algorithm.name = 'fedgen': the model's head should be one linear layer")
         classes, width = self._head["head.weight"].shape
         self._generator = Generator(self.settings.noise, self.settings.hidden, classes, width)
 

@@ -1,10 +1,4 @@
-"""The executor of a run, and what a network may not do with it, looked for on two samples before training.
-
-A local step must be a pure function of parameters, statistics, a batch and a key, or results would depend on which worker
-trained which client. BatchNorm's statistics, GroupNorm, LayerNorm, attention, keyed dropout and buffers of integers that stay
-as they are fit that. Refused are draws from torch's generator, other buffers that training writes, and, where steps are
-traced, control flow that depends on values.
-"""
+"""The executor of a run."""
 
 import torch
 from torch import nn
@@ -18,8 +12,6 @@ from fedtide.training.engine.executors.stacked import Stacked
 from fedtide.training.engine.executors.threads import Threads
 from fedtide.training.engine.task import TINY, Task
 from fedtide.training.resources.workers import Workers
-
-_OWN = ("torch.nn.", "fedtide.")
 
 
 def executor_name(network: nn.Module, device: torch.device, engine: EngineSettings, family: str) -> str:
