@@ -1,4 +1,4 @@
-"""Protocols for summing label histograms: exact sums, masks that cancel, traffic, ciphertexts."""
+"""Protocols for summing label histograms: exact sums, masks that cancel, traffic, clients that leave."""
 
 import math
 import sys
@@ -27,6 +27,21 @@ def test_sums_are_exact(shape):
     counts = np.random.default_rng(seed).integers(0, 10**6, (clients, classes))
     for protocol in ("plain", "masked"):
         assert histograms(protocol).total(counts, Randomness(seed), 0).tolist() == counts.sum(0).tolist()
+
+
+@given(SHAPES, st.data())
+@examples(max_examples=30, deadline=None)
+def test_the_sum_of_those_who_answer_survives_those_who_leave(shape, data):
+    clients, classes, seed = shape
+    counts = np.random.default_rng(seed).integers(0, 1000, (clients, classes))
+    gone = data.draw(st.sets(st.integers(0, clients - 1), max_size=clients - 1))
+    exchange = Masked()
+    uploads = {
+        client: counts[client].astype(np.uint32) + exchange.mask(client, clients, classes, Randomness(seed), 0)
+        for client in range(clients)
+        if client not in gone
+    }
+    assert exchange.unmask(uploads, gone, Randomness(seed), 0).tolist() == counts[list(uploads)].sum(0).tolist()
 
 
 def test_a_masked_upload_is_uniform_and_another_in_every_session():

@@ -1,6 +1,7 @@
 """How the clients' label histograms are summed, with or without showing the server each of them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -48,14 +49,15 @@ class Plain(Histograms):
 
 Words = NDArray[np.uint32]
 KEY = 32
-"""Bytes of a public key."""
+"""Bytes of a public key, and of a revealed seed."""
 
 
 class Masked(Histograms):
     """Each pair of clients shares a mask, which one adds and the other subtracts; all modulo 2^32.
 
-    The two clients of a pair agree on a seed by exchanging public keys through the server. In a simulated run all clients
-    present answer, so that the masks cancel in the sum, and the seeds come from the run's generators.
+    The two clients of a pair agree on a seed by exchanging public keys through the server. If a client leaves before its
+    upload arrives, the sum stays masked until the others reveal the seeds they share with it. In a simulated run all clients
+    present answer, and the seeds come from the run's generators.
     """
 
     def mask(self, client: int, clients: int, classes: int, randomness: Randomness, session: int) -> Words:
@@ -67,13 +69,24 @@ class Masked(Histograms):
                 total = total + shared if client < other else total - shared
         return total
 
+    def unmask(self, uploads: Mapping[int, Words], gone: Collection[int], randomness: Randomness, session: int) -> Ints:
+        """The sum [L] of the clients that answered, once they have revealed the seeds they share with those ``gone``."""
+        total: Words = np.sum(list(uploads.values()), axis=0, dtype=np.uint32)
+        for client in uploads:
+            for other in gone:
+                shared = _shared(client, other, len(total), randomness, session)
+                total = total - shared if client < other else total + shared
+        return total.astype(np.int64)
+
     def total(self, counts: Ints, randomness: Randomness, session: int) -> Ints:
         if counts.sum() >= 2**32:
             raise SettingsError(f"algorithm.label_histogram = masked: {counts.sum()} samples do not fit into 32 bits")
         clients, classes = counts.shape
-        masks = [self.mask(client, clients, classes, randomness, session) for client in range(clients)]
-        total: Words = (counts.astype(np.uint32) + np.stack(masks)).sum(0, dtype=np.uint32)
-        return total.astype(np.int64)
+        uploads = {
+            client: counts[client].astype(np.uint32) + self.mask(client, clients, classes, randomness, session)
+            for client in range(clients)
+        }
+        return self.unmask(uploads, (), randomness, session)
 
     def traffic(self, clients: int, classes: int) -> tuple[int, int]:
         """A public key and masked counts up; the other clients' keys and the frequencies down."""

@@ -143,10 +143,12 @@ class Imbalance:
     """How far the data of all clients together are from the target, float64 on the CPU.
 
     Attributes:
-        delta: [L] what a sample of a class scores. L1: discrepancy, whatever the score.
+        p, target: [L] class frequencies. delta: [L] what a sample of a class scores. L1: discrepancy, whatever the score.
         T: temperature.
     """
 
+    p: Tensor
+    target: Tensor
     delta: Tensor
     L1: float
     T: float
@@ -158,7 +160,7 @@ class Imbalance:
         gap = target - p
         delta = gap.abs() if score == "abs" else gap.clamp(min=0)  # eq. 3
         L1 = float(gap.abs().sum())
-        return Imbalance(delta, L1, 1 / (len(p) * L1) if L1 else math.inf)
+        return Imbalance(p, target, delta, L1, 1 / (len(p) * L1) if L1 else math.inf)
 
     def scores(self, counts: Tensor) -> Tensor:
         """s_k [C] of clients with class counts [C, L], none of them empty."""
