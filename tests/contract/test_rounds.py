@@ -80,7 +80,7 @@ class Seen:
 
         def charged(r: Any) -> int:
             exchanges = charge(r)
-            self.payloads.append((exchanges, self.fed.parts.payload(r.state)))
+            self.payloads.append((exchanges, self.fed.parts.payload(r.state.extra)))
             return exchanges
 
         self.fed.clock.charge = charged  # type: ignore[method-assign]
