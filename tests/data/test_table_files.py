@@ -1,7 +1,6 @@
 """Tables as people have them: what is read, and the one line of what is not."""
 
 import gzip
-from unittest import TestCase
 
 import numpy as np
 import pandas as pd
@@ -49,7 +48,7 @@ def parts(names, value):
 COMMAS, GERMAN = str.maketrans({",": ";", ".": ","}), {"delimiter": ";", "decimal": ","}
 
 REFUSED = [
-    (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: byte 0xe9 is not utf-8; set data\.encoding.*latin-1"),
+    (text("é,2024-01-01,1,x,0").encode("latin-1"), {}, r"line 42: .* byte 0xe9 .*; set data\.encoding.*latin-1"),
     (text().encode("utf-16"), {}, r"set data\.encoding, for example utf-16"),
     (text(), {"encoding": "utf-99"}, r"data.*encoding = 'utf-99' is not an encoding known to Python"),
     (text(head="who,when,size,size,late"), {}, r"two columns are named 'size'"),
@@ -74,7 +73,7 @@ REFUSED = [
     (text().replace(",", ";"), {}, r"one column, .*; set data\.delimiter: ';'"),
     (text().replace(",", "\t"), {}, r'set data\.delimiter: "\\t"'),
     (text().replace(",", ";"), {"delimiter": ";", "decimal": ";"}, r"decimal and delimiter are both ';'|decimal"),
-    (replaced("color", lambda i: f'"1,{i}"'), {}, r"color is '1,0', .* without separators .*data\.decimal"),
+    (replaced("color", lambda i: f'"1,{i}"'), {}, r"color is '1,0', expected a number .*data\.decimal"),
     (text("a,2024-01-01,1,x,"), {}, r"line 42: late is empty, expected a label"),
     (replaced("who", lambda i: i % 2 if i else ""), {}, r"line 2: who is empty, expected a client"),
     (text('a,2024-01-01,1,"x\ny",NA'), {}, r"row 41: late is 'NA', expected an integer, as most are"),
@@ -86,22 +85,12 @@ REFUSED = [
         {"delimiter": ";", "decimal": ",", "missing": ["?", True]},
         r"missing: true is a YAML bool",
     ),
-    (
-        replaced("size", lambda i: f"{i}.990").replace(",", ";"),
-        GERMAN,
-        r"size is '0\.990', expected a number without sep",
-    ),
-    (
-        text().replace(",", ";").replace(";4;", ";6.990;"),
-        GERMAN,
-        r"line 6: size is '6\.990', expected a number without sep",
-    ),
+    (replaced("size", lambda i: f"{i}.990").replace(",", ";"), GERMAN, r"size is '0\.990', expected a number"),
+    (text().replace(",", ";").replace(";4;", ";6.990;"), GERMAN, r"line 6: size is '6\.990', expected a number"),
     (text(), {"classes": [None, "1"]}, r"classes: null is YAML's empty value; write it in quotation marks"),
-    (text(HEAD, ROWS[0]), {}, r"line 42: the header again; remove the line"),
-    (text().encode("utf-16-le"), {}, r"line 1: a NUL character; .* set data\.encoding, such as utf-16-le"),
-    (text("é,2024-01-01,1,€,0").encode("cp1252"), {}, r"line 42: byte 0xe9 .* data\.encoding, for example cp1252"),
-    (gzip.compress(b"a,b", mtime=0), {}, r"no text, but a file as those named \.csv\.gz; rename it"),
-    (b"PK\x03\x04", {}, r"a workbook or an archive; save the table as \.csv or \.parquet"),
+    (text().encode("utf-16-le"), {}, r"rows\.csv: not a text in utf-8; .* set data\.encoding, for example utf-16"),
+    (text("é,2024-01-01,1,€,0").encode("cp1252"), {}, r"line 42: .* byte 0xe9 .* data\.encoding, for example cp1252"),
+    (gzip.compress(b"a,b", mtime=0), {}, r"not a text in utf-8; save the table as \.csv, \.parquet or \.feather"),
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),
     (text(), {"client": "late"}, r"label and client: column 'late' is given twice; each needs its own"),
@@ -243,14 +232,10 @@ def test_a_window_ends_with_the_row_of_its_label(tmp_path):
     """Sizes are the rows' positions in time, so that a window of three reads i - 4, i - 2, i: two clients alternate."""
     rows = [f"{'ab'[i % 2]},{86400 * i},{i},{i % 3 % 2}" for i in range(120)]
     content = "\n".join(["who,when,size,late", *rows[::-1], "c,5,9,0"])
-    with TestCase().assertLogs("fedtide", "WARNING") as told:
-        data = read(tmp_path, content, window=3, split={"period": "all"})
+    data = read(tmp_path, content, window=3, split={"period": "all"})
     assert (data.kind, data.input_shape, data.encoding) == ("series", (1, 3), None)
     origins = data.origins
     assert origins.clients == ("a", "b")
-    assert ["1 of 3 clients have fewer than 3 rows (data.window) and are left out" in line for line in told.output] == [
-        True
-    ]
     inputs = torch.cat([data.train_inputs, data.test_inputs])[:, 0]
     labels = torch.cat([data.train_labels, data.test_labels]).numpy()
     time = np.concatenate([origins.train_time, origins.test_time])
@@ -289,10 +274,3 @@ def test_parts_of_the_time_are_features_if_they_are_listed(tmp_path):
     assert len(read(tmp_path, content, time=["year", "month"]).encoding.columns) == 2
     listed = read(tmp_path, content, time=["year", "month"], numeric=["size", "month"])
     assert [each.column for each in listed.encoding.columns] == ["size", "month", "color"]
-
-
-def test_a_single_client_is_noted(tmp_path, capsys):
-    read(tmp_path, replaced("who", lambda i: "a"))
-    assert capsys.readouterr().err.splitlines() == [
-        f"{tmp_path}/rows.csv: one client, 'a', has all rows (data.client: who)"
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, floats_of
+from fedtide.world.adapters.columns import Column
 from fedtide.world.adapters.dates import RECENT, are_dates, formats_of, joined, part_of, snake_case, times
 from fedtide.world.adapters.names import name_of
 
@@ -26,8 +26,9 @@ _CLIENT = (
 _CLIENT += r"|vehicle|branch|school|bank|member|author|household|farm|bike|tailnum"
 _TIME = r"time|date|datetime|timestamp|day|when|hour|month|year|week|created|ts|step|tick|period|round"
 _GAPS = 0.1  # share of missing values up to which a column that is not named as an owner or a label may be one
-_SYMBOLS = frozenset({"?", "??", "-", "--", ".", "..", "*"})
-_SIGNS = _SYMBOLS | {"unknown", "missing", "n.a.", "n/k", "not available"}
+SIGNS = frozenset({"?", "??", "-", "--", ".", "..", "*", "unknown", "missing", "n.a.", "n/k", "not available"})
+"""Texts that mostly stand for a missing value."""
+
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -52,78 +53,61 @@ class Time(NamedTuple):
         return ", ".join(self.columns)
 
 
-def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> tuple[Time | None, dict[str, str]]:
-    """The time, and columns of text that are named as times and hold none, each with the reason.
+def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
+    """The time: dates come before integers in order, and among them columns named as times before others.
 
-    Dates come before integers in order, and among them columns named as times, then columns with the parts of a date, then
-    single ones of these, then others.
+    Parts of a date are tried together, and only then alone.
     """
-    named = [name for name in frame.columns if _named(name, _TIME)]
-    parts = sorted((name for name in named if part_of(name)), key=lambda name: part_of(name) or (0, ""))
-    tries = [*((name,) for name in named if name not in parts), *_parts_of_dates(list(frame.columns))]
-    tries += [(name,) for name in [*parts, *(name for name in frame.columns if name not in named)]]
-    steps, unread = list[Time](), dict[str, str]()
-    for columns in tries:
+    parts = sorted((name for name in frame.columns if part_of(name)), key=lambda name: part_of(name) or (0, ""))
+    named = [name for name in frame.columns if _named(name, _TIME) and name not in parts]
+    rest = [name for name in frame.columns if name not in (*named, *parts)]
+    alone = [[(name,) for name in names] for names in (named, [*parts, *rest])]
+    steps = list[Time]()
+    for columns in (*alone[0], *_parts_of_dates(list(frame.columns)), *alone[1]):
         if frame[list(columns)].nunique().max() < 2:
             continue
+        matched = len(columns) > 1 or _named(columns[0], _TIME)
         try:
-            time = _time(
-                [Column(frame[name], name, place) for name in columns], len(columns) > 1 or columns[0] in named
-            )
-        except SettingsError as error:
-            if columns[0] in named and len(columns) == 1:
-                unread[columns[0]] = str(error)
+            time = _time([Column(frame[name], name, place) for name in columns], matched)
+        except SettingsError:
             continue
         if time and time.unit == "s":
-            return time, unread
+            return time
         steps += [time] if time else []
-    return (steps[0] if steps else None), unread
+    return steps[0] if steps else None
 
 
-def find_missing(columns: Iterable[Column]) -> dict[str, dict[str, int]]:
-    """Texts that are a missing value in columns whose other values are numbers: in how many rows, by column and text."""
-    found = dict[str, dict[str, int]]()
-    for column in columns:
-        floats, _ = floats_of(column)
-        known = ~np.isnan(floats)
-        texts = _counts(column.values[~known])
-        if len(np.unique(floats[known])) > 1 and all(
-            text.lower() in _SIGNS or text in MISSING_NUMBERS for text in texts
-        ):
-            found[column.name] = texts
+def find_signs(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Which of :data:`SIGNS` there are, and the columns that have them."""
+    found = dict[str, list[str]]()
+    for name in frame.columns:
+        for value in frame[name].dropna().unique():
+            if str(value).lower() in SIGNS:
+                found.setdefault(str(value), []).append(name)
     return found
 
 
-def find_symbols(column: Column) -> dict[str, int]:
-    """Values of a column of texts that stand for a missing one, and in how many rows."""
-    counts = _counts(column.values)
-    return {text: count for text, count in counts.items() if text in _SYMBOLS}
-
-
-def _counts(values: pd.Series[Any]) -> dict[str, int]:
-    return {str(value): int(count) for value, count in values.value_counts().items()}
-
-
-def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found | None, str]:
+def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Found | None:
     """A column that repeats: named as an owner, or text with the most values that have five rows or more on average.
 
-    If there is none, the text says why. ``names``: the same columns as texts, where they are read from texts.
+    ``names``: the same columns as texts, where they are read from texts.
     """
-    why = "no column named as one, and no text with repeated values, found; set data.client if another column is"
     named, others = list[Found](), list[tuple[int, Found]]()
     for name in (name for name in frame.columns if name not in taken):
         values, count = frame[name], names[name].nunique()
-        if count == 1 and _named(name, _CLIENT):
-            why += f"; column {name!r} has a single value"
         enough = values.isna().mean() <= _GAPS or _named(name, _CLIENT)
         if not 2 <= count <= len(frame) / 2 or _is_fraction(values) or not enough:
             continue
         shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
             named.append(Found(name, f"{shown}; matched by name"))
-        elif not _is_numeric(values) and 5 <= count <= len(frame) / 5 and not _named(name, f"{_LABEL}|{_TIME}"):
+        elif (
+            not pd.api.types.is_numeric_dtype(values)
+            and 5 <= count <= len(frame) / 5
+            and not _named(name, f"{_LABEL}|{_TIME}")
+        ):
             others.append((count, Found(name, f"{shown}; text column with the most distinct groups")))
-    return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1], why
+    return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1]
 
 
 def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
@@ -138,38 +122,32 @@ def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tup
         for name in free
         if not _is_fraction(frame[name])
     }
-    passed = ""
     for name in free:
         if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
             return Found(name, f"{shown}; matched by name"), name not in classes
-        if _named(name, _LABEL):
-            shown = "a single value" if classes[name] == 1 else f"more than {5 * FEW} values"
-            passed += f"; column {name!r} has {shown}"
     free = [name for name in free if frame[name].isna().mean() <= _GAPS]
     few = [name for name, count in classes.items() if name in free and 2 <= count <= FEW]
     if few:
         name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
-        return Found(name, f"{classes[name]} classes; last column with few distinct values{passed}"), False
-    numeric = [name for name in free if _is_numeric(frame[name])]
+        return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
+    numeric = [name for name in free if pd.api.types.is_numeric_dtype(frame[name])]
     if numeric:
-        return Found(numeric[-1], f"last numeric column; no column has few enough values for classes{passed}"), True
+        return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
     raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, in nine of ten rows")
 
 
-def find_identifiers(frame: pd.DataFrame, taken: set[str]) -> list[str]:
+def find_identifiers(frame: pd.DataFrame) -> list[str]:
     """Columns with another value in every row, no fractions: they number or name rows."""
-    free = (name for name in frame.columns if name not in taken and not _is_fraction(frame[name]))
-    return [name for name in free if len(frame) > FEW and frame[name].nunique() == len(frame)]
+    return [
+        name
+        for name in frame.columns
+        if len(frame) > FEW and frame[name].nunique() == len(frame) and not _is_fraction(frame[name])
+    ]
 
 
 def _named(name: str, words: str) -> bool:
     return any(re.fullmatch(words, part) for part in snake_case(name).split("_"))
-
-
-def _is_numeric(values: pd.Series[Any]) -> bool:
-    """Integers with missing values are objects."""
-    return pd.api.types.is_numeric_dtype(values) or pd.api.types.infer_dtype(values, skipna=True) == "integer"
 
 
 def _is_fraction(values: pd.Series[Any]) -> bool:

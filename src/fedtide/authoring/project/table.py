@@ -4,20 +4,20 @@ import json
 import logging
 import re
 import tempfile
-from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from fedtide.authoring.project.columns import (
+    SIGNS,
     Found,
     Time,
     find_client,
     find_identifiers,
     find_label,
-    find_missing,
-    find_symbols,
+    find_signs,
     find_time,
 )
 from fedtide.authoring.project.templates import replaced, template
@@ -25,25 +25,19 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
-from fedtide.world.adapters.columns import MISSING_NUMBERS, is_numeric
+from fedtide.world.adapters.columns import Column, floats_of, is_numeric
 from fedtide.world.building.build import build_timeline
+from fedtide.world.data._layout import layout
+from fedtide.world.data._reading import BINARY, UNREADABLE, FileSettings, likely_encoding, read_bytes, read_table
+from fedtide.world.data._tables import Rows
 from fedtide.world.data.base import DatasetPlugin
-from fedtide.world.data.table import (
-    BINARY,
-    UNREADABLE,
-    FileSettings,
-    Rows,
-    lacking_rows,
-    layout,
-    read_bytes,
-    read_table,
-)
 from fedtide.world.storage.prepared import load
 
 _DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
 _PERIODS = (3, 36)  # fewest and most that make a scenario
 _SLICES = 12
 _MANY = 100  # categories of a column that have a feature each, by default
+_NO_CLIENT = "no column named as one, and no text with repeated values, found; set data.client if another column is"
 
 
 def settings_for(file: Path) -> tuple[str, list[str]]:
@@ -52,42 +46,34 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     Raises:
         SettingsError: it is no readable table, or has no column that can be a label.
     """
-    written, sentences = _written(file)
+    written = _written(file)
+    sentences = [f"{key}: detected {value!r} in the file." for key, value in written.items()]
     found = _read(file, written)
-    missing = find_missing(map(found.column, found.frame.columns))
-    signs = {sign for counts in missing.values() for sign in counts} - MISSING_NUMBERS
-    rows = _read(file, written | {"missing": sorted(signs)})
-    held = [name for name in rows.frame.columns if (rows.frame[name] == name).any()]
-    if len(held) > 1 and 2 * len(held) >= len(rows.frame.columns):
+    held = [name for name in found.frame.columns if (found.frame[name] == name).any()]
+    if len(held) > 1 and 2 * len(held) >= len(found.frame.columns):
         shown = f"its first line has values of the rows, such as {held[0]!r}"
         raise SettingsError(f"{file}: no header: {shown}; write the names of the columns above them")
-    unnamed = rows.unnamed()
-    frame = _read(file, written | {"missing": sorted(signs)}, rows.frame.columns).frame.drop(columns=list(unnamed))
-    place = rows.place
-    sentences += [f"{note}." for note in unnamed.values()]
-    time, unread = find_time(frame, place)
+    rows, frame = _typed(found)
+    time = find_time(rows.frame, rows.place)
     taken = set(time.columns) if time else set()
-    client, why = find_client(frame, rows.frame, taken)
+    client = find_client(frame, rows.frame, taken)
     taken |= {client.name} if client else set()
     try:
         label, regression = find_label(frame, rows.frame, taken)
     except SettingsError as error:
         raise SettingsError(f"{file}: {error}") from None
     sentences.append(_sentence("label", label) + (" The task is regression." if regression else ""))
-    sentences.append(_sentence("client", client) if client else f"client: {why}.")
+    sentences.append(_sentence("client", client) if client else f"client: {_NO_CLIENT}.")
     sentences.append(_sentence("time", time) if time else "time: no column with dates found.")
-    sentences += [f"time: column {name!r} is named as a time and holds none: {why}." for name, why in unread.items()]
-    gaps, described = lacking_rows(frame, [label.name, *sorted(taken)], place)
+    gaps, described = rows.lacking([label.name, *sorted(taken)])
     sentences += [f"rows: {described}."] if gaps.any() else []
     taken.add(label.name)
-    features = [name for name in frame.columns if name not in taken]
-    for name in features:
-        if name not in missing and (symbols := find_symbols(found.column(name))):
-            missing[name] = symbols
-    named = {value for found_ in (label, client) if found_ for value in map(str, rows.frame[found_.name].unique())}
-    signs = {sign for counts in missing.values() for sign in counts} - named - MISSING_NUMBERS
-    written |= {"missing": sorted(signs)} if signs else {}
-    sentences += _missing(found.frame[features], missing, signs | MISSING_NUMBERS)
+    names = {label.name, client.name} if client else {label.name}
+    known = find_signs(rows.frame[list(names)])  # names, also where they stand for missing values in other columns
+    if signs := {sign: columns for sign, columns in find_signs(found.frame).items() if sign not in known}:
+        written["missing"] = sorted(signs)
+        shown = "; ".join(f"{sign!r} in {', '.join(columns)}" for sign, columns in signs.items())
+        sentences.append(f"missing values: {shown}.")
     path = file.resolve() if ".." in file.parts else file  # a file of the project moves with it
     data: dict[str, Any] = {"name": "table", "file": str(path), **written, "label": label.name}
     data |= {"task": "regression"} if regression else {}
@@ -95,9 +81,7 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     if time:
         data |= {"time": time.name if len(time.columns) == 1 else list(time.columns), **time.settings}
     data |= {"unlabeled": "drop"} if gaps.any() else {}
-    names = ([] if regression else [label.name]) + ([client.name] if client else [])
-    sentences += [f"{sentence}." for sentence in rows.doubtful(names)]
-    data |= _features(_read(file, written), frame, features, unread, sentences)
+    data |= _features(_read(file, written), frame.drop(columns=list(taken)), sentences)
     problem: SettingsError | None = None
     for period in _periods(time):
         scenario = _scenario(period, client, time)
@@ -116,68 +100,56 @@ def _sentence(role: str, found: Found | Time) -> str:
     return f"{role}: using column {found.name!r} ({found.why})."
 
 
-def _read(file: Path, written: dict[str, Any], typed: Collection[str] = ()) -> Rows:
-    options = FileSettings(name="table", **written)
-    frame, place, _ = read_table(file, options, typed)
-    return Rows(file, frame, place, options.decimal)
+def _read(file: Path, written: dict[str, Any]) -> Rows:
+    return read_table(file, FileSettings(name="table", **written))
 
 
-def _written(file: Path) -> tuple[dict[str, Any], list[str]]:
-    """Settings for how a CSV file is written, where that is not the default, and a sentence about each."""
+def _typed(rows: Rows) -> tuple[Rows, pd.DataFrame]:
+    """The rows without signs of missing values in columns of numbers, and with floats in these; 007 is a name."""
+    texts, typed = rows.frame.copy(), rows.frame.copy()
+    for name, values in rows.frame.items():
+        written = values.astype(str)
+        known = values.mask(written.str.lower().isin(SIGNS))
+        floats, wrong = floats_of(Column(known, str(name), rows.place, rows.decimal))
+        if not wrong.any() and known.notna().any() and not written.str.fullmatch(r"0\d+|[-+]?\d{19,}").any():
+            texts[name], typed[name] = known, floats
+    return replace(rows, frame=texts), typed
+
+
+def _written(file: Path) -> dict[str, Any]:
+    """Settings for how a CSV file is written, where that is not the default."""
     if file.suffix.lower() in BINARY or not file.is_file():
-        return {}, []
+        return {}
     found, content = dict[str, Any](), b""
     try:
         content = read_bytes(file)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        found["encoding"] = FileSettings.likely_encoding(content)
+        found["encoding"] = likely_encoding(content)
         text = content.decode(found["encoding"], errors="replace")
     except UNREADABLE:
-        return {}, []  # reading it says why
-    layouts = {sign: layout(text.encode(), sign) for sign in (",", ";", "\t", "|")}
-    best = max(layouts.values(), key=lambda each: len(each.names))
+        return {}  # reading it says why
+    best = max((layout(text.encode(), sign) for sign in (",", ";", "\t", "|")), key=lambda each: len(each.names))
     if (sign := best.delimiter) != "," and len(best.names) > 1:
         found["delimiter"] = sign
         if re.search(rf"(^|{re.escape(sign)})-?[\d.]*\d,\d+({re.escape(sign)}|\r?$)", text, re.MULTILINE):
             found["decimal"] = ","
-    return found, [
-        *(f"{key}: detected {value!r} in the file." for key, value in found.items()),
-        *map("{}.".format, best.notes),
-    ]
+    return found
 
 
-def _missing(frame: pd.DataFrame, counts: dict[str, dict[str, int]], signs: set[str]) -> list[str]:
-    """A sentence about empty cells and about the signs of missing values, with the rows in which a column has them."""
-    shown = list[str]()
-    for name in frame.columns:
-        found = {repr(sign): count for sign, count in counts.get(name, {}).items() if sign in signs}
-        found = {"empty": int(frame[name].isna().sum())} | found
-        if any(found.values()):
-            shown.append(f"{name} ({', '.join(f'{sign}: {count:,} rows' for sign, count in found.items() if count)})")
-    return [f"missing values: {', '.join(shown)}."] if shown else []
-
-
-def _features(
-    rows: Rows, frame: pd.DataFrame, features: list[str], unread: Collection[str], sentences: list[str]
-) -> dict[str, Any]:
-    """Settings of the features: without columns that name rows or hold many ``unread`` times; many categories are hashed."""
+def _features(rows: Rows, frame: pd.DataFrame, sentences: list[str]) -> dict[str, Any]:
+    """Settings of the features, the columns of ``frame``: none that name rows; columns of many categories are hashed."""
     chosen = dict[str, Any]()
-    identifiers = find_identifiers(frame[features], set())
-    dates = [name for name in features if name in unread and name not in identifiers and frame[name].nunique() > _MANY]
-    features = [name for name in features if name not in {*identifiers, *dates}]
+    identifiers = find_identifiers(frame)
+    features = [name for name in frame.columns if name not in identifiers]
     numeric = [name for name in features if is_numeric(rows.column(name))]
     text = [name for name in features if name not in numeric]
-    if identifiers or dates:
-        chosen |= {"numeric": numeric, "categorical": text}
     if identifiers:
+        chosen |= {"numeric": numeric, "categorical": text}
         sentences.append(f"excluded {', '.join(identifiers)}: unique value in every row (looks like an ID).")
-    if dates:
-        sentences.append(f"excluded {', '.join(dates)}: more than {_MANY} values that look like unreadable dates.")
     if many := [name for name in text if rows.frame[name].nunique() > _MANY]:
         chosen["buckets"] = 64
         sentences.append(f"hashed: {', '.join(many)}, more than {_MANY} values.")
-    sentences += [f"{sentence}." for sentence in rows.doubtful(text)]
     return chosen
 
 

@@ -23,6 +23,12 @@ MISSING_NUMBERS = frozenset(
 )
 """Texts that are a missing value in a column of numbers, those of pandas; in other columns they are names."""
 
+A_NUMBER = (
+    "a number (if this stands for a missing one, list it in data.missing; for a decimal comma set data.decimal; for names list "
+    "the column in data.categorical)"
+)
+"""What a text in a column of numbers should be instead, and what to do if it should not."""
+
 _EXACT = 2.0**53
 """From here on different integers are one float."""
 _FEW = 10  # different numbers, for each text among them, that may be names of categories
@@ -48,20 +54,10 @@ class Column:
             raise SettingsError(f"{self.place(int(wrong[0]))}: {self.name} is {shown}, expected {wanted}")
 
 
-def a_number(text: str) -> str:
-    """What a text in a table should be instead, and what to do if it should not."""
-    if _GROUPED.fullmatch(text):
-        cure = " without separators (set data.decimal for decimal commas, remove the signs between thousands, "
-    else:
-        cure = " (if this stands for a missing one, list it in data.missing, "
-    return f"a number{cure}or list the column in data.categorical)"
-
-
-def numbers(column: Column, wanted: Callable[[str], str] = lambda _: "a number") -> pd.Series[float]:
+def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
     """Values as floats, NaN where one is missing; a SettingsError if one is no number, but another text than ``wanted``."""
     floats, wrong = floats_of(column)
-    if wrong.any():
-        column.refuse(wrong, wanted(str(column.values[wrong].iloc[0])))
+    column.refuse(wrong, wanted)
     return pd.Series(floats, index=column.values.index)
 
 
@@ -77,7 +73,7 @@ def is_numeric(column: Column) -> bool:
         return not np.isnan(floats).all()
     known = floats[~np.isnan(floats) & ~column.values.astype(str).str.lower().isin(("true", "false")).to_numpy()]
     if len(known) > len(floats) / 2 or len(np.unique(known)) > _FEW * strays.nunique():
-        column.refuse(wrong, a_number(str(strays.iloc[0])))
+        column.refuse(wrong, A_NUMBER)
     return False
 
 
@@ -85,7 +81,7 @@ def refuse_grouped_numbers(column: Column) -> None:
     """Refuse texts that are numbers with a decimal comma, or with signs between thousands, if most are such."""
     grouped = column.values.notna() & column.values.astype(str).str.fullmatch(_GROUPED).astype(bool)
     if grouped.sum() > column.values.notna().sum() / 2:
-        column.refuse(grouped, a_number(str(column.values[grouped].iloc[0])))
+        column.refuse(grouped, A_NUMBER)
 
 
 def fractions(column: Column) -> Bools:

@@ -4,8 +4,6 @@ import codecs
 import lzma
 import re
 import unicodedata
-from collections.abc import Callable, Collection
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -20,24 +18,19 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import OMIT_DEFAULT
 from fedtide.world.adapters.columns import MISSING_NUMBERS
+from fedtide.world.adapters.names import name_of
 from fedtide.world.data._layout import UNNAMED, Layout, layout
+from fedtide.world.data._tables import Rows
 from fedtide.world.data.base import DatasetSettings
 
 _PARQUET = (".parquet", ".pq")
 BINARY = (*_PARQUET, ".feather", ".arrow")
 UNREADABLE = (OSError, pa.ArrowException, lzma.LZMAError, EOFError)
-_FOREIGN = (
-    *(".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata", ".pkl"),
-    ".h5",
-)
 _DELIMITERS = {";": "';'", "\t": r'"\t"', "|": "'|'", ",": "','"}
 _LARGEST = 2**31 - 1
-_STARTS = {b"\x1f\x8b": ".csv.gz", b"\xfd7zXZ": ".csv.xz", b"PAR1": ".parquet", b"ARROW1": ".feather"}
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
 WRITTEN = ("encoding", "delimiter", "decimal", "missing")
 """Settings that say how the values of a file are written."""
-
-Place = Callable[[int], str]
 
 
 class FileSettings(DatasetSettings):
@@ -59,13 +52,6 @@ class FileSettings(DatasetSettings):
         description="texts and numbers that are a missing value in every column, such as ? or -999, in addition to empty cells "
         "and, in columns of numbers, to NA, NaN, null, None and the like (elsewhere these are names)",
     )
-
-    @staticmethod
-    def likely_encoding(content: bytes) -> str:
-        """An encoding for what is not UTF-8: that of its mark, or of Windows if it has bytes that are no signs in latin-1."""
-        if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-        return "cp1252" if re.search(rb"[\x80-\x9f]", content) else "latin-1"
 
     @field_validator("missing", "classes", mode="before", check_fields=False)
     @classmethod
@@ -90,23 +76,19 @@ class FileSettings(DatasetSettings):
         return self
 
 
-def read_table(
-    path: Path, options: FileSettings, typed: Collection[str] = ()
-) -> tuple[pd.DataFrame, Place, tuple[str, ...]]:
-    """The rows of a CSV, Parquet or Feather file, where each is found in it, for errors, and what was left out, sentences.
+def read_table(path: Path, options: FileSettings) -> Rows:
+    """The rows of a CSV, Parquet or Feather file.
 
-    Values of a CSV file are texts as they are written, but for the columns ``typed``, which are integers or floats if all their
-    values are; those of other files keep their types. Texts have no blanks around them and Unicode's form NFC; what is empty
-    or in ``options.missing`` is missing.
+    Values of a CSV file are texts as they are written; those of other files keep their types. Texts have no blanks around them
+    and Unicode's form NFC; what is empty or in ``options.missing`` is missing. Columns without a name are left out.
 
     Raises:
-        SettingsError: it is no readable table, has no rows, or columns with equal names.
+        SettingsError: it is no readable table, has no rows, columns with equal names, or one without a name that does not
+            number the rows.
     """
     if not path.is_file():
         raise SettingsError(f"data.file = {str(path)!r}: no such file")
     suffix, notes = path.suffix.lower(), tuple[str, ...]()
-    if suffix in _FOREIGN:
-        raise SettingsError(f"{path}: {suffix} is not supported; save the table as .csv, .parquet or .feather")
     line, first = "row {}", 1
     try:
         if suffix in BINARY:
@@ -128,27 +110,24 @@ def read_table(
                 line, first = "line {}", found.line + 1
     except UNREADABLE as error:
         raise SettingsError(f"{path}: not a readable table: {' '.join(str(error).split())}") from None
-
-    def place(row: int) -> str:
-        return f"{path}, {line.format(row + first)}"
-
-    table = table.rename_columns(names := _named(path, table.column_names))
+    names = _named(path, table.column_names)
     if not len(table):
         raise SettingsError(f"{path}: no rows")
     columns = [_cleaned(column, options.missing) for column in table.columns]
-    if suffix not in BINARY and len(names) > 1:
-        same = [
-            pc.equal(column, name) for name, column in zip(names, columns, strict=True) if not UNNAMED.fullmatch(name)
-        ]
-        if same and (again := pc.index(reduce(pc.and_, same), True).as_py()) >= 0:
-            raise SettingsError(f"{place(again)}: the header again; remove the line")
-    columns = [
-        _typed(column, options.decimal) if name in typed else column
-        for name, column in zip(names, columns, strict=True)
-    ]
     # An integer column with missing values stays exact.
     frame = pa.table(columns, names).to_pandas(ignore_metadata=True, integer_object_nulls=True)
-    return frame, place, notes
+    unnamed = [_left_out(path, frame, number) for number, name in enumerate(names) if UNNAMED.fullmatch(name)]
+    frame = frame.drop(columns=filter(UNNAMED.fullmatch, names))
+    return Rows(path, frame, lambda row: f"{path}, {line.format(row + first)}", options.decimal, (*notes, *unnamed))
+
+
+def _left_out(path: Path, frame: pd.DataFrame, number: int) -> str:
+    """Why a column without a name is left out: it numbers the rows or is empty; another one is refused."""
+    values = [name_of(value) for value in frame.iloc[:, number].dropna().unique()]
+    if not all(map(str.isdecimal, values)):
+        problem = f"{path}: column {number + 1} has no name and does not number the rows"
+        raise SettingsError(f"{problem}; name it in the header, or remove it")
+    return f"column {number + 1} has no name and {'numbers the rows' if values else 'is empty'}; left out"
 
 
 def read_bytes(path: Path) -> bytes:
@@ -159,28 +138,24 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def likely_encoding(content: bytes) -> str:
+    """An encoding for what is not UTF-8: that of its mark, or of Windows if it has bytes that are no signs in latin-1."""
+    if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    return "cp1252" if re.search(rb"[\x80-\x9f]", content) else "latin-1"
+
+
 def _as_utf8(path: Path, content: bytes, options: FileSettings) -> bytes:
-    """The file's text; what is no text in the encoding that is set is refused by line and byte."""
-    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise SettingsError(f"{path}: a workbook or an archive; save the table as .csv or .parquet")
-    if found := [suffix for start, suffix in _STARTS.items() if content.startswith(start)]:
-        raise SettingsError(f"{path}: no text, but a file as those named {found[0]}; rename it")
+    """The file's text; what is no text in the encoding that is set is refused."""
+    if b"\0" in content and not re.match("utf_?-?(16|32)", options.encoding, re.IGNORECASE):
+        cure = "save the table as .csv, .parquet or .feather and name it so, or set data.encoding, for example utf-16"
+        raise SettingsError(f"{path}: not a text in {options.encoding}; {cure}")
     try:
-        decoded = content.decode(options.encoding)
+        text = content.decode(options.encoding).removeprefix("\ufeff")
     except UnicodeError as error:
-        if not isinstance(error, UnicodeDecodeError):
-            raise SettingsError(f"{path}: not {options.encoding}: {error}; set data.encoding") from None
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        likely = options.likely_encoding(content)
-        raise SettingsError(
-            f"{path}, line {line}: byte 0x{byte:02x} is not {options.encoding}; set data.encoding, for example {likely}"
-        ) from None
-    if (nul := decoded.find("\0")) >= 0:
-        line = decoded.count("\n", 0, nul) + 1
-        raise SettingsError(
-            f"{path}, line {line}: a NUL character; save the file as UTF-8, or set data.encoding, such as utf-16-le"
-        )
-    text = decoded.removeprefix("\ufeff")
+        line = content.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        likely = likely_encoding(content)
+        raise SettingsError(f"{path}, line {line}: {error}; set data.encoding, for example {likely}") from None
     return (text if "\n" in text else text.replace("\r", "\n")).encode()
 
 
@@ -197,14 +172,15 @@ def _read_csv(path: Path, rows: bytes, found: Layout) -> pa.Table:
         rows = re.sub(rf'(^|{sign})[ \t]+"'.encode(), rb'\1"', rows, flags=re.MULTILINE)
     wrong: list[Any] = []
 
-    def read(**reading: Any) -> pa.Table:
-        def refuse(row: Any) -> str:
-            wrong.append(row)
-            return "error"
+    def refuse(row: Any) -> str:
+        wrong.append(row)
+        return "error"
 
+    try:
         return pyarrow.csv.read_csv(
             pa.BufferReader(rows),
-            pyarrow.csv.ReadOptions(column_names=names, **reading),
+            # One thread counts rows; a row may be longer than a smaller block.
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=min(len(rows) + 1, _LARGEST), column_names=names),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse),
             pyarrow.csv.ConvertOptions(
                 null_values=sorted(MISSING_NUMBERS),
@@ -214,19 +190,10 @@ def _read_csv(path: Path, rows: bytes, found: Layout) -> pa.Table:
                 column_types=dict.fromkeys(names, pa.string()),
             ),
         )
-
-    try:
-        return read()
     except pa.ArrowInvalid:
-        if not wrong and len(rows) < _LARGEST:
-            return read(block_size=len(rows) + 1)  # a row may be longer than a block
         if not wrong:
             raise
-    wrong.clear()
-    try:
-        read(use_threads=False)  # counts rows
-    except pa.ArrowInvalid:
-        row = wrong[0]
+    row = wrong[0]
     lengths = f"{row.actual_columns} values, the header {row.expected_columns}"
     raise SettingsError(f"{path}, line {row.number + found.line}: {lengths}: {shortened(row.text)!r}")
 
@@ -237,8 +204,7 @@ def _named(path: Path, names: list[str]) -> list[str]:
     for place, name in enumerate(unicodedata.normalize("NFC", name).strip() for name in names):
         if name and name in found:
             raise SettingsError(f"{path}: two columns are named {name!r}; rename one")
-        name = name or f"Unnamed: {place}"
-        found.append(f"{name}.1" if name in names[place + 1 :] and not names[place].strip() else name)
+        found.append(name or f"Unnamed: {place}")
     return found
 
 
@@ -262,25 +228,3 @@ def _cleaned(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArr
     else:
         return column
     return pc.if_else(absent, pa.scalar(None, column.type), column)
-
-
-def _typed(column: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
-    """Integers or floats, if all texts are such."""
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.string())
-    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
-        return column
-    numbers_ = pc.if_else(
-        pc.is_in(column, value_set=pa.array(sorted(MISSING_NUMBERS), column.type)), pa.scalar(None, column.type), column
-    )
-    if decimal != ".":
-        numbers_ = pc.replace_substring(pc.replace_substring(numbers_, ".", "?"), decimal, ".")
-    if pc.any(pc.match_substring_regex(numbers_, r"^0\d+$")).as_py():
-        return column  # names such as 007
-    identifiers = pc.any(pc.match_substring_regex(numbers_, r"^[-+]?\d{19,}$")).as_py()
-    for kind in (pa.int64(), *([] if identifiers else [pa.float64()])):  # integers that are no float exactly stay texts
-        try:
-            return numbers_.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return column

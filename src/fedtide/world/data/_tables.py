@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -13,29 +12,28 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from fedtide.core.array_types import Ints
+from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.scores import TaskName
-from fedtide.world.adapters.columns import MISSING_NUMBERS, Column, a_number, numbers, origins_of
+from fedtide.world.adapters.columns import A_NUMBER, MISSING_NUMBERS, Column, numbers, origins_of
 from fedtide.world.adapters.encoding import Encoding, categories_of
 from fedtide.world.adapters.names import name_of, near_equal
-from fedtide.world.data._layout import UNNAMED
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 _SHOWN = 5  # groups of names
-_SIGNED = re.compile(r"[-+]?[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[%$€£¥]|\u2212 ?\d[\d.,]*")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a file; errors call the row of a position ``place(position)``."""
+    """The rows of a file; errors call the row of a position ``place(position)``; ``notes`` say what was left out."""
 
     path: Path
     frame: pd.DataFrame
     place: Callable[[int], str]
     decimal: str = "."
+    notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> Column:
         """A column; what is neither number nor text nor date is refused."""
@@ -67,26 +65,25 @@ class Rows:
 
     def __getitem__(self, positions: Ints) -> Rows:
         frame = self.frame.iloc[positions].reset_index(drop=True)
-        return Rows(self.path, frame, lambda row: self.place(int(positions[row])), self.decimal)
+        return replace(self, frame=frame, place=lambda row: self.place(int(positions[row])))
 
     def with_numbers(self, names: Iterable[str]) -> Rows:
         """The rows with these columns as floats; a SettingsError if a value is no number."""
-        found = {name: numbers(self.column(name), a_number) for name in names}
+        found = {name: numbers(self.column(name), A_NUMBER) for name in names}
         return replace(self, frame=self.frame.assign(**found))
 
-    def unnamed(self) -> dict[str, str]:
-        """Columns without a name, which number the rows or are empty, and which of both; others are refused."""
-        found = dict[str, str]()
-        for place, name in enumerate(self.frame.columns):
-            if UNNAMED.fullmatch(name):
-                values = [name_of(value) for value in self.frame[name].dropna().unique()]
-                if not all(map(str.isdecimal, values)):
-                    problem = f"{self.path}: column {place + 1} has no name and does not number the rows"
-                    raise SettingsError(f"{problem}; name it in the header, or remove it")
-                found[name] = (
-                    f"column {place + 1} has no name and {'numbers the rows' if values else 'is empty'}; left out"
-                )
-        return found
+    def lacking(self, names: list[str]) -> tuple[Bools, str]:
+        """Rows, bool [n], in which one of these columns is empty, and a sentence about them; a SettingsError if all are."""
+        empty = {name: self.frame[name].isna().to_numpy(dtype=np.bool_) for name in names}
+        gaps = np.any(list(empty.values()), axis=0)
+        if gaps.all():
+            raise SettingsError(f"{self.place(0)}: no row has all of {', '.join(names)}")
+        shown = [
+            f"{name} is empty in {lack.sum():,}, first {self.place(int(lack.argmax()))}"
+            for name, lack in empty.items()
+            if lack.any()
+        ]
+        return gaps, f"{gaps.sum():,} of {len(gaps):,} rows are left out (data.unlabeled: drop): {'; '.join(shown)}"
 
     def doubtful(self, names: Iterable[str]) -> list[str]:
         """What may be wrong with the names in these columns, a sentence each: they are nearly equal, or mean missing values."""
@@ -98,10 +95,6 @@ class Rows:
             if groups := near_equal(counts):
                 more = f", and {len(groups) - _SHOWN:,} more groups" if len(groups) > _SHOWN else ""
                 sentences.append(f"{column}: read as different names: {', '.join(groups[:_SHOWN])}{more}")
-            signed = [name for name in counts if _SIGNED.fullmatch(name)]
-            if 2 * len(signed) > len(counts):
-                shown = f"read as names: numbers with a sign, such as {signed[0]!r}"
-                sentences.append(f"{column}: {shown}; write them without it if they are numbers")
             if words := sorted(MISSING_NUMBERS & counts.keys()):
                 shown = ", ".join(f"{word!r} ({counts[word]:,} rows)" for word in words)
                 sentences.append(

@@ -18,58 +18,24 @@ from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.columns import (
     classes,
     clients,
-    floats_of,
     fractions,
     is_numeric,
     numbers,
     origins_of,
     refuse_grouped_numbers,
 )
-from fedtide.world.adapters.dates import RECENT, joined, times
-from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.data._layout import layout
-from fedtide.world.data._reading import BINARY, UNREADABLE, WRITTEN, FileSettings, Place, read_bytes, read_table
+from fedtide.world.adapters.dates import joined, times
+from fedtide.world.adapters.encoding import Encoding, Place
+from fedtide.world.data._reading import WRITTEN, FileSettings, read_table
 from fedtide.world.data._tables import Rows, windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
-# Settings for a table are proposed by what also reads it.
-__all__ = ["BINARY", "UNREADABLE", "FileSettings", "Rows", "Table", "layout", "read_bytes", "read_rows", "read_table"]
-
-
-def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
-    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``, and where each is found.
-
-    As :func:`read_table`, but the columns ``numeric``, those that there are, are floats.
-    """
-    options = FileSettings(name="table", **{key: data[key] for key in WRITTEN if key in data})
-    frame, place, notes = read_table(path, options)
-    for note in notes:
-        logger.warning("%s: %s", path, note)
-    rows = Rows(path, frame, place, options.decimal)
-    return rows.with_numbers(name for name in numeric if name in frame).frame, place
-
-
 logger = logging.getLogger(__name__)
 
-_DAY = 86400
 _FEW = 100  # classes that any table may have
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
-
-
-def lacking_rows(frame: pd.DataFrame, names: list[str], place: Place) -> tuple[Bools, str]:
-    """Rows, bool [n], in which one of these columns is empty, and a sentence about them; a SettingsError if all are."""
-    empty = {name: frame[name].isna().to_numpy(dtype=np.bool_) for name in names}
-    gaps = np.any(list(empty.values()), axis=0)
-    if gaps.all():
-        raise SettingsError(f"{place(0)}: no row has all of {', '.join(names)}")
-    shown = [
-        f"{name} is empty in {lack.sum():,}, first {place(int(lack.argmax()))}"
-        for name, lack in empty.items()
-        if lack.any()
-    ]
-    return gaps, f"{gaps.sum():,} of {len(gaps):,} rows are left out (data.unlabeled: drop): {'; '.join(shown)}"
 
 
 class Table(DatasetPlugin):
@@ -181,17 +147,14 @@ class Table(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Features float32 [n, features], or series [n, features, window]; nothing is read from ``raw``."""
         chosen = self.settings
-        frame, place, notes = read_table(Path(chosen.file), chosen)
-        rows = Rows(Path(chosen.file), frame, place, chosen.decimal)
-        unnamed = rows.unnamed()
-        rows = self._labeled(rows)
-        numeric, categorical = self._features(rows, unnamed)
+        rows = self._labeled(read_table(Path(chosen.file), chosen))
+        numeric, categorical = self._features(rows)
         rows = rows.with_numbers(numeric)
         for name in numeric:
             rows.column(name).refuse(np.isinf(rows.frame[name]), "a finite number, or nothing if unknown")
         names_in = [chosen.label] if chosen.task == "classification" else []
         names_in += [*([chosen.client] if chosen.client else []), *categorical]
-        if said := [*notes, *rows.doubtful(names_in)]:
+        if said := [*rows.notes, *rows.doubtful(names_in)]:
             logger.warning("%s: %s", rows.path, "; ".join(said))
         labels, classes_, outputs = self._labels(rows)
         client, names = clients(rows.column(chosen.client)) if chosen.client else (None, ())
@@ -199,11 +162,6 @@ class Table(DatasetPlugin):
         if chosen.time:
             column, date_format = joined([rows.column(name) for name in chosen.times], chosen.date_format, "data.")
             time, unit = times(column, unit, date_format, "data.")
-            if unit == "s" and time.max() < RECENT and np.ptp(time) < _DAY and (floats_of(column)[0] == time).all():
-                shown = f"{rows.path}: {column.name}: {time.min()} to {time.max()} are read as seconds of a day of 1970"
-                logger.warning("%s; if they count something else, set data.unit to its name, such as step", shown)
-        if len(names) == 1:
-            logger.warning("%s: one client, %r, has all rows (data.client: %s)", rows.path, names[0], chosen.client)
         # All that follows sees the rows in an order that does not depend on that of the file.
         order = rows.order(client, time, numeric, categorical, labels)
         rows, labels, classes_ = rows[order], labels[order], classes_[order]
@@ -218,11 +176,7 @@ class Table(DatasetPlugin):
         time = None if time is None else time[last]
         if client is not None:
             present, numbered = np.unique(client[last], return_inverse=True)
-            client, known = numbered.astype(np.int64), tuple(names[number] for number in present)
-            if len(known) < len(names):
-                few = f"{len(names) - len(known)} of {len(names)} clients have fewer than {chosen.window} rows"
-                logger.warning("%s: %s (data.window) and are left out", rows.path, few)
-            names = known
+            client, names = numbered.astype(np.int64), tuple(names[number] for number in present)
         period = period_of(chosen.split, time, len(last), unit)
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
         if not len(test) or not len(train):
@@ -255,7 +209,7 @@ class Table(DatasetPlugin):
         """The rows that have a label, a client and a time, of those that have columns."""
         roles, chosen = dict(self.settings.roles), self.settings
         rows.require(roles)
-        gaps, described = lacking_rows(rows.frame, list(roles), rows.place)
+        gaps, described = rows.lacking(list(roles))
         if chosen.unlabeled == "drop" and gaps.any():
             logger.warning("%s: %s", rows.path, described)
             return rows[np.flatnonzero(~gaps)]
@@ -290,22 +244,19 @@ class Table(DatasetPlugin):
         stacked = torch.from_numpy(np.stack(targets, axis=1).astype(np.float32))
         return stacked, np.zeros(len(rows.frame), dtype=np.int64), chosen.targets
 
-    def _features(self, rows: Rows, unnamed: dict[str, str]) -> tuple[list[str], list[str]]:
-        """Names of the numeric and of the categorical columns; ``unnamed`` ones are left out, with what is said of each."""
+    def _features(self, rows: Rows) -> tuple[list[str], list[str]]:
+        """Names of the numeric and of the categorical columns."""
         chosen = self.settings
         lists = {key: getattr(chosen, key) for key in ("numeric", "categorical")}
         lists = {key: () if columns == "others" else columns for key, columns in lists.items()}
         uses = chosen.roles + [(column, key) for key, columns in lists.items() for column in columns]
-        unnamed = {column: note for column, note in unnamed.items() if column not in dict(uses)}
         rows.require(dict(uses))
         for key, columns in lists.items():
             if used := [column for column in chosen.targets if column in columns]:
                 raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
-        others = [column for column in rows.frame.columns if column not in (*dict(uses), *unnamed)]
-        if unnamed:
-            logger.warning("%s: %s", rows.path, "; ".join(unnamed.values()))
+        others = [column for column in rows.frame.columns if column not in dict(uses)]
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
@@ -328,3 +279,14 @@ class Table(DatasetPlugin):
                 "columns to use in data.categorical"
             )
         return many
+
+
+def read_rows(path: Path, data: Mapping[str, Any], numeric: Sequence[str] = ()) -> tuple[pd.DataFrame, Place]:
+    """The rows of a file that is written as the table of a run, whose dataset has settings ``data``, and where each is found.
+
+    As :func:`read_table`, but the columns ``numeric``, those that there are, are floats.
+    """
+    rows = read_table(path, FileSettings(name="table", **{key: data[key] for key in WRITTEN if key in data}))
+    for note in rows.notes:
+        logger.warning("%s: %s", path, note)
+    return rows.with_numbers(name for name in numeric if name in rows.frame).frame, rows.place
