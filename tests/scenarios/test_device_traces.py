@@ -141,7 +141,7 @@ def test_a_pickle_of_plain_containers_is_read_in_every_protocol(tmp_path, protoc
 
 @pytest.mark.parametrize(
     "content",
-    [{1: {2, 3}}, {1: b"bytes"}, {1: 1j}, {1: np.int64(3)}, OrderedDict(a=1), [bytearray(b"x")], {1: Path("a")}],
+    [{1: 1j}, {1: np.int64(3)}, OrderedDict(a=1), [bytearray(b"x")], {1: Path("a")}],
 )
 def test_a_pickle_of_anything_else_is_refused(tmp_path, content):
     with pytest.raises(SettingsError, match=r"is not a pickle of plain containers, text and numbers: it \w+") as caught:

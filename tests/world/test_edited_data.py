@@ -1,11 +1,9 @@
 """Files that a dataset comes from are compared by content: what was edited is read again, what was not is read once."""
 
-import json
 import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.data.digits import Digits
 from fedtide.world.dataset import Dataset
-from fedtide.world.storage.prepared import content_hashes, load, prepared_file
+from fedtide.world.storage.prepared import load, prepared_file
 from fedtide.world.storage.sources import Resource
 
 
@@ -217,43 +215,3 @@ def test_a_flipped_or_cut_prepared_file_is_made_again(prepared, place, bit, cut)
     assert plugin.reads == reads + 1
     assert again.digest == data.digest
     assert torch.equal(again.train_labels, data.train_labels)
-
-
-OLD = Path(os.__file__)
-
-
-def test_a_hash_is_remembered_while_nothing_about_its_file_changes(tmp_path):
-    memory = tmp_path / "hashes.json"
-    true = content_hashes([OLD], memory)
-    ((name, (*state, digest)),) = json.loads(memory.read_text()).items()
-    assert true == {name: digest}
-    memory.write_text(json.dumps({name: [*state, "remembered"]}))
-    assert content_hashes([OLD], memory) == {name: "remembered"}
-    for place in range(len(state)):
-        changed = [value + (number == place) for number, value in enumerate(state)]
-        memory.write_text(json.dumps({name: [*changed, "remembered"]}))
-        assert content_hashes([OLD], memory) == true
-        assert json.loads(memory.read_text()) == {name: [*state, digest]}
-
-
-@pytest.mark.parametrize("date", [None, 0, 4e9])
-def test_a_hash_is_not_remembered_just_after_a_change(tmp_path, date):
-    """Another change could leave the same times; a date that was set says nothing, but the file's entry was changed now."""
-    file = tmp_path / "new.txt"
-    file.write_text("new")
-    if date is not None:
-        os.utime(file, (date, date))
-    assert content_hashes([file], tmp_path / "hashes.json")
-    assert not (tmp_path / "hashes.json").exists()
-
-
-@pytest.mark.parametrize("damage", ["", "[]", "{", '{"x": 1}', "\udcff"])
-def test_a_damaged_memory_or_none_only_costs_time(tmp_path, damage):
-    memory = tmp_path / "hashes.json"
-    memory.write_text(damage, errors="surrogateescape")
-    true = content_hashes([OLD], memory)
-    assert content_hashes([OLD], memory) == true
-    (tmp_path / "folder").mkdir()
-    assert content_hashes([OLD], tmp_path / "folder") == true
-    assert content_hashes([tmp_path / "absent"], memory) == {str(tmp_path / "absent"): ""}
-    assert np.unique([len(digest) for digest in true.values()]).tolist() == [64]

@@ -6,7 +6,6 @@ The run key is a hash of settings, data and code, so that equal keys mean equal 
 import socket
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fedtide.core import plugins
@@ -157,7 +156,7 @@ def code(settings: RunSettings) -> list[str]:
         for module, file in own_files(callback.path, f"engine.callbacks.{number}.path").items()
     }
     own += [fingerprint_files(sorted(called.items()))] if called else []
-    hashes = content_hashes(files, Path(settings.data.root) / "models.json") if files else {}
+    hashes = content_hashes(files)
     return [fingerprint(modules(settings)), *own, *(hashes[str(file)] for file in files)]
 
 

@@ -276,44 +276,38 @@ def further_arrays(dataset: Dataset) -> dict[str, Ints]:
 
 def refuse_malformed(plugin: Any, dataset: Any) -> None:
     """Refuse what ``read`` of a dataset plug-in returned, if its tensors are not those of its kind and task, or not finite."""
-    if not isinstance(dataset, Dataset):
-        raise broken_contract(plugin, "read", f"a Dataset, got {type(dataset).__name__}")
-    if dataset.kind not in SHAPES:
-        raise broken_contract(plugin, "read", f"kind {', '.join(SHAPES)}, got {dataset.kind!r}")
+
+    def require(holds: bool, wanted: str, found: Any = "others") -> None:
+        if not holds:
+            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
+
+    require(isinstance(dataset, Dataset), "a Dataset", type(dataset).__name__)
+    require(dataset.kind in SHAPES, f"kind {', '.join(SHAPES)}", repr(dataset.kind))
+    require(dataset.task in _WORDS, f"task {', '.join(_WORDS)}", repr(dataset.task))
+    classes = dataset.task == "classification"
+    require(classes or dataset.num_classes == 1, f"num_classes = 1 for task {dataset.task}", dataset.num_classes)
     for split in ("train", "test"):
         inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
-        if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
-            raise broken_contract(plugin, "read", f"tensors, got {type(inputs).__name__} and {type(labels).__name__}")
-        _refuse_malformed_labels(plugin, dataset, split, labels)
+        tensors = isinstance(inputs, Tensor) and isinstance(labels, Tensor)
+        require(tensors, "tensors", f"{type(inputs).__name__} and {type(labels).__name__}")
+        if classes:
+            fits, wanted = labels.dtype == torch.int64 and labels.dim() == 1, "type torch.int64 and shape [n]"
+        else:
+            shapes = (1, 2) if dataset.task == "regression" else (2,)
+            fits = labels.is_floating_point() and labels.dim() in shapes and labels.shape[1:].numel() > 0
+            wanted = f"floating-point numbers {' or '.join(('[n]', '[n, T]')[-len(shapes) :])}"
+        require(fits, f"{split}_labels of {wanted}", f"{labels.dtype} {list(labels.shape)}")
+        require(classes or bool(labels.isfinite().all()), f"finite {split}_labels")
+        if dataset.task == "multilabel":
+            require(bool(((labels == 0) | (labels == 1)).all()), f"{split}_labels that are 0 or 1")
         fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
         fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
-        if not fits or inputs.dim() != SHAPES[dataset.kind].count(",") + 1:
-            found = f"{inputs.dtype} {list(inputs.shape)}"
-            wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
-            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
+        wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
+        fits &= inputs.dim() == SHAPES[dataset.kind].count(",") + 1
+        require(fits, wanted, f"{inputs.dtype} {list(inputs.shape)}")
         if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
             wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
-            raise broken_contract(plugin, "read", f"finite inputs, got {split} sample {wrong} with one that is not")
-
-
-def _refuse_malformed_labels(plugin: Any, dataset: Dataset, split: str, labels: Tensor) -> None:
-    found = f"{labels.dtype} {list(labels.shape)}"
-    if dataset.task == "classification":
-        if labels.dtype != torch.int64 or labels.dim() != 1:
-            raise broken_contract(plugin, "read", f"{split}_labels of type torch.int64 and shape [n], got {found}")
-        return
-    if dataset.task not in _WORDS:
-        raise broken_contract(plugin, "read", f"task {', '.join(_WORDS)}, got {dataset.task!r}")
-    if dataset.num_classes != 1:
-        raise broken_contract(plugin, "read", f"num_classes = 1 for task {dataset.task}, got {dataset.num_classes}")
-    allowed = {"regression": (1, 2), "multilabel": (2,)}[dataset.task]
-    shapes = " or ".join("[n, T]" if dims == 2 else "[n]" for dims in allowed)
-    if not labels.is_floating_point() or labels.dim() not in allowed or labels.shape[1:].numel() == 0:
-        raise broken_contract(plugin, "read", f"{split}_labels of floating-point numbers {shapes}, got {found}")
-    if not bool(labels.isfinite().all()):
-        raise broken_contract(plugin, "read", f"finite {split}_labels, got some that are not")
-    if dataset.task == "multilabel" and not bool(((labels == 0) | (labels == 1)).all()):
-        raise broken_contract(plugin, "read", f"{split}_labels that are 0 or 1, got others")
+            require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
 
 
 _WORDS = {

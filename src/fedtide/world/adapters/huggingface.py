@@ -66,7 +66,6 @@ def from_huggingface(
     pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})
     train = _part(dataset, "training", features, named, pictures)  # first: its channels are those of the test rows
     held = None if test is None else _part(test, "test", features, named, pictures)
-    pictures.report(options.get("name", "own"))
     return from_tensors(*train, test=held, **options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,9 +17,7 @@ from fedtide.settings.params import parse
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-logger = logging.getLogger(__name__)
-
-_WHITES = (1.0, 255.0, 1023.0, 4095.0, 16383.0, 65535.0)
+_WHITE = 65535.0  # of 16 bits
 _OPAQUE, _BACKGROUND = 255, (128, 128, 128, 255)  # shapes that are black or white are seen before gray
 
 
@@ -48,7 +45,7 @@ class Pictures:
 
     def __init__(self, options: Mapping[str, Any], prefix: str = "") -> None:
         self._settings: PictureSettings = parse(PictureSettings, options, "pictures")
-        self._prefix, self._read, self._transparent, self._brightest = prefix, 0, 0, 0.0
+        self._prefix = prefix
 
     def read(self, picture: Image | Callable[[], Image], place: str) -> NDArray[np.uint8]:
         """A picture, or the one that a function opens, as uint8 [1 or 3, height, width].
@@ -59,7 +56,7 @@ class Pictures:
         from PIL.Image import DecompressionBombError, Resampling
         from PIL.ImageOps import exif_transpose
 
-        chosen, self._read = self._settings, self._read + 1
+        chosen = self._settings
         try:
             picture = picture() if callable(picture) else picture
             picture.load()
@@ -83,13 +80,11 @@ class Pictures:
 
         values, key = np.asarray(picture, dtype=np.float64), f"{self._prefix}white_level"
         low, high = values.min(), values.max()
-        white = self._settings.white_level or (_WHITES[-1] if picture.mode.startswith("I;16") else None)
+        white = self._settings.white_level or (_WHITE if picture.mode.startswith("I;16") else None)
         if white is None or not 0 <= low <= high <= white:  # also if one is not a number
             found = f"values of mode {picture.mode} from {low:g} to {high:g}"
-            cure = f"set {key} to that of white, such as {_white(high):g} (allowed are 0 to {key})"
+            cure = f"set {key} to that of white, such as 1, 255, 4095 or 65535 (allowed are 0 to {key})"
             raise SettingsError(f"{place}: {found}; {cure}")
-        if self._settings.white_level is None:
-            self._brightest = max(self._brightest, high)
         return fromarray(np.rint(values * (255 / white)).astype(np.uint8))
 
     def _opaque(self, picture: Image) -> Image:
@@ -98,7 +93,6 @@ class Pictures:
         over = picture.convert("RGBA") if picture.has_transparency_data else None
         if over is None or over.getchannel("A").getextrema() == (_OPAQUE, _OPAQUE):
             return picture
-        self._transparent += 1
         return alpha_composite(new("RGBA", over.size, _BACKGROUND), over)
 
     def stack(self, images: Iterable[NDArray[np.uint8]], count: int, place: Callable[[int], str]) -> NDArray[np.uint8]:
@@ -117,19 +111,3 @@ class Pictures:
             stack[row] = image  # also into three channels
         self._settings = self._settings.model_copy(update={"channels": stack.shape[1]})
         return stack
-
-    def report(self, name: str) -> None:
-        """Log, after the ``name`` of their source, what a user should know about the pictures; a SettingsError without any."""
-        if not self._read and self._settings != PictureSettings():
-            raise SettingsError(f"{', '.join(PictureSettings.model_fields)} are for pictures; the inputs are none")
-        if self._transparent:
-            logger.warning("%s: laid over gray, as they are transparent: %d images", name, self._transparent)
-        if 0 < self._brightest <= _WHITES[-1] / 2:
-            dark = f"the brightest value of its 16-bit images is {self._brightest:g} of {_WHITES[-1]:g}"
-            cure = f"set {self._prefix}white_level, such as {_white(self._brightest):g}, if that is white"
-            logger.warning("%s: %s; %s", name, dark, cure)
-
-
-def _white(high: float) -> float:
-    """The value of white that a largest value suggests."""
-    return next((white for white in _WHITES if high <= white), high)

@@ -279,7 +279,6 @@ def from_torch(
     pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})
     train = _samples(dataset, "training", fields, pictures)  # first: its channels are those of the test set
     held = None if test is None else _samples(test, "test", fields, pictures)
-    pictures.report(options.get("name", "own"))
     return from_tensors(*train, test=held, **options)
 
 

@@ -42,7 +42,7 @@ class Femnist(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28], white background."""
         paths = self.resources[0].paths(raw)
-        writers = [self._writer(path, user) for path, user in read_users(paths)]
+        writers = [self._writer(*each) for each in read_users(paths)]
         images = np.concatenate([images for _, images, _ in writers])
         labels = np.concatenate([labels for _, _, labels in writers])
         names, number = np.unique([name for name, _, _ in writers], return_inverse=True)
@@ -53,13 +53,13 @@ class Femnist(DatasetPlugin):
         origins = Origins(train_client=client[train], test_client=client[test], clients=tuple(names.tolist()))
         return self.dataset("image", parts, num_classes=62, mean=(0.9614,), std=(0.1634,), origins=origins)
 
-    def _writer(self, path: Path, user: User) -> tuple[str, Pixels, Ints]:
+    def _writer(self, path: Path, name: str, user: User) -> tuple[str, Pixels, Ints]:
         try:
             # LEAF divides by 255, so rounding restores the gray values
             images = np.rint(255 * np.asarray(user.x, dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
             labels = np.asarray(user.y, dtype=np.int64)
         except (TypeError, ValueError) as error:
-            raise SettingsError(f"{path}: not a LEAF FEMNIST file (user {user.name!r}: {error}); replace it") from error
+            raise SettingsError(f"{path}: not a LEAF FEMNIST file (user {name!r}: {error}); replace it") from error
         doubled = len(labels) > 1 and labels[0] == labels[1] and np.array_equal(images[0], images[1])
         skip = int(doubled and not self.settings.leaf_duplicates)
-        return user.name, images[skip:], labels[skip:]
+        return name, images[skip:], labels[skip:]

@@ -1,6 +1,5 @@
 """Folders of images, one per class."""
 
-import logging
 import os
 import re
 from collections.abc import Iterator
@@ -13,25 +12,15 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from fedtide.core.bounds import WHOLE
-from fedtide.core.errors import SettingsError, shortened
+from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.pictures import Pictures, PictureSettings
 from fedtide.world.adapters.tensors import from_tensors
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings
 
-logger = logging.getLogger(__name__)
-
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-_OF_SYSTEMS = [
-    "__MACOSX",
-    "@eaDir",
-    "#recycle",
-    "$RECYCLE.BIN",
-    "System Volume Information",
-    "Thumbs.db",
-    "desktop.ini",
-]
+_OF_SYSTEMS = ("__MACOSX", "@eaDir")
 
 
 class ImageFolder(DatasetPlugin):
@@ -48,7 +37,7 @@ class ImageFolder(DatasetPlugin):
         test: str | None = Field(
             None, description="folder of the test images; null: a share of every client's images is held out"
         )
-        client: Annotated[int | str | None, WHOLE] = Field(
+        client: Annotated[Annotated[int, Field(ge=0)] | str | None, WHOLE] = Field(
             None, description="part of the path that names the client: a number or a regular expression; null: unknown"
         )
         channels: Annotated[Literal[1, 3], WHOLE] = Field(3, description="1: gray; 3: red, green, blue")
@@ -60,8 +49,6 @@ class ImageFolder(DatasetPlugin):
                 groups = re.compile(self.client).groups if isinstance(self.client, str) else 0
             except re.error as error:
                 raise SettingsError(f"client = {self.client!r} is not a regular expression ({error})") from None
-            if isinstance(self.client, int) and self.client < 0:
-                raise SettingsError(f"client = {self.client} should be at least 0, or a regular expression")
             if groups > 1:
                 raise SettingsError(f"client = {self.client!r} has {groups} groups; expected one, or none")
             return self
@@ -88,7 +75,6 @@ class ImageFolder(DatasetPlugin):
                 problem = f"data.test: class {unknown[0]!r} is in {chosen.test} only"
                 raise SettingsError(f"{problem}; add images of it to {chosen.path}, or remove its folder")
             test = self._samples(chosen.test, held, classes, pictures)
-        pictures.report(chosen.path)
         return from_tensors(*train, test=test, classes=classes, split=chosen.split, name="image_folder")
 
     def _samples(
@@ -119,21 +105,16 @@ class ImageFolder(DatasetPlugin):
 
 
 def _found(setting: str, folder: str) -> dict[str, list[Path]]:
-    """The images of each class; other files are counted in a line."""
-    root, others = Path(folder), list[str]()
+    """The images of each class; other files are left out."""
+    root = Path(folder)
     folders = [entry.name for entry in root.iterdir() if entry.is_dir()] if root.is_dir() else []
     found = {name: list[Path]() for name in folders if not _hidden(name)}
     for file in _walk(root):
         if file.parent != root and file.suffix.lower() in _ENDINGS:
             found[file.relative_to(root).parts[0]].append(file)
-        else:
-            others.append(file.name if file.parent == root else file.suffix.lower() or file.name)
     if not any(found.values()):
         here = f"no folder of a class with images ({', '.join(_ENDINGS)})" if root.is_dir() else "no such folder"
         raise SettingsError(f"data.{setting} = {folder!r}: {here}")
-    if others:
-        names = shortened(", ".join(sorted(set(others))))
-        logger.warning("%s: %d file%s left out: %s", folder, len(others), "s" * (len(others) > 1), names)
     return found
 
 

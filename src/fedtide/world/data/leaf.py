@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
@@ -24,56 +23,45 @@ from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, split_samples
 
-logger = logging.getLogger(__name__)
 
+class User(BaseModel):
+    """What a file holds of one user: inputs ``x`` and labels ``y``."""
 
-class User(NamedTuple):
-    """What a file holds of one user: ``x`` and ``y`` are lists of one length, at least 1."""
-
-    name: str
     x: list[Any]
-    y: list[Any]
+    y: list[int | float | str]
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"{len(self.x)} x and {len(self.y)} y; both must be equal")
+        return self
 
 
-def read_users(paths: Sequence[Path]) -> list[tuple[Path, User]]:
-    """The users of files and their file, in order; those without samples are counted in a line.
+class _File(BaseModel):
+    users: list[Annotated[str, Field(pattern=r"\S")]]
+    user_data: dict[str, User]
 
-    LEAF's own scripts write such users. A SettingsError names the user if a file is not one of LEAF's.
-    """
-    found = [(path, user) for path in paths for user in _users(path)]
-    users = [(path, user) for path, user in found if user.y]
-    if len(users) < len(found):
-        few = f"{len(found) - len(users)} of {len(found)} users have no samples and are left out"
-        logger.warning("%s: %s", paths[0].parent, few)
-    return users
+    @model_validator(mode="after")
+    def _known_users(self) -> Self:
+        if len(set(self.users) & self.user_data.keys()) < len(self.users):
+            raise ValueError("users has a name twice, or one that user_data has not")
+        return self
 
 
-def _users(path: Path) -> Iterator[User]:
+def read_users(paths: Sequence[Path]) -> list[tuple[Path, str, User]]:
+    """File, name and samples of the users that have samples, in the order of the files, as LEAF's own scripts write them."""
+    return [(path, name, user) for path in paths for name, user in _users(path) if user.y]
+
+
+def _users(path: Path) -> Iterator[tuple[str, User]]:
     try:
-        content = json.loads(path.read_bytes())
+        content = _File.model_validate(json.loads(path.read_bytes()))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _refusal(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (OSError, ValueError) as error:
         raise _refusal(path, " ".join(str(error).split())) from None
-    for key, kind in (("users", list), ("user_data", dict)):
-        if not isinstance(content, dict) or not isinstance(content.get(key), kind):
-            raise _refusal(path, f"no {kind.__name__} {key!r}")
-    names, data = content["users"], content["user_data"]
-    if not all(isinstance(name, str) and name.strip() for name in names):
-        raise _refusal(path, "a user has no name")
-    counts = content.get("num_samples", [None] * len(names))
-    if not isinstance(counts, list) or len(counts) != len(names):
-        raise _refusal(path, f"{len(names)} users, but num_samples is not a list of as many numbers")
-    if len(set(names)) < len(names):
-        raise _refusal(path, f"duplicate user {next(name for name in names if names.count(name) > 1)!r}")
-    for name, count in zip(names, counts, strict=True):
-        samples = data.get(name)
-        if not isinstance(samples, dict) or not all(isinstance(samples.get(key), list) for key in ("x", "y")):
-            raise _refusal(path, f"user {name!r} has no lists x and y in user_data")
-        x, y = samples["x"], samples["y"]
-        if len(x) != len(y):
-            raise _refusal(path, f"user {name!r} has {len(x)} x and {len(y)} y; both must be equal")
-        if count not in (None, len(x)):
-            raise _refusal(path, f"user {name!r} has {len(x)} samples, but num_samples {count}")
-        yield User(name, x, y)
+    return ((name, content.user_data[name]) for name in content.users)
 
 
 def _refusal(path: Path, problem: str) -> SettingsError:
@@ -97,7 +85,9 @@ class Leaf(DatasetPlugin):
         test: str | None = Field(
             None, description="folder or file of test samples; null: a share of every user's samples is held out"
         )
-        shape: tuple[int, ...] = Field((), description="images: height and width, or channels, height and width")
+        shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+            (), description="images: height and width, or channels, height and width"
+        )
         tokens: Literal["words", "characters"] = Field("words", description="unit of a text's tokens")
         field: int | None = Field(
             None, ge=0, description="index of the input among several texts; null: each is a token"
@@ -109,7 +99,7 @@ class Leaf(DatasetPlugin):
 
         @model_validator(mode="after")
         def _possible(self) -> Self:
-            if len(self.shape) not in (0, 2, 3) or any(size < 1 for size in self.shape):
+            if len(self.shape) not in (0, 2, 3):
                 raise SettingsError(f"shape = {list(self.shape)} should be [height, width], or with channels in front")
             return self
 
@@ -195,17 +185,11 @@ class _Samples:
         files = _files(place)
         if not files:
             raise SettingsError(f"data.{setting} = {place!r}: no such file, or no .json files in this folder")
-        for file, user in read_users(files):
-            self._append(file, user)
-
-    def _append(self, file: Path, user: User) -> None:
-        self._begins.append((len(self.y), file))
-        self.x += user.x
-        self.user += [user.name] * len(user.y)
-        for y in user.y:
-            if not isinstance(y, int | float | str):
-                raise SettingsError(f"{self.place(len(self.y))}: y is {y!r}, expected an integer or text")
-            self.y.append(y)
+        for file, name, user in read_users(files):
+            self._begins.append((len(self.y), file))
+            self.x += user.x
+            self.y += user.y
+            self.user += [name] * len(user.y)
 
     def place(self, row: int) -> str:
         """File, user and number of a sample, for errors."""

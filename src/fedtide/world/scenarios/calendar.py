@@ -33,7 +33,9 @@ class Calendar(Scenario):
 
     class Settings(PluginSettings):
         name: str = "calendar"
-        period: Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | int = Field(
+        period: (
+            Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | Annotated[int, Field(ge=1)]
+        ) = Field(
             "month",
             description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length "
             "in the data's time unit, or equal: equal size",
@@ -60,10 +62,6 @@ class Calendar(Scenario):
 
         @model_validator(mode="after")
         def _consistent(self) -> Self:
-            if isinstance(self.period, int) and self.period < 1:
-                raise SettingsError(
-                    f"scenario.period = {self.period} should be year, month, week, day, weekpart, daypart, equal, or at least 1"
-                )
             if list(self.hours) != sorted({*self.hours} & {*range(24)}):
                 raise SettingsError(
                     f"scenario.hours = {list(self.hours)} should be different hours from 0 to 23, ascending"

@@ -1,9 +1,9 @@
 """The test set of data that comes without one."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
@@ -17,17 +17,11 @@ class SplitSettings(SettingsModel):
 
     share: float = Field(0.2, gt=0, lt=1, description="share of test samples of every client (or class) and period")
     by: Literal["random", "time"] = Field("random", description="random: any samples; time: the last ones")
-    period: Literal["year", "month", "week", "day", "all"] | int = Field(
+    period: Literal["year", "month", "week", "day", "all"] | Annotated[int, Field(ge=1)] = Field(
         "month",
         description="year, month, week or day (UTC), a length in the unit of the times, or all; the first one scales features",
     )
     seed: int = Field(0, ge=0, description="random seed")
-
-    @model_validator(mode="after")
-    def _at_least_one(self) -> Self:
-        if isinstance(self.period, int) and self.period < 1:
-            raise SettingsError(f"period = {self.period} should be year, month, week, day, all, or at least 1")
-        return self
 
 
 def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str = "s") -> Ints:

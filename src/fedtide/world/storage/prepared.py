@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +15,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.arrays import read_arrays, write_arrays
-from fedtide.core.storage.files import creating, short_hash, write_json
+from fedtide.core.storage.files import creating, short_hash
 from fedtide.core.storage.locks import held
 from fedtide.settings.run import RunSettings
 from fedtide.world.data.base import DatasetPlugin
@@ -34,10 +32,6 @@ from fedtide.world.dataset import (
     refuse_other_task,
 )
 from fedtide.world.storage.sources import fetch, make_folder
-
-_HASHES = "hashes.json"
-_SETTLED = 2 * 10**9
-"""Nanoseconds after its last change in which a file's hash is not cached: another change could leave the same times."""
 
 
 def load_data(settings: RunSettings) -> Dataset:
@@ -64,16 +58,14 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
     path = prepared_file(plugin, root)
     dataset = _cached(plugin, path)
     if dataset is None:
-        lock, memory = path.with_suffix(".lock"), path.parent / _HASHES
-        new = [lock] if memory.exists() else [lock, memory]
+        lock = path.with_suffix(".lock")
         with creating(path.parent):
             make_folder(path.parent)
             try:
                 with held(lock, f"{path}: another process is preparing this dataset", timeout=-1):
                     dataset = _cached(plugin, path) or _build(plugin, path, root, mirror)
             except SettingsError:
-                for file in new:
-                    file.unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
                 raise
     return dataset
 
@@ -106,7 +98,7 @@ def _contents(plugin: DatasetPlugin, folder: Path) -> tuple[dict[str, str], dict
     raw = [path for resource in plugin.resources for path in resource.present(folder / "raw")]
     others = plugin.files()
     try:
-        hashes = content_hashes([*raw, *others], folder / _HASHES)
+        hashes = content_hashes([*raw, *others])
     except OSError as error:
         raise SettingsError(f"data {plugin.settings.name!r}: cannot read {error.filename} ({error.strerror})") from None
     return {path.name: hashes[str(path)] for path in raw}, {str(path): hashes[str(path)] for path in others}
@@ -172,26 +164,27 @@ def _refuse_inconsistent(dataset: Dataset) -> None:
     _refuse_other_encoding(dataset)
     for split in ("train", "test"):
         origins, labels = dataset.origins, getattr(dataset, f"{split}_labels")
-        inputs, client = getattr(dataset, f"{split}_inputs"), getattr(origins, f"{split}_client")
+        inputs, count = getattr(dataset, f"{split}_inputs"), len(labels)
         refusal = f"data {dataset.name!r}: {{}}".format
-        if len(inputs) != len(labels) or len(labels) == 0:
-            counts = f"{len(inputs)} samples and {len(labels)} labels"
+        if len(inputs) != count or count == 0:
+            counts = f"{len(inputs)} samples and {count} labels"
             raise SettingsError(refusal(f"the {split} files hold {counts}; the counts must be equal and above 0"))
-        for what, known in ((f"{split}_client", client), (f"{split}_time", getattr(origins, f"{split}_time"))):
-            if known is not None and (known.dtype != np.int64 or known.shape != (len(labels),)):
-                raise SettingsError(refusal(f"{what} has {known.dtype} {known.shape}; expected int64 [{len(labels)}]"))
-        table = None if dataset.tables is None else dataset.tables[split == "test"]
-        if table is not None and (table.dtype != torch.int64 or table.dim() != 2 or table.shape[1] != len(labels)):
-            found = f"{table.dtype} {list(table.shape)}"
-            raise SettingsError(refusal(f"tables of {split} labels are {found}, not int64 [K, {len(labels)}]"))
-        ranges = [
-            (f"{split} clients", client, len(origins.clients)),
-            (f"tables of {split} labels", table, dataset.num_classes),
-            (f"{split} labels", labels if dataset.task == "classification" else None, dataset.num_classes),
+        tables = None if dataset.tables is None else dataset.tables[split == "test"].numpy()
+        classes = labels.numpy() if dataset.task == "classification" else None
+        arrays = [
+            (f"{split}_client", getattr(origins, f"{split}_client"), 1, len(origins.clients)),
+            (f"{split}_time", getattr(origins, f"{split}_time"), 1, None),
+            (f"tables of {split} labels", tables, 2, dataset.num_classes),
+            (f"{split} labels", classes, 1, dataset.num_classes),
         ]
-        for what, numbers, end in ranges:
-            if numbers is not None and not 0 <= numbers.min() <= numbers.max() < end:
-                found = f"{int(numbers.min())} to {int(numbers.max())}"
+        for what, array, dims, end in arrays:
+            if array is None:
+                continue
+            if array.dtype != np.int64 or array.ndim != dims or array.shape[-1] != count:
+                shape = f"int64 {'[K, ' if dims == 2 else '['}{count}]"
+                raise SettingsError(refusal(f"{what} has {array.dtype} {array.shape}; expected {shape}"))
+            if end is not None and not 0 <= array.min() <= array.max() < end:
+                found = f"{array.min()} to {array.max()}"
                 raise SettingsError(refusal(f"{what} run from {found}; allowed are 0 to {end - 1}"))
 
 
@@ -211,43 +204,10 @@ def _refuse_other_encoding(dataset: Dataset) -> None:
         raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")
 
 
-def content_hashes(files: Iterable[Path], memory: Path) -> dict[str, str]:
-    """SHA-256 of each file by its path; empty for a file that does not exist.
-
-    ``memory`` caches hashes and may be deleted at any time. A cached hash counts only while size, inode, mtime and ctime are
-    the same; only the system's clock sets the ctime, so a date that was put back does not hide a change.
-    """
-    known, hashes, new = _remembered(memory), dict[str, str](), dict[str, list[Any]]()
-    for file in files:
-        name, now = str(file), time.time_ns()
-        try:
-            stream = file.open("rb")
-        except FileNotFoundError:
-            hashes[name] = ""
-            continue
-        with stream:
-            state = _state(stream.fileno())
-            remembered = known.get(str(file.absolute()))
-            if isinstance(remembered, list) and remembered[:-1] == state:
-                hashes[name] = remembered[-1]
-                continue
+def content_hashes(files: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of each file by its path; empty for a file that does not exist."""
+    hashes = dict.fromkeys(map(str, files), "")
+    for name in hashes:
+        with suppress(FileNotFoundError), Path(name).open("rb") as stream:
             hashes[name] = hashlib.file_digest(stream, "sha256").hexdigest()
-            if state == _state(stream.fileno()) and now - max(state[2:4]) > _SETTLED:
-                new[str(file.absolute())] = [*state, hashes[name]]
-    if new:
-        with suppress(OSError):  # a folder that cannot be written only costs time
-            write_json(memory, {**known, **new})
     return hashes
-
-
-def _state(descriptor: int) -> list[int]:
-    status = os.fstat(descriptor)
-    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _remembered(memory: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
