@@ -95,9 +95,7 @@ def floats_of(column: Column) -> tuple[Floats, Bools]:
     values = column.values
     if pd.api.types.is_numeric_dtype(values):
         return values.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(values), dtype=np.bool_)
-    if getattr(values.dtype, "storage", "") == "pyarrow" and (parsed := _all_floats(column)) is not None:
-        return parsed, np.zeros(len(values), dtype=np.bool_)
-    texts = values.astype(object).where(values.notna(), "").map(str).str.strip()
+    texts = values.astype("string").fillna("").str.strip()
     truth, absent = texts.str.lower().isin(("true", "false")), texts.isin({"", *MISSING_NUMBERS})
     if column.decimal != ".":
         texts = texts.str.replace(".", "?", regex=False).str.replace(column.decimal, ".", regex=False)
@@ -105,23 +103,6 @@ def floats_of(column: Column) -> tuple[Floats, Bools]:
     if (np.isnan(parsed) | np.isin(parsed, (0.0, 1.0))).all():
         parsed[truth] = texts[truth].str.lower() == "true"
     return parsed, np.isnan(parsed) & ~absent.to_numpy()
-
-
-def _all_floats(column: Column) -> Floats | None:
-    """As above, but fast; None where some text is no number."""
-    import pyarrow as pa
-
-    known = column.values.notna() & ~column.values.isin(MISSING_NUMBERS)
-    texts, parsed = column.values[known], np.full(len(known), np.nan)
-    if column.decimal != ".":
-        if texts.str.contains(".", regex=False).any():
-            return None
-        texts = texts.str.replace(column.decimal, ".", regex=False)
-    try:
-        parsed[known] = pa.array(texts).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    return None if np.isnan(parsed[known]).any() else parsed
 
 
 def classes(column: Column, known: tuple[str, ...] = ()) -> tuple[Ints, tuple[str, ...]]:

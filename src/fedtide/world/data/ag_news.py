@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.data._text import BERT_VOCABULARY, encode
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
@@ -61,10 +60,7 @@ class AgNews(DatasetPlugin):
         return self.dataset("text", parts, num_classes=4, vocabulary=self.settings.vocabulary)
 
     def _read_csv(self, path: Path) -> tuple[Tensor, Tensor]:
-        try:
-            with path.open(newline="", encoding="utf-8") as content:
-                rows = [(int(topic), f"{title} {description}") for topic, title, description in csv.reader(content)]
-        except (ValueError, csv.Error) as error:
-            raise SettingsError(f"{path}: a row is not topic, title, description ({error}); fetch it again") from error
+        with path.open(newline="", encoding="utf-8") as content:
+            rows = [(int(topic), f"{title} {description}") for topic, title, description in csv.reader(content)]
         labels = torch.tensor([topic - 1 for topic, _ in rows])
         return encode((text for _, text in rows), self.settings.length, self.settings.vocabulary), labels

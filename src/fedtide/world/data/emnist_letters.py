@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.data.mnist import parse_idx
 from fedtide.world.dataset import Dataset
@@ -43,12 +42,9 @@ class EmnistLetters(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28]; ``scale`` is 1, so the constants are in raw gray values."""
-        archive = self.resources[0].path(raw)
-        files = read_all(archive, lambda member: Path(member).name in FILES)
+        files = read_all(self.resources[0].path(raw), lambda member: Path(member).name in FILES)
         found = {Path(member).name: content for member, content in files.items()}
-        if missing := [file for file in FILES if file not in found]:
-            raise SettingsError(f"{archive}: has no {missing[0]}; delete and fetch it again")
-        train_images, train_labels, test_images, test_labels = (parse_idx(found[file], file) for file in FILES)
+        train_images, train_labels, test_images, test_labels = (parse_idx(found[file]) for file in FILES)
         parts = []
         for images, labels in ((train_images, train_labels), (test_images, test_labels)):
             kept = labels <= self.settings.classes

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedtide.core.array_types import Ints
-from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.data.leaf import User, read_users
@@ -42,7 +41,7 @@ class Femnist(DatasetPlugin):
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 1, 28, 28], white background."""
         paths = self.resources[0].paths(raw)
-        writers = [self._writer(*each) for each in read_users(paths)]
+        writers = [self._writer(name, user) for _, name, user in read_users(paths)]
         images = np.concatenate([images for _, images, _ in writers])
         labels = np.concatenate([labels for _, _, labels in writers])
         names, number = np.unique([name for name, _, _ in writers], return_inverse=True)
@@ -53,13 +52,10 @@ class Femnist(DatasetPlugin):
         origins = Origins(train_client=client[train], test_client=client[test], clients=tuple(names.tolist()))
         return self.dataset("image", parts, num_classes=62, mean=(0.9614,), std=(0.1634,), origins=origins)
 
-    def _writer(self, path: Path, name: str, user: User) -> tuple[str, Pixels, Ints]:
-        try:
-            # LEAF divides by 255, so rounding restores the gray values
-            images = np.rint(255 * np.asarray(user.x, dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
-            labels = np.asarray(user.y, dtype=np.int64)
-        except (TypeError, ValueError) as error:
-            raise SettingsError(f"{path}: not a LEAF FEMNIST file (user {name!r}: {error}); replace it") from error
+    def _writer(self, name: str, user: User) -> tuple[str, Pixels, Ints]:
+        # LEAF divides by 255, so rounding restores the gray values
+        images = np.rint(255 * np.asarray(user.x, dtype=np.float64)).astype(np.uint8).reshape(-1, 1, 28, 28)
+        labels = np.asarray(user.y, dtype=np.int64)
         doubled = len(labels) > 1 and labels[0] == labels[1] and np.array_equal(images[0], images[1])
         skip = int(doubled and not self.settings.leaf_duplicates)
         return name, images[skip:], labels[skip:]

@@ -7,7 +7,6 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.data._text import BERT_VOCABULARY, encode
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
@@ -47,15 +46,13 @@ class Newsgroups20(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Token ids int64 [n, length], posts in the order of group and number."""
-        archive = self.resources[0].path(raw)
-        posts = {PurePosixPath(name).parts[-3:]: text for name, text in read_all(archive, _is_post).items()}
+        files = read_all(self.resources[0].path(raw), _is_post)
+        posts = {PurePosixPath(name).parts[-3:]: text for name, text in files.items()}
         groups = sorted({group for _, group, _ in posts})
-        if not groups:
-            raise SettingsError(f"{archive}: has no posts below {SPLITS[0]} or {SPLITS[1]}; delete and fetch it again")
         keys = [sorted(key for key in posts if key[0] == split) for split in SPLITS]
         length, vocabulary = self.settings.length, self.settings.vocabulary
         inputs = (encode((self._text(posts[key]) for key in part), length, vocabulary) for part in keys)
-        labels = (torch.tensor([groups.index(group) for _, group, _ in part]) for part in keys)
+        labels = (torch.tensor([groups.index(group) for _, group, _ in part], dtype=torch.int64) for part in keys)
         return self.dataset("text", zip(inputs, labels, strict=True), num_classes=len(groups), vocabulary=vocabulary)
 
     def _text(self, post: bytes) -> str:

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.sources import Resource
@@ -40,11 +39,8 @@ class Svhn(DatasetPlugin):
 def _read_mat(path: Path) -> tuple[Tensor, Tensor]:
     from scipy.io import loadmat
 
-    try:
-        content = loadmat(path)
-        images = np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1), dtype=np.uint8)
-        labels = content["y"].astype(np.int64).reshape(-1)
-    except Exception as error:  # scipy's reader may raise anything on damaged bytes
-        raise SettingsError(f"{path}: not a MATLAB file of digits ({error}); delete and fetch it again") from error
+    content = loadmat(path)
+    images = np.ascontiguousarray(content["X"].transpose(3, 2, 0, 1), dtype=np.uint8)
+    labels = content["y"].astype(np.int64).reshape(-1)
     labels[labels == 10] = 0  # the files label the digit 0 as 10
     return torch.from_numpy(images), torch.from_numpy(labels)

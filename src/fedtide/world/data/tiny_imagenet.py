@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.sources import Resource, read_all
@@ -47,23 +46,19 @@ class TinyImagenet(DatasetPlugin):
 
     def read(self, raw: Path) -> Dataset:
         """Images uint8 [n, 3, 64, 64]; greyscale photographs get three equal channels."""
-        archive = self.resources[0].path(raw)
-        files = read_all(archive, _wanted)
+        files = read_all(self.resources[0].path(raw), _wanted)
         train = sorted(name for name in files if PurePosixPath(name).parts[1] == "train")
         test = sorted(name for name in files if name.endswith(".JPEG") and PurePosixPath(name).parts[1] == "val")
         wordnet_ids = sorted({PurePosixPath(name).parts[2] for name in train})
         number = {wordnet_id: label for label, wordnet_id in enumerate(wordnet_ids)}
-        try:
-            annotations = next(content for name, content in files.items() if name.endswith("val_annotations.txt"))
-            lines = [line.split("\t") for line in annotations.decode().splitlines()]
-            validation = {line[0]: number[line[1]] for line in lines}
-            test_labels = [validation[PurePosixPath(name).name] for name in test]
-        except (StopIteration, LookupError, ValueError) as error:
-            raise SettingsError(f"{archive}: val_annotations.txt is missing or incomplete ({error!r})") from error
+        annotations = next(content for name, content in files.items() if name.endswith("val_annotations.txt"))
+        lines = [line.split("\t") for line in annotations.decode().splitlines()]
+        validation = {line[0]: number[line[1]] for line in lines}
+        test_labels = [validation[PurePosixPath(name).name] for name in test]
         mean, std = NORMALIZATIONS[self.settings.normalization]
         train_labels = [number[PurePosixPath(name).parts[2]] for name in train]
         parts = (
-            (_decode([files[name] for name in names], archive), torch.tensor(labels))
+            (_decode([files[name] for name in names]), torch.tensor(labels))
             for names, labels in ((train, train_labels), (test, test_labels))
         )
         return self.dataset("image", parts, num_classes=len(number), mean=mean, std=std)
@@ -76,14 +71,11 @@ def _wanted(name: str) -> bool:
     return parts[-1].endswith(".JPEG") or parts[-1] == "val_annotations.txt"
 
 
-def _decode(files: Sequence[bytes], archive: Path) -> Tensor:
+def _decode(files: Sequence[bytes]) -> Tensor:
     from PIL import Image
 
     pixels = np.empty((len(files), 3, 64, 64), dtype=np.uint8)
     for target, content in zip(pixels, files, strict=True):
-        try:
-            with Image.open(io.BytesIO(content)) as image:
-                target[:] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"{archive}: an image is damaged or not 64x64 ({error})") from error
+        with Image.open(io.BytesIO(content)) as image:
+            target[:] = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
     return torch.from_numpy(pixels)

@@ -13,7 +13,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.discovery.source import closure, fingerprint
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.storage.arrays import read_arrays, write_arrays
 from fedtide.core.storage.files import creating, short_hash
 from fedtide.core.storage.locks import held
@@ -54,7 +54,7 @@ def load(plugin: DatasetPlugin, root: Path, mirror: Path | None = None) -> Datas
         SettingsError: a file is unavailable, not what its name says, or changed while it was read.
     """
     if not _declares_files(plugin):
-        return _read(plugin, fetch(plugin.settings.name, plugin.resources, root, mirror))
+        return read_files(plugin, fetch(plugin.settings.name, plugin.resources, root, mirror))
     path = prepared_file(plugin, root)
     dataset = _cached(plugin, path)
     if dataset is None:
@@ -136,7 +136,7 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
 def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -> Dataset:
     raw = fetch(plugin.settings.name, plugin.resources, root, mirror)
     before = _contents(plugin, path.parent)
-    dataset = _read(plugin, raw)
+    dataset = read_files(plugin, raw)
     if _contents(plugin, path.parent) != before:
         raise SettingsError(f"data {plugin.settings.name!r}: its files changed while they were read; try again")
     record = {
@@ -152,8 +152,18 @@ def _build(plugin: DatasetPlugin, path: Path, root: Path, mirror: Path | None) -
     return dataset
 
 
-def _read(plugin: DatasetPlugin, raw: Path) -> Dataset:
-    dataset = plugin.read(raw)
+def read_files(plugin: DatasetPlugin, raw: Path) -> Dataset:
+    """The dataset read anew; whatever stops a shipped reader of raw files says that these are damaged or others."""
+    try:
+        dataset = plugin.read(raw)
+    except (SettingsError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if not plugin.resources or not type(plugin).__module__.startswith("fedtide."):
+            raise
+        reason = shortened(f"{type(error).__name__}: {error}")
+        problem = f"the files in {raw} are damaged, or not what their names say ({reason})"
+        raise SettingsError(f"data {plugin.settings.name!r}: {problem}; replace them") from error
     refuse_malformed(plugin, dataset)
     _refuse_inconsistent(dataset)
     return replace(dataset, digest=content_digest(dataset))

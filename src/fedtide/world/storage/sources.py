@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import itertools
-import lzma
 import os
 import shutil
 import tarfile
@@ -24,8 +23,6 @@ MIRROR_VARIABLE = "FEDTIDE_MIRROR"
 
 _INCOMPLETE = "incomplete"
 """Folder next to the raw one; only who holds the lock writes there."""
-
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
 
 
 @dataclass(frozen=True)
@@ -175,16 +172,9 @@ def read_all(archive: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
     Nothing is unpacked to disk, so no name can lead out of a folder.
     """
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as opened:
-                return {
-                    name: opened.read(name) for name in opened.namelist() if not name.endswith("/") and wanted(name)
-                }
-        with tarfile.open(archive) as tar:
-            files = (
-                (member.name, tar.extractfile(member)) for member in tar if member.isfile() and wanted(member.name)
-            )
-            return {name: content.read() for name, content in files if content is not None}
-    except _DAMAGED as error:
-        raise SettingsError(f"{archive}: missing, damaged or truncated ({error}); delete and fetch it again") from error
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened:
+            return {name: opened.read(name) for name in opened.namelist() if not name.endswith("/") and wanted(name)}
+    with tarfile.open(archive) as tar:
+        files = ((member.name, tar.extractfile(member)) for member in tar if member.isfile() and wanted(member.name))
+        return {name: content.read() for name, content in files if content is not None}
