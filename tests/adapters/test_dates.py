@@ -106,18 +106,6 @@ def test_a_date_lacks_where_a_part_does():
     assert found.values[0] == "1 2 2013"
 
 
-def test_an_hour_may_be_written_as_a_clock():
-    for hours, ended in ((["08:00", "9:30"], "%H:%M"), (["08:00:00", "09:30:00"], "%H:%M:%S"), ([8, 9.0], "%H")):
-        dated, date_format = joined([column(["2024-01-31"] * 2, "date"), column(hours, "hour")])
-        assert date_format == f"%Y-%m-%d {ended}"
-        assert times(dated, "s", date_format)[0].tolist()[0] == pd.Timestamp("2024-01-31 08:00").timestamp()
-    with pytest.raises(SettingsError, match=r"format '%Y-%m-%d %H' \(for others set data\.date_format\)"):
-        times(
-            *(lambda each, known: (each, "s", known))(*joined([column(["1/2/24"], "date"), column([8], "hour")])),
-            "data.",
-        )
-
-
 @pytest.mark.parametrize(
     "names", [("month", "day"), ("year", "day"), ("date", "day"), ("date", "clock", "hour"), ("hr", "hour")]
 )

@@ -50,7 +50,7 @@ def test_partition_writes_a_timeline_for_every_seed_and_runs_use_that_and_no_oth
         assert called.status == 2
         (line,) = called.err
         assert line.startswith(f"fedtide: worlds/{own.name} {what}")
-        assert line.endswith("; delete it, or run the partition stage again")
+        assert line.endswith("; delete it, or run the timeline stage again")
         assert not (folder / "runs/refused").exists()
     shutil.rmtree(folder / "worlds")
     assert fedtide("run", "-q", "--name", "without").status == 0

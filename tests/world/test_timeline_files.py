@@ -58,7 +58,7 @@ def test_the_file_of_another_seed_under_this_name_is_refused(settings, data, pat
     shutil.copy(path, world_file(path.parent, other, identity))
     assert refusal(other, data, path.parent) == (
         f"{world_file(path.parent, other, identity)} holds another timeline "
-        f"({world_identity(settings, data)} instead of {identity}); delete it, or run the partition stage again"
+        f"({world_identity(settings, data)} instead of {identity}); delete it, or run the timeline stage again"
     )
 
 

@@ -18,7 +18,7 @@ class Workspace:
     """Folders of runs, and their names in MLflow.
 
     Attributes:
-        runs: run directories. worlds: timelines of the partition stage, or None.
+        runs: run directories. worlds: timelines of the timeline stage, or None.
         mlruns: MLflow's folder or SQLite file, an MLflow server, or None for no mirror. experiment, comparison: names of the
             experiment and the parent run in MLflow. model: whether final models go there, too. register: their name in the
             model registry.

@@ -132,25 +132,12 @@ class Timeline:
 
     def eligible_of(self, present: Assignment) -> Assignment:
         """Those of these clients that hold samples."""
-        return self._facts(present)[0]
+        holds = self.sizes_of(present) > 0
+        return present if holds.all() else Assignment(present.clients[holds], present.shards[holds])
 
     def mean_size_of(self, present: Assignment) -> float:
         """Mean number of samples of these clients."""
-        return self._facts(present)[1]
-
-    def _facts(self, present: Assignment) -> tuple[Assignment, float]:
-        """Clients that hold samples, and the mean size: computed once for consecutive rounds with the same clients."""
-        if not self._latest or self._latest[0] is not present:
-            sizes = self.sizes_of(present)
-            holds = sizes > 0
-            eligible = present if holds.all() else Assignment(present.clients[holds], present.shards[holds])
-            self._latest[:] = present, (eligible, float(sizes.mean()))
-        found: tuple[Assignment, float] = self._latest[1]
-        return found
-
-    @cached_property
-    def _latest(self) -> list[Any]:
-        return []
+        return float(self.sizes_of(present).mean())
 
     @cached_property
     def _lengths(self) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedtide.core.array_types import Bools, Ints
-from fedtide.core.errors import SettingsError, shortened
+from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.columns import Column, integers
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -109,11 +109,7 @@ def joined(columns: Sequence[Column], date_format: str | None = None, key: str =
                 f"minute, second, none left out but the last; or set {key}date_format, such as '%d %m %Y'"
             )
         formats = ["%Y-%m-%d" if place is None else [*_PARTS.values()][place][0] for place in places]
-        clocks = [
-            ":%M:%S"[: 3 * text.str.count(":").max()] if part == "%H" else ""
-            for part, text in zip(formats, texts, strict=True)
-        ]
-        date_format = " ".join(map(str.__add__, formats, clocks))
+        date_format = " ".join(formats)
     missing = np.any([column.values.isna() for column in columns], axis=0)
     dates = reduce(lambda before, text: before + " " + text, texts)
     return Column(dates.mask(missing), name, columns[0].place), date_format
@@ -233,12 +229,7 @@ def _refuse_mixed_zones(column: Column) -> None:
     codes, found = pd.factorize(column.values)
     zoned = np.array([_has_zone(value) for value in found], dtype=np.bool_)[codes]
     if zoned.any() and not zoned.all():
-        with_zone, without = int(zoned.argmax()), int(zoned.argmin())
-        shown = {row: repr(shortened(str(column.values.iloc[row]))) for row in (with_zone, without)}
-        raise SettingsError(
-            f"{column.place(with_zone)}: {column.name} is {shown[with_zone]}, with a time zone, but {shown[without]} "
-            f"({column.place(without)}) has none; expected all with one, or none"
-        )
+        column.refuse(zoned, "times that all have a time zone, or none")
 
 
 def _has_zone(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""From settings to a timeline, made anew or read from the file of the partition stage."""
+"""From settings to a timeline, made anew or read from the file of the timeline stage."""
 
 import hashlib
 from pathlib import Path
@@ -100,12 +100,12 @@ def world_identity(settings: RunSettings, data: Dataset) -> str:
 
 
 def world_file(folder: Path, settings: RunSettings, identity: str) -> Path:
-    """The file in which the partition stage keeps the timeline of an identity."""
+    """The file in which the timeline stage keeps the timeline of an identity."""
     return folder / f"seed-{settings.canonical()['world_seed']}-{identity}.npz"
 
 
 def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = None) -> Timeline:
-    """The timeline written by the partition stage, if it is for these settings, else a new one."""
+    """The timeline written by the timeline stage, if it is for these settings, else a new one."""
     if folder is not None:
         identity = world_identity(settings, data)
         path = world_file(folder, settings, identity)
@@ -113,5 +113,5 @@ def timeline_for(settings: RunSettings, data: Dataset, folder: Path | None = Non
             try:
                 return Timeline.load(path, identity)
             except SettingsError as error:
-                raise SettingsError(f"{error}; delete it, or run the partition stage again") from None
+                raise SettingsError(f"{error}; delete it, or run the timeline stage again") from None
     return build_timeline(settings, data)

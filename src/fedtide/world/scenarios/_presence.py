@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -29,7 +30,7 @@ def changes(settings: PatternSettings) -> list[int]:
     return [0 if t < settings.start else (t - settings.start) // settings.interval + 1 for t in range(settings.rounds)]
 
 
-def write_presence(world: WorldInput, present: Bools, session_at_change: bool, scenario: str) -> Timeline:
+def write_presence(world: WorldInput, present: Bools, session_at_change: bool, notes: dict[str, Any]) -> Timeline:
     """The timeline of clients that keep their data and are present as listed, bool [N, rounds].
 
     A session is evaluated on the labels that its clients hold.
@@ -41,7 +42,7 @@ def write_presence(world: WorldInput, present: Bools, session_at_change: bool, s
         Span(np.flatnonzero(present[:, start]), end - start, number if session_at_change else 0)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
-    return write_spans(world, spans, len(present), {"scenario": scenario})
+    return write_spans(world, spans, len(present), notes)
 
 
 def cycle(num_devices: int, groups: int, sessions: int) -> Iterator[Ints]:
@@ -104,7 +105,7 @@ class Replay:
 
     intervals: Sequence[tuple[float, float]]
     begin: int
-    period: int
+    period: float
 
     def available(self, seconds: Ints) -> Bools:
         now = np.mod(seconds - self.begin, self.period) + self.begin
@@ -119,13 +120,14 @@ def write_replays(world: WorldInput, settings: SecondsSettings, devices: Sequenc
 
     With ``mode: async``, from the first second of each time that it is available up to the last one.
     """
+    notes = {"scenario": settings.name}
     if world.events:
         visits = Visits.of(
             [[(first - device.begin, last - device.begin) for first, last in device.intervals] for device in devices],
             [settings.start_second - device.begin for device in devices],
             [device.period for device in devices],
         )
-        return write_visits(world, visits, settings.rounds, settings.session_at_change, {"scenario": settings.name})
+        return write_visits(world, visits, settings.rounds, settings.session_at_change, notes)
     seconds = settings.start_second + settings.seconds_per_round * np.arange(settings.rounds)
     present = np.stack([device.available(seconds) for device in devices])
-    return write_presence(world, present, settings.session_at_change, settings.name)
+    return write_presence(world, present, settings.session_at_change, notes)

@@ -2,11 +2,13 @@
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.plugins import SettingsModel
+from fedtide.settings.params import parse
 from fedtide.world.scenarios._presence import DeviceTrace, Replay, SecondsSettings, write_replays
 from fedtide.world.scenarios.base import WorldInput
 from fedtide.world.timeline import Timeline
@@ -44,20 +46,22 @@ def read_devices(path: Path) -> list[Replay]:
     return [parse_device(f"{path}, device {key!r}", trace) for key, trace in content.items()]
 
 
+class _Device(SettingsModel, extra="ignore"):
+    active: tuple[float, ...]
+    inactive: tuple[float, ...]
+    finish_time: float = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        if len(self.active) != len(self.inactive):
+            raise SettingsError(f"{len(self.active)} active and {len(self.inactive)} inactive seconds")
+        return self
+
+
 def parse_device(where: str, trace: Any) -> Replay:
     """One device's trace; ``where`` it is, for a SettingsError."""
-    if not isinstance(trace, dict) or (missing := {"active", "inactive", "finish_time"} - trace.keys()):
-        lacking = f"no {min(missing)!r}" if isinstance(trace, dict) else f"a {type(trace).__name__}"
-        raise SettingsError(f"{where}: {lacking}; should be a dict with active, inactive and finish_time")
-    active, inactive, finish = trace["active"], trace["inactive"], trace["finish_time"]
-    for key, value in (("active", active), ("inactive", inactive), ("finish_time", [finish])):
-        if not isinstance(value, list | tuple) or not all(type(second) in (int, float) for second in value):
-            raise SettingsError(f"{where}: {key} should be seconds")
-    if len(active) != len(inactive):
-        raise SettingsError(f"{where}: {len(active)} active and {len(inactive)} inactive seconds")
-    if not finish >= 1:
-        raise SettingsError(f"{where}: finish_time = {finish} should be at least 1")
-    return Replay(list(zip(active, inactive, strict=True)), 0, finish)
+    device: _Device = parse(_Device, trace, where)
+    return Replay(list(zip(device.active, device.inactive, strict=True)), 0, device.finish_time)
 
 
 class _PlainUnpickler(pickle.Unpickler):

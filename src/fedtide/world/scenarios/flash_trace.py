@@ -58,17 +58,15 @@ def read_devices(path: Path) -> list[Replay]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"scenario.file = {str(path)!r} is not a readable JSON file: {error}") from None
-    if not isinstance(content, dict):
-        raise SettingsError(f"{path}: should hold a mapping of devices, got a {type(content).__name__}")
     found = []
-    for uid, device in content.items():
+    for uid, device in content.items() if isinstance(content, dict) else ():
         messages = device.get("messages") if isinstance(device, dict) else None
         if not isinstance(messages, str):
             raise SettingsError(f"{path}, device {uid!r}: no text 'messages'")
         if (replay := parse_messages(messages)) is not None:
             found.append(replay)
     if not found:
-        raise SettingsError(f"{path}: none of its {len(content)} devices has a valid trace")
+        raise SettingsError(f"{path}: should hold a mapping of devices with messages; none has a valid trace")
     return found
 
 

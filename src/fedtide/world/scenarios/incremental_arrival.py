@@ -38,4 +38,6 @@ class IncrementalArrival(Scenario):
         return np.arange(s.num_clients)[:, None] < s.initial + s.step * np.array(changes(s))
 
     def timeline(self, world: WorldInput) -> Timeline:
-        return write_presence(world, self.present(), self.settings.session_at_change, "incremental_arrival")
+        return write_presence(
+            world, self.present(), self.settings.session_at_change, {"scenario": "incremental_arrival"}
+        )

@@ -34,4 +34,4 @@ class IncrementalDeparture(Scenario):
                 f"scenario.rounds = {s.rounds} is too large: all clients have left in round {gone} (counted from 0); "
                 f"the largest feasible value is {gone}"
             )
-        return write_presence(world, present, s.session_at_change, "incremental_departure")
+        return write_presence(world, present, s.session_at_change, {"scenario": "incremental_departure"})

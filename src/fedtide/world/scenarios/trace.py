@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import PluginSettings
 from fedtide.world.presence.visits import Visits
-from fedtide.world.scenarios.base import Scenario, Span, WorldInput, write_spans, write_visits
+from fedtide.world.scenarios._presence import write_presence
+from fedtide.world.scenarios.base import Scenario, WorldInput, write_visits
 from fedtide.world.timeline import Timeline
 
 _LAST_ROUND = 10_000_000  # a larger number is a time stamp
@@ -71,8 +71,13 @@ class Trace(Scenario):
             return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
         if chosen.seconds_per_round is not None:
             intervals = _in_rounds(intervals, chosen.seconds_per_round)
-        rounds = chosen.rounds or max((interval.leave for interval in intervals), default=1)
-        return write_spans(world, _spans(intervals, ids, rounds, chosen.session_at_change), len(ids), notes)
+        present = np.zeros(
+            (len(ids), chosen.rounds or max((row.leave for row in intervals), default=1)), dtype=np.bool_
+        )
+        number = {client: place for place, client in enumerate(ids)}
+        for row in intervals:
+            present[number[row.client], row.join : row.leave] = True
+        return write_presence(world, present, chosen.session_at_change, notes)
 
     @property
     def in_seconds(self) -> bool:
@@ -125,24 +130,3 @@ def _in_rounds(intervals: list[Interval], seconds: int) -> list[Interval]:
 def _visits(intervals: list[Interval], ids: list[int]) -> Visits:
     own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
     return Visits.of(own, [0] * len(ids), [0] * len(ids))
-
-
-def _spans(intervals: list[Interval], ids: list[int], rounds: int, session_at_change: bool) -> list[Span]:
-    """Spans of rounds between changes of the set of present clients."""
-    number = {id_: client for client, id_ in enumerate(ids)}
-    changes: dict[int, list[tuple[int, bool]]] = {0: []}
-    for interval in intervals:
-        changes.setdefault(interval.leave, []).append((number[interval.client], False))
-        changes.setdefault(interval.join, []).append((number[interval.client], True))
-    starts = sorted(start for start in changes if start < rounds)
-    present = np.zeros(len(ids), dtype=np.bool_)
-    spans: list[Span] = []
-    for start, end in zip(starts, [*starts[1:], rounds], strict=True):
-        # Departures first, so that a client that leaves and joins in one round stays.
-        for client, arrives in sorted(changes[start], key=lambda change: change[1]):
-            present[client] = arrives
-        clients: Ints = np.flatnonzero(present)
-        changed = bool(spans) and not np.array_equal(clients, spans[-1].clients)
-        session = spans[-1].session + int(changed and session_at_change) if spans else 0
-        spans.append(Span(clients, end - start, session))
-    return spans
