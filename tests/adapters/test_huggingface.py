@@ -67,7 +67,7 @@ def test_arrays_keep_their_shape():
         (table(), {"inputs": []}, "no column is left for inputs"),
         (table(), {"test": table().remove_columns("size"), "inputs": ["pair", "size"]}, "the test rows have no column 'size'"),
         (table(), {}, "column 'who': training sample 0: inputs are 'b', expected numbers"),
-        (datasets.DatasetDict(train=table()), {}, "a DatasetDict; choose one of 'train'"),
+        (datasets.DatasetDict(train=table()), {}, "DatasetDict is not a datasets.Dataset"),
         (table().to_iterable_dataset(), {}, "IterableDataset is not a datasets.Dataset"),
         ([1, 2], {}, "list is not a datasets.Dataset"),
     ],

@@ -120,7 +120,7 @@ def test_classes_are_those_of_training(tmp_path, empty):
         (None, {"test": "nowhere"}, r"data\.test = 'nowhere': no such folder"),
         (lambda folder: write(folder.parent / "t", "bee/1.png"), {"test": "t"}, r"data\.test: class 'bee' is in t only"),
         (lambda folder: (folder.parent / "t/cat").mkdir(parents=True), {"test": "t"}, r"'t': no folder of a class with images"),
-        (None, {"client": 2}, r"data\.client = 2: 'cat/ann/2\.png' has folders 0 to 1 only"),
+        (None, {"client": 2}, r"data\.client = 2 finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z+"}, r"data\.client = 'z\+' finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
         (None, {"client": -1}, r"greater than or equal to 0"),

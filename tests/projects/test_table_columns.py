@@ -50,11 +50,10 @@ def test_numbers_are_predicted_where_no_column_is_a_class(tmp_path):
     assert sentences[0].endswith("The task is regression.")
 
 
-def test_integers_in_order_become_periods_of_equal_length(tmp_path):
+def test_columns_of_many_categories_are_hashed(tmp_path):
     rows = [f"{n % 10},{n // 10},{n % 13 / 10},c{n % 150},{n % 3}" for n in range(1200)]
     settings, sentences = proposed(tmp_path, "user_id,step,a,city,label", rows)
-    assert (settings.data.time, settings.data.unit, settings.scenario.period) == ("step", "step", 10)
-    assert (settings.data.split.period, settings.data.buckets) == (10, 64)
+    assert (settings.data.time, settings.data.buckets) == (None, 64)
     assert "hashed: city, more than 100 values." in sentences
 
 
@@ -130,7 +129,7 @@ def test_both_readings_of_dates_are_told(tmp_path):
         ("hour,year,month,day", "{h},{y},{m},{d}", ("year", "month", "day", "hour"), None),
         ("yr,mnth,hr,dteday", "0,{m},{h},{y}-{m:02}-{d:02}", "dteday", None),
         ("in_year,in_month,in_day_of_month", "{y},{b},{d}", ("in_year", "in_month", "in_day_of_month"), "%Y %b %d"),
-        ("day,month", "{d},{m}", "month", None),
+        ("day,month", "{d},{m}", None, None),
     ],
 )
 def test_a_date_precedes_its_parts(tmp_path, head, cells, time, date_format):

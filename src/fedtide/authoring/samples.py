@@ -1,17 +1,15 @@
 """Synthetic datasets of a few dozen samples, float64."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.training.models.base import Model
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Kind
 
 
-def dataset(inputs: Tensor, labels: Tensor, classes: int, kind: Any = "vector", vocabulary: int = 0) -> Dataset:
+def dataset(inputs: Tensor, labels: Tensor, classes: int, kind: Kind = "vector", vocabulary: int = 0) -> Dataset:
     """A dataset that is tested on its training samples."""
     return Dataset("tiny", kind, inputs, labels, inputs, labels, classes, digest="tiny", vocabulary=vocabulary)
 
@@ -26,24 +24,23 @@ def clusters() -> Dataset:
 
 def images(count: int = 40, side: int = 8, channels: int = 1, classes: int = 3, seed: int = 0) -> Dataset:
     """Random images with random labels."""
-    rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.normal(size=(count, channels, side, side)))
-    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="image")
+    return _noise((count, channels, side, side), classes, seed, "image")
 
 
 def series(count: int = 40, length: int = 6, channels: int = 2, classes: int = 3, seed: int = 0) -> Dataset:
     """Random series with random labels."""
-    rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.normal(size=(count, channels, length)))
-    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, count)), classes, kind="series")
+    return _noise((count, channels, length), classes, seed, "series")
 
 
 def tokens(count: int = 40, length: int = 6, vocabulary: int = 30, classes: int = 3, seed: int = 0) -> Dataset:
     """Random texts of token ids, some padding included."""
+    return _noise((count, length), classes, seed, "text", vocabulary)
+
+
+def _noise(shape: tuple[int, ...], classes: int, seed: int, kind: Kind, vocabulary: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
-    inputs = torch.from_numpy(rng.integers(0, vocabulary, (count, length)))
-    labels = torch.from_numpy(rng.integers(0, classes, count))
-    return dataset(inputs, labels, classes, kind="text", vocabulary=vocabulary)
+    inputs = torch.from_numpy(rng.integers(0, vocabulary, shape) if vocabulary else rng.normal(size=shape))
+    return dataset(inputs, torch.from_numpy(rng.integers(0, classes, shape[0])), classes, kind, vocabulary)
 
 
 def smallest(model: Model) -> Dataset:

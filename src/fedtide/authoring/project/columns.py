@@ -24,7 +24,7 @@ _CLIENT = (
     r"client|user|customer|device|owner|shop|store|site|hospital|clinic|patient|account|meter|machine|sensor|station"
 )
 _CLIENT += r"|vehicle|branch|school|bank|member|author|household|farm|bike|tailnum"
-_TIME = r"time|date|datetime|timestamp|day|when|hour|month|year|week|created|ts|step|tick|period|round"
+_TIME = r"time|date|datetime|timestamp|day|when|hour|month|year|week|created|ts"
 _GAPS = 0.1  # share of missing values up to which a column that is not named as an owner or a label may be one
 SIGNS = frozenset({"?", "??", "-", "--", ".", "..", "*", "unknown", "missing", "n.a.", "n/k", "not available"})
 """Texts that mostly stand for a missing value."""
@@ -40,12 +40,11 @@ class Found(NamedTuple):
 
 
 class Time(NamedTuple):
-    """Columns of times, as :class:`Found`; values in seconds, or in ``unit`` if they are no dates; settings to read them."""
+    """Columns of dates, as :class:`Found`; their values in seconds; settings to read them."""
 
     columns: tuple[str, ...]
     why: str
     values: Ints
-    unit: str
     settings: dict[str, str]
 
     @property
@@ -54,27 +53,19 @@ class Time(NamedTuple):
 
 
 def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
-    """The time: dates come before integers in order, and among them columns named as times before others.
-
-    Parts of a date are tried together, and only then alone.
-    """
-    parts = sorted((name for name in frame.columns if part_of(name)), key=lambda name: part_of(name) or (0, ""))
+    """The dates: columns named as times before others; parts of a date are tried together, and only then alone."""
+    parts = [name for name in frame.columns if part_of(name)]
     named = [name for name in frame.columns if _named(name, _TIME) and name not in parts]
-    rest = [name for name in frame.columns if name not in (*named, *parts)]
-    alone = [[(name,) for name in names] for names in (named, [*parts, *rest])]
-    steps = list[Time]()
-    for columns in (*alone[0], *_parts_of_dates(list(frame.columns)), *alone[1]):
+    rest = [name for name in frame.columns if name not in named]
+    alone = [[(name,) for name in names] for names in (named, rest)]
+    for columns in (*alone[0], *_parts_of_dates(parts), *alone[1]):
         if frame[list(columns)].nunique().max() < 2:
             continue
         matched = len(columns) > 1 or _named(columns[0], _TIME)
-        try:
-            time = _time([Column(frame[name], name, place) for name in columns], matched)
-        except SettingsError:
-            continue
-        if time and time.unit == "s":
-            return time
-        steps += [time] if time else []
-    return steps[0] if steps else None
+        with suppress(SettingsError):
+            if time := _time([Column(frame[name], name, place) for name in columns], matched):
+                return time
+    return None
 
 
 def find_signs(frame: pd.DataFrame) -> dict[str, list[str]]:
@@ -188,8 +179,8 @@ def _time(columns: list[Column], named: bool) -> Time | None:
                 seconds = read(numbers, unit)
                 if seconds.min() >= RECENT or (unit == "s" and (seconds != numbers).any()):
                     settings = {"unit": unit} if unit != "s" else {}
-                    return Time(names, f"dates such as {known.iloc[0]}{end}", seconds, "s", settings)
-        return Time(names, f"integers in order{end}", read(numbers, "step"), "step", {"unit": "step"})
+                    return Time(names, f"dates such as {known.iloc[0]}{end}", seconds, settings)
+        return None
     formats = formats_of(known)
     if len(columns) > 1 and date_format:
         months = [date_format.replace("%m", month) for month in ("%m", "%B", "%b")]
@@ -203,4 +194,4 @@ def _time(columns: list[Column], named: bool) -> Time | None:
     elif len(formats) > 1:
         other = " or ".join(repr(each) for each in formats[1:])
         why += f"; read as {chosen!r}, but {other} fits, too: if it is right, set data.date_format to it"
-    return Time(names, why, seconds, "s", {} if chosen in (None, date_format) else {"date_format": str(chosen)})
+    return Time(names, why, seconds, {} if chosen in (None, date_format) else {"date_format": str(chosen)})

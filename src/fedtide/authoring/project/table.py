@@ -153,20 +153,16 @@ def _features(rows: Rows, frame: pd.DataFrame, sentences: list[str]) -> dict[str
     return chosen
 
 
-def _periods(time: Time | None) -> list[str | int]:
+def _periods(time: Time | None) -> list[str]:
     """Lengths of a period to try, the best first."""
     if time is None:
         return ["all"]
-    if time.unit != "s":
-        return [max(1, -(-int(time.values.max() - time.values.min() + 1) // _SLICES)), "equal"]
     days = (int(time.values.max()) - int(time.values.min())) / 86400
-    fitting: list[str | int] = [
-        name for name, length in _DAYS.items() if _PERIODS[0] <= days / length + 1 <= _PERIODS[1]
-    ]
+    fitting = [name for name, length in _DAYS.items() if _PERIODS[0] <= days / length + 1 <= _PERIODS[1]]
     return [*fitting, "equal"]
 
 
-def _scenario(period: str | int, client: Found | None, time: Time | None) -> tuple[list[str], str]:
+def _scenario(period: str, client: Found | None, time: Time | None) -> tuple[list[str], str]:
     """Lines of the group ``scenario``, and a sentence."""
     if client is None:
         return [
@@ -180,9 +176,7 @@ def _scenario(period: str | int, client: Found | None, time: Time | None) -> tup
         "  name: calendar",
     ]
     lines += [f"  period: {period}"] + ([f"  equal_periods: {_SLICES}"] if period == "equal" else [])
-    shown = {"equal": f"{_SLICES} periods of equal size"}.get(str(period), f"every {period}")
-    if isinstance(period, int):
-        shown = f"every {period:,} of {time.name!r}"
+    shown = f"{_SLICES} periods of equal size" if period == "equal" else f"every {period}"
     return [*lines, "  rounds_per_period: 10"], f"scenario: {shown} is a session with the clients that have rows in it."
 
 

@@ -84,12 +84,6 @@ def refuse_grouped_numbers(column: Column) -> None:
         column.refuse(grouped, A_NUMBER)
 
 
-def fractions(column: Column) -> Bools:
-    """Which values [n] are fractions, where all are numbers."""
-    floats, wrong = floats_of(column)
-    return np.asarray((floats % 1 > 0) & ~wrong.any(), dtype=np.bool_)
-
-
 def floats_of(column: Column) -> tuple[Floats, Bools]:
     """Values as floats, NaN where there is none, and which are no number, both [n]; truth values are 0 and 1 among such."""
     values = column.values

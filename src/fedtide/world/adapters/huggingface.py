@@ -49,12 +49,10 @@ def from_huggingface(
         SettingsError: there is no such column, or a row is not what it should be; the message names it.
     """
     for rows in (dataset, test):
-        if isinstance(rows, dict):
-            raise SettingsError(
-                f"a DatasetDict; choose one of {', '.join(map(repr, rows))} for training and another one as test"
-            )
-        if rows is not None and not (hasattr(rows, "select_columns") and hasattr(rows, "__len__")):
-            raise SettingsError(f"{type(rows).__name__} is not a datasets.Dataset")
+        if isinstance(rows, dict) or not (
+            rows is None or (hasattr(rows, "select_columns") and hasattr(rows, "__len__"))
+        ):
+            raise SettingsError(f"{type(rows).__name__} is not a datasets.Dataset, such as load_dataset(...)['train']")
     named = {"label": label, "client": client, "time": time}
     for what, column in named.items():
         if column is not None and column not in dataset.column_names:

@@ -284,10 +284,9 @@ def from_torch(
 
 def _samples(dataset: Any, which: str, fields: tuple[Any, ...], pictures: Pictures) -> Part:
     """All samples; a field that is neither position nor key is a column already."""
-    try:
-        count = len(dataset)
-    except TypeError:
-        raise SettingsError(f"the {which} set is {type(dataset).__name__}, expected a map-style one with len") from None
+    if not hasattr(dataset, "__len__"):
+        raise SettingsError(f"the {which} set is {type(dataset).__name__}, expected a map-style one with len")
+    count = len(dataset)
     values: dict[Field, Any] = {field: [] for field in fields if isinstance(field, Field)}
     place, read = partial("{} sample {}".format, which), 0
     for row in range(count):

@@ -93,15 +93,12 @@ class ImageFolder(DatasetPlugin):
     def _client(self, path: Path) -> str:
         wanted, name = self.settings.client, path.as_posix()
         if isinstance(wanted, int):
-            folders = path.parent.parts
-            if wanted >= len(folders):
-                raise SettingsError(f"data.client = {wanted}: {name!r} has folders 0 to {len(folders) - 1} only")
-            return folders[wanted]
-        match = re.search(wanted or "", name)
-        client = match[match.re.groups] if match else None
-        if not client:
+            found = path.parent.parts[wanted : wanted + 1]
+        else:
+            found = tuple(match[match.re.groups] for match in re.finditer(wanted or "", name))
+        if not found or not found[0]:
             raise SettingsError(f"data.client = {wanted!r} finds no client in {name!r}")
-        return client
+        return found[0]
 
 
 def _found(setting: str, folder: str) -> dict[str, list[Path]]:

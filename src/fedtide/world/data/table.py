@@ -18,7 +18,7 @@ from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.columns import (
     classes,
     clients,
-    fractions,
+    floats_of,
     is_numeric,
     numbers,
     origins_of,
@@ -225,7 +225,8 @@ class Table(DatasetPlugin):
         if chosen.task == "classification":
             column = rows.column(chosen.label)
             if not chosen.classes:
-                column.refuse(fractions(column), f"an integer or a name{_NUMBERS}")
+                floats, wrong = floats_of(column)
+                column.refuse((floats % 1 > 0) & ~wrong.any(), f"an integer or a name{_NUMBERS}")
             classes_, names = classes(column, chosen.classes)
             if len(names) < 2:
                 raise SettingsError(f"{rows.path}: column {chosen.label!r} has a single value, {names[0]!r}")

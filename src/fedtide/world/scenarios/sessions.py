@@ -1,7 +1,7 @@
 """Devices arrive and depart between sessions."""
 
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from contextlib import suppress
 from fractions import Fraction
 from math import floor
 from typing import Literal, Self
@@ -79,11 +79,9 @@ class Sessions(Scenario):
                 raise SettingsError(f"explicit lists {len(self.explicit)} sessions, num_sessions = {self.num_sessions}")
             devices = self.groups * self.num_devices
             for session, ids in enumerate(self.explicit):
-                wrong = [id_ for id_ in ids if not 0 <= id_ < devices]
-                if wrong or len(set(ids)) != len(ids):
-                    problem = f"device {wrong[0]} does not exist" if wrong else "a device is listed twice"
+                if len(set(ids) & set(range(devices))) < len(ids):
                     raise SettingsError(
-                        f"explicit, session {session + 1}: {problem}; device IDs are 0 to {devices - 1}"
+                        f"explicit, session {session + 1}: {list(ids)} should be different device IDs from 0 to {devices - 1}"
                     )
 
     settings: Settings
@@ -143,13 +141,10 @@ class Sessions(Scenario):
 
 def parse_overlap(value: float | str) -> Fraction:
     """A decimal number in [0, 1) as an exact fraction, so that 0.2 is 1/5 and rounding moves no label."""
-    try:
-        number = Decimal(str(value))
-    except InvalidOperation:
-        number = Decimal("nan")
-    if not (number.is_finite() and 0 <= number < 1):
-        raise SettingsError(f"label_overlap should be a decimal number from 0 to below 1, e.g. 0.2, got {value!r}")
-    return Fraction(number)
+    with suppress(ValueError, ZeroDivisionError):
+        if 0 <= (number := Fraction(str(value))) < 1:
+            return number
+    raise SettingsError(f"label_overlap should be a decimal number from 0 to below 1, e.g. 0.2, got {value!r}")
 
 
 def label_groups(num_classes: int, groups: int, overlap: Fraction) -> list[range]:
