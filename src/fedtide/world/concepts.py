@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
@@ -105,10 +106,7 @@ class Concepts(NamedTuple):
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Concepts:
-        def tuples(value: Any) -> Any:
-            return tuple(map(tuples, value)) if isinstance(value, list) else value
-
-        maps = tuple(Concept(**{key: tuples(value) for key, value in each.items()}) for each in values["maps"])
+        maps = TypeAdapter(tuple[Concept, ...]).validate_python(values["maps"])
         return Concepts(maps, values["train"], values["test"])
 
 

@@ -26,10 +26,10 @@ from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 from fedtide.world.adapters.columns import Column, floats_of, is_numeric
+from fedtide.world.adapters.layouts import layout
+from fedtide.world.adapters.reading import BINARY, UNREADABLE, FileSettings, likely_encoding, read_bytes, read_table
+from fedtide.world.adapters.rows import Rows
 from fedtide.world.building.build import build_timeline
-from fedtide.world.data._layout import layout
-from fedtide.world.data._reading import BINARY, UNREADABLE, FileSettings, likely_encoding, read_bytes, read_table
-from fedtide.world.data._tables import Rows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.storage.prepared import load
 

@@ -26,8 +26,9 @@ from fedtide.world.adapters.columns import (
 )
 from fedtide.world.adapters.dates import joined, times
 from fedtide.world.adapters.encoding import Encoding, Place
-from fedtide.world.data._reading import WRITTEN, FileSettings, read_table
-from fedtide.world.data._tables import Rows, windows
+from fedtide.world.adapters.reading import WRITTEN, FileSettings, Name, read_table
+from fedtide.world.adapters.rows import Rows
+from fedtide.world.data._tables import windows
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
@@ -95,21 +96,21 @@ class Table(DatasetPlugin):
         unlabeled: Annotated[Literal["refuse", "drop"], OMIT_DEFAULT] = Field(
             "refuse", description="rows whose label, client or time is empty: refuse: an error; drop: they are left out"
         )
-        classes: tuple[str, ...] = Field((), description="all classes, in order; default: the labels in the file")
+        classes: tuple[Name, ...] = Field((), description="all classes, in order; default: the labels in the file")
         split: SplitSettings = Field(SplitSettings(), description="which rows are test samples")
 
         @model_validator(mode="after")
         def _fit_the_task(self) -> Self:
-            if self.labels and self.task == "classification":
-                raise SettingsError(
-                    "labels lists several columns, but classification has one label; use label, or another task"
-                )
             if not self.labels and self.task == "multilabel":
                 raise SettingsError("task = multilabel requires labels, the columns of 0 and 1")
-            if self.classes and self.task != "classification":
-                raise SettingsError(f"classes is not supported with task {self.task}")
-            if self.target_scale != 1 and self.task != "regression":
-                raise SettingsError(f"target_scale is only used with task regression, not with {self.task}")
+            tasks = {
+                "labels": ("regression", "multilabel"),
+                "classes": ("classification",),
+                "target_scale": ("regression",),
+            }
+            for key, of in tasks.items():
+                if getattr(self, key) != type(self).model_fields[key].default and self.task not in of:
+                    raise SettingsError(f"{key} is not supported with task {self.task}, but with {' and '.join(of)}")
             for name in (names := [name for name, _ in self.roles]):
                 if names.count(name) > 1:
                     keys = " and ".join(dict.fromkeys(key for other, key in self.roles if other == name))

@@ -36,7 +36,11 @@ class TwoLabelShards(Partition):
         require_at_most("num_clients", num_clients, fewest * batches // 2, f"the rarest class has {fewest} samples")
 
         rng = generator(seed, "partition.slots", group)
-        wanted = _regular(num_clients, batches) if num_clients % batches == 0 else _random(num_clients, batches, rng)
+        if num_clients % batches:
+            wanted = _random(num_clients, batches, rng)
+        else:
+            turn, first = np.divmod(np.arange(num_clients), batches)
+            wanted = np.stack([first, (first + 1 + turn % (batches - 1)) % batches], axis=1)
         holders: list[list[int]] = [[] for _ in range(batches)]
         for client, pair in enumerate(wanted.tolist()):
             for batch in pair:
@@ -48,14 +52,11 @@ class TwoLabelShards(Partition):
         return hand_out(shares, num_clients)
 
 
-def _regular(num_clients: int, batches: int) -> Ints:
-    """The two batches of each client, int64 [clients, 2], by the formula."""
-    turn, first = np.divmod(np.arange(num_clients), batches)
-    return np.stack([first, (first + 1 + turn % (batches - 1)) % batches], axis=1)
-
-
 def _random(num_clients: int, batches: int, rng: np.random.Generator) -> Ints:
-    """The same, dealt at random; a client with one batch twice swaps one of them with the next client that lacks it."""
+    """The two batches of each client, int64 [clients, 2], dealt at random.
+
+    A client with one batch twice swaps one of them with the next client that lacks it.
+    """
     wanted = rng.permutation(np.arange(2 * num_clients) % batches).reshape(num_clients, 2)
     for client in np.flatnonzero(wanted[:, 0] == wanted[:, 1]):
         batch = wanted[client, 0]

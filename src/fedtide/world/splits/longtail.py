@@ -41,7 +41,11 @@ def thin(
     if mode == "clip":
         kept = np.minimum(_profile(len(labels) / len(available), imbalance, len(ranked)), ranked)
     else:
-        kept = _profile(_largest_feasible(ranked, imbalance), imbalance, len(ranked))
+        heads = range(int(ranked[0]) + 1)
+        too_many = bisect_left(
+            heads, True, key=lambda head: bool((_profile(head, imbalance, len(ranked)) > ranked).any())
+        )
+        kept = _profile(too_many - 1, imbalance, len(ranked))
     if kept.sum() == 0:
         raise SettingsError(
             f"long_tail.imbalance = {imbalance}, mode = {mode}: no sample remains; raise long_tail.imbalance"
@@ -57,10 +61,3 @@ def _profile(head: float, imbalance: float, classes: int) -> Ints:
     # Python's power: the last digit of NumPy's depends on the processor, and with it the floor
     shares = (imbalance ** (rank / max(classes - 1, 1)) for rank in range(classes))
     return np.array([math.floor(head * share) for share in shares], dtype=np.int64)
-
-
-def _largest_feasible(available: Ints, imbalance: float) -> int:
-    def too_many(head: int) -> bool:
-        return bool((_profile(head, imbalance, len(available)) > available).any())
-
-    return bisect_left(range(int(available[0]) + 1), True, key=too_many) - 1

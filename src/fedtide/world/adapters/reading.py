@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.plugins import OMIT_DEFAULT
+from fedtide.settings.run import DatasetSettings
 from fedtide.world.adapters.columns import MISSING_NUMBERS
+from fedtide.world.adapters.layouts import UNNAMED, Layout, layout
 from fedtide.world.adapters.names import name_of
-from fedtide.world.data._layout import UNNAMED, Layout, layout
-from fedtide.world.data._tables import Rows
-from fedtide.world.data.base import DatasetSettings
+from fedtide.world.adapters.rows import Rows
 
 _PARQUET = (".parquet", ".pq")
 BINARY = (*_PARQUET, ".feather", ".arrow")
@@ -31,6 +31,10 @@ _LARGEST = 2**31 - 1
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
 WRITTEN = ("encoding", "delimiter", "decimal", "missing")
 """Settings that say how the values of a file are written."""
+
+
+Name = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) in (int, float) else value)]
+"""A text of a file; numbers are written as such in YAML, too."""
 
 
 class FileSettings(DatasetSettings):
@@ -47,21 +51,11 @@ class FileSettings(DatasetSettings):
         None, description="strptime format of the times, such as %d/%m/%Y; null: integers or ISO dates"
     )
 
-    missing: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
+    missing: Annotated[tuple[Name, ...], OMIT_DEFAULT] = Field(
         (),
         description="texts and numbers that are a missing value in every column, such as ? or -999, in addition to empty cells "
         "and, in columns of numbers, to NA, NaN, null, None and the like (elsewhere these are names)",
     )
-
-    @field_validator("missing", "classes", mode="before", check_fields=False)
-    @classmethod
-    def _as_text(cls, given: Any, info: ValidationInfo) -> Any:
-        if not isinstance(given, list | tuple):
-            return given
-        if words := [name for name in given if name is None or isinstance(name, bool)]:
-            shown = "null is YAML's empty value" if words[0] is None else f"{str(words[0]).lower()} is a YAML boolean"
-            raise SettingsError(f"{info.field_name}: {shown}; write it in quotation marks")
-        return tuple(str(name) if isinstance(name, int | float) else name for name in given)
 
     @model_validator(mode="after")
     def _readable(self) -> Self:
