@@ -11,6 +11,7 @@ from fedtide.training.engine.flat import (
     Layout,
     ResidentModule,
     add_weighted,
+    add_weighted_updates,
     flatten,
     weighted_sum,
 )
@@ -97,6 +98,15 @@ def test_a_single_value_per_channel_is_normalized_by_the_running_statistics(valu
     assert torch.equal(resident.g, torch.cat([value.grad.reshape(-1) for value in plain.parameters()]))  # type: ignore[union-attr]
     assert torch.equal(resident.b, torch.cat([layer.running_mean, layer.running_var]))  # type: ignore[list-item]
     assert torch.equal(resident.b, start) == alone
+
+
+def test_weighted_updates_are_the_weighted_sum_of_differences() -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, start = (torch.randn(5, 9, generator=draw) for _ in range(2))
+    weights, scale = torch.rand(5, generator=draw), torch.rand(5, 1, generator=draw)
+    total = torch.zeros(9)
+    add_weighted_updates(total, weights, scale, rows, start)
+    assert torch.equal(total, weighted_sum(weights, (rows - start) * scale))
 
 
 @pytest.mark.parametrize("pieces", [[5], [2, 3], [0, 1, 4, 0]])

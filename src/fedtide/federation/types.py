@@ -42,6 +42,15 @@ from fedtide.world.timeline import Timeline
 F = TypeVar("F", bound="Feature")
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What a feature takes beside its rows: vectors [d], ``once`` and for ``each`` participant, and added training samples."""
+
+    once: int = 0
+    each: int = 0
+    samples: int = 0
+
+
 class Feature:
     """A capability of rounds beside the algorithm's: what changes, keeps or records something on the way of models and updates.
 
@@ -81,6 +90,10 @@ class Feature:
     def bits(self, numbers: int) -> int | None:
         """Bits on the wire of an update of so many numbers after this feature; None: as many as before."""
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        """What it takes beside :meth:`rows`, for the memory that a run is planned with."""
+        return Memory()
 
     def state(self, parts: Parts) -> dict[str, Any]:
         """What it keeps at the server before the first round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -228,9 +229,9 @@ class Dataset:
         )
 
 
-def resident_bytes(data: Dataset, device: torch.device, dtype: torch.dtype) -> int:
-    """Bytes that :meth:`Dataset.resident` takes, also on the way."""
-    wanted, passing = 0, 0
+def resident_bytes(data: Dataset, device: torch.device, dtype: torch.dtype, added: int) -> int:
+    """Bytes that :meth:`Dataset.resident` and :meth:`Dataset.with_capacity` of ``added`` samples take, also on the way."""
+    wanted, passing = added * math.prod(data.input_shape) * dtype.itemsize, 0
     for inputs in (data.train_inputs, data.test_inputs):
         floats = inputs.numel() * dtype.itemsize
         if inputs.is_floating_point() and inputs.dtype != dtype:

@@ -1,7 +1,7 @@
 """What is known of a run before its first round: the memory that it takes at least, by part, and what the log says of it.
 
-Counted are vectors of models, rows of clients, batches and data. What the operations of a network and the features of rounds
-need on their way is not: a run that finds too little memory for that ends with a line that names the settings to lower.
+Counted are vectors of models, rows of clients, batches and data. What the operations of a network need on their way is not:
+a run that finds too little memory for that ends with a line that names the settings to lower.
 """
 
 import math
@@ -106,8 +106,12 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
-    kept = chosen.client_rows(Layout(size.network))
-    once, each = _kept_once(chosen, timeline), _per_participant(chosen, kept, size.parameters)
+    layout = Layout(size.network)
+    kept = chosen.client_rows(layout)
+    takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
+    once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
+    each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
+    added = sum(memory.samples for memory in takes)
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
@@ -131,7 +135,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         ),
         Part(
             "the data",
-            resident_bytes(data, device, dtype),
+            resident_bytes(data, device, dtype, added),
             "choose a smaller dataset, or use a machine with more memory",
         ),
     ]

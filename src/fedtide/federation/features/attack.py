@@ -12,10 +12,11 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.federation.types import Feature, RoundContext
+from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
 from fedtide.methods.attacks.base import Attack
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.drift.base import round_of
 from fedtide.world.timeline import Timeline
@@ -133,6 +134,9 @@ class Attacking(Feature):
     def __init__(self, attackers: Attackers) -> None:
         self.attackers, self.rowwise = attackers, not attackers.attack.colludes
         self.updates = attackers.attack.forges
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(each=int(self.updates), samples=len(self.attackers.changed))  # what is sent instead
 
     def before(self, r: RoundContext) -> None:
         t = int(r.parts.timeline.session_starts[r.plan.session]) if r.rehearsal else r.plan.t

@@ -10,9 +10,10 @@ from torch import Tensor
 from fedtide.core.randomness import key64
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.state import forget_all
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.detectors.base import SHARE, Detector, Stream
 from fedtide.training.engine import contract
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -47,6 +48,9 @@ class Detection(Feature):
 
     def bind(self, parts: Parts) -> None:
         self._planned, self._begun = parts.timeline, []
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(once=self._settings.response == "reset_model")
 
     def state(self, parts: Parts) -> dict[str, Any]:
         first = {"w": parts.w0, "b": parts.b0} if self._settings.response == "reset_model" else {}

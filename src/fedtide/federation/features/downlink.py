@@ -18,9 +18,10 @@ from torch import Tensor
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.traffic import BYTES
-from fedtide.federation.types import Channel, Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Channel, Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.uplink.base import Compression
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -68,6 +69,9 @@ class Downlink(Feature, Channel):
         if trains_elsewhere and "downlink" not in algorithm.admits:
             return f"algorithm {name} trains clients from another model than the one that is sent; {others}"
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(once=3)  # the copy, what it lacks and what is sent of it
 
     def state(self, parts: Parts) -> dict[str, Any]:
         return self._fresh(parts, parts.w0)

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.aggregation.base import Rule, shares
-from fedtide.training.engine.flat import weighted_sum
+from fedtide.training.engine.flat import Layout, weighted_sum
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -32,6 +32,9 @@ class AggregationRule(Feature):
         if settings.mode.name == "async" and algorithm.buffer < 3:
             return f"{what} requires at least three results per update; set algorithm.buffer to 3 or more"
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(each=1)  # updates
 
     def state(self, parts: Parts) -> dict[str, Any]:
         return self.rule.begin(parts.w0)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext
+from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -38,6 +39,9 @@ class SyntheticSamples(Feature):
                 f"for text (data {data.name})"
             )
         return None
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        return Memory(samples=self.capacity(timeline))
 
     def bind(self, parts: Parts) -> None:
         self._data, self._own = parts.data, parts.data.size("train") - self.capacity(parts.timeline)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.features.attack import Attacking
-from fedtide.federation.types import Chosen, Feature, Parts, RoundContext, RunState
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import Vectors, shared_parameters, shared_size
 from fedtide.methods.uplink.base import Link, Sending, memory_name
@@ -50,6 +50,11 @@ class Uplink(Feature):
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
         size = shared_size(chosen.algorithm, layout)
         return {memory_name(link, name): link.width(name, size) for link in self.links for name in link.memory}
+
+    def memory(self, chosen: Chosen, timeline: Timeline, layout: Layout) -> Memory:
+        known = partial(cohorts, chosen.participation, timeline, chosen.settings.seed)
+        noise = sum(link.vectors(known) for link in self.links)  # of earlier rounds, float64, and anew in every round
+        return Memory(once=2 * noise, each=1)  # what arrives besides what was trained
 
     def bits(self, numbers: int) -> int | None:
         found = None

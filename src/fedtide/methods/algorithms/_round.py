@@ -13,7 +13,7 @@ from torch import Tensor
 from fedtide.core.array_types import Bools, Ints
 from fedtide.methods.algorithms._problem import Problem, ServerVector
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.training.engine.flat import add_weighted
+from fedtide.training.engine.flat import add_weighted, add_weighted_updates
 from fedtide.training.engine.local import momentum_steps
 from fedtide.training.engine.plan import step_count
 
@@ -338,7 +338,13 @@ class Round:
 
     def mean_update(self, scale: Tensor) -> Tensor:
         """The same average [d] of the clients' updates ``W - base``, each times its ``scale`` [C, 1]."""
-        return self.mean(scale * (self.W - self.base))
+        if self.means.rule is not None:
+            return self.means.rule.rows(scale * (self.W - self.base))
+
+        def add(total: Tensor, some: slice) -> None:
+            add_weighted_updates(total, self.weights[some, 0], scale[some], self.W[some], self.base[some])
+
+        return self.means.sums(torch.zeros_like(self.w), add)
 
     def total(self, rows: Tensor) -> Tensor:
         """Plain sum [d] of per-client rows [C, d], added in client order."""

@@ -81,6 +81,10 @@ class Link(Plugin):
         """Initial values of tensors of any shape that the server keeps, also over sessions; ``size``: d."""
         return {}
 
+    def vectors(self, cohorts: Callable[[], Cohorts]) -> int:
+        """Vectors [d] of float64 in :meth:`extra`, for the memory that a run is planned with; asked before :meth:`bind`."""
+        return 0
+
     def bits(self, size: int) -> int | None:
         """Bits of an update of ``size`` numbers on the wire after this link; None: as many as before."""
         return None

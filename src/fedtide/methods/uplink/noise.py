@@ -154,8 +154,13 @@ class Noise(Link):
         if s.mechanism == "blt":
             return Blt(s.decay or (), s.scale or ())
         if s.mechanism == "banded":
-            return Banded(s.coefficients or square_root(s.bands or int(separation(self.cohorts.drawn).min())))
+            return Banded(s.coefficients or square_root(s.bands or self._separation(self.cohorts)))
         return Independent()
+
+    @staticmethod
+    def _separation(known: Cohorts) -> int:
+        """Fewest rounds between two participations of a client."""
+        return int(separation(known.drawn).min())
 
     def _split(self) -> None:
         """Divide the budget between updates and, with an adaptive clip, the count of those within the bound."""
@@ -175,6 +180,12 @@ class Noise(Link):
 
     def extra(self, size: int) -> dict[str, Tensor]:
         return {name: torch.from_numpy(value) for name, value in self.mechanism.state(size).items()}
+
+    def vectors(self, cohorts: Callable[[], Cohorts]) -> int:
+        s = self.settings
+        if s.mechanism != "banded":
+            return len(s.decay or ())
+        return (len(s.coefficients or ()) or s.bands or self._separation(cohorts())) - 1
 
     def apply(self, D: Tensor, s: Sending) -> dict[str, Tensor]:
         bound = self.clip.bound(s.extras[self.clip.settings.name])

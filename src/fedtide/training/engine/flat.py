@@ -168,3 +168,15 @@ def add_weighted(total: Tensor, weights: Tensor, rows: Tensor) -> None:
         return
     for weight, row in zip(weights.tolist(), rows, strict=True):
         total.add_(row, alpha=weight)
+
+
+def add_weighted_updates(total: Tensor, weights: Tensor, scale: Tensor, rows: Tensor, start: Tensor) -> None:
+    """Add ``sum_k weights[k] * scale[k] (rows[k] - start[k])`` to ``total`` [d]; rows and start are [C, d], scale [C, 1].
+
+    On a CPU the differences exist one at a time.
+    """
+    if rows.device.type != "cpu":
+        add_weighted(total, weights, (rows - start).mul_(scale))
+        return
+    for weight, factor, row, origin in zip(weights.tolist(), scale, rows, start, strict=True):
+        total.add_((row - origin).mul_(factor), alpha=weight)
