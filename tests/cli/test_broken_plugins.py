@@ -69,6 +69,7 @@ def write(own: Path, kind: str, name: str, content: str | bytes) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_used_is_one_line_where_it_is_used_and_a_mark_elsewhere(
     fedtide: Fedtide, folder: Path, own: Path
 ) -> None:

@@ -45,6 +45,7 @@ def runs(fedtide, folder, monkeypatch):
     return folder / "runs"
 
 
+@pytest.mark.slow
 def test_looking_at_runs_imports_nothing_that_they_name(fedtide, folder, runs):
     mlflow = ("--set", "tracking={mlflow: true, model: true}")
     grid = ("--set", "compare={seeds: [0, 1]}")

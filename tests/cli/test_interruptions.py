@@ -60,6 +60,7 @@ def test_after_the_last_run_nothing_was_interrupted(folder):
     assert ([summary["state"] for summary in summaries], stopped) == (["complete"], None)
 
 
+@pytest.mark.slow
 def test_the_upload_of_a_complete_run_is_not_interrupted(folder, monkeypatch):
     upload = mirroring.upload
 

@@ -96,6 +96,7 @@ def test_a_server_is_named_without_the_password_and_nothing_is_started(fedtide, 
     assert (called.status, called.out, called.err) == (0, ["http://127.0.0.1:9"], [])
 
 
+@pytest.mark.slow
 def test_a_report_is_at_the_parent_of_its_comparison(fedtide, folder):
     def call(*arguments: str):
         settings = ("--set", "tracking.mlflow=true", "--set", "compare.algorithms=[fedavg, fedprox]")

@@ -28,6 +28,7 @@ def compared(fedtide: Fedtide, folder: Path, runs: Path) -> Fedtide:
     return fedtide
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_report_is_listed_and_every_other_is_the_same_alone(
     compared: Fedtide, folder: Path
 ) -> None:

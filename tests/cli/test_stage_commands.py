@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from fedtide.world.timeline import Timeline
@@ -109,6 +110,7 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
     assert second == ["fedtide", "report", "--params", "params.yaml", *own, "--out", "page"]
 
 
+@pytest.mark.slow
 def test_a_report_on_runs_of_somebody_else_goes_to_a_folder_of_ones_own(fedtide, folder, monkeypatch):
     """Where nothing can be written beside the runs, nothing has to be; a run is refused there."""
     assert fedtide("compare", "-q", *GRID).status == 0

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = {"torch", "lightning", "mlflow", "dvc", "optuna", "pandas", "matplotlib", "plotly", "distributed"}
 PROGRAM = """
 import json, sys
@@ -30,6 +32,7 @@ def imported(*commands):
     return [(status, HEAVY & set(modules)) for status, modules in found], called.stderr
 
 
+@pytest.mark.slow
 def test_what_asks_or_has_nothing_to_train_imports_no_library_for_training_tracking_or_clusters(fedtide, folder):
     """Nothing heavy at all to list what there is; less than all for a wrong setting, a finished run, a finished comparison."""
     assert fedtide("run", "-q").status == 0

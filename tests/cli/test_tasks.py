@@ -70,6 +70,7 @@ def test_a_regression_from_a_table_to_its_report(fedtide, folder, diabetes):
     assert numbers["scaffold/previous/final_mean"] == pytest.approx(summaries[1]["final_r2"])
 
 
+@pytest.mark.slow
 def test_a_regression_is_searched_by_its_validation_score(fedtide, folder, diabetes):
     options = ["--set", "tune={trials: 3, workers: 1, space: {local.lr: {low: 0.0001, high: 0.02, log: true}}}"]
     called = fedtide("tune", *words(REGRESSION), *options, "--set", "scenario.rounds=4")
@@ -79,6 +80,7 @@ def test_a_regression_is_searched_by_its_validation_score(fedtide, folder, diabe
     assert all(float(trial["value"]) < 1 for trial in trials)
 
 
+@pytest.mark.slow
 def test_several_labels_from_a_table_and_their_mirror(fedtide, folder, diabetes):
     diabetes.to_csv(folder / "diabetes.csv", index=False)
     called = fedtide("run", "--json", *words(MULTILABEL), "--set", "tracking.mlflow=true", "--mlruns", "mlruns")

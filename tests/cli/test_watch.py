@@ -29,6 +29,7 @@ def port() -> int:
         return found
 
 
+@pytest.mark.slow
 def test_the_page_follows_the_runs(folder: Path, port: int, stop_after: Any) -> None:
     params, runs, out = Params.read("params.yaml", ["compare.seeds=[0, 1]"]), folder / "runs", folder / "out"
     directories = run_directories(params, runs)

@@ -204,6 +204,7 @@ def simulated(row: dict[str, str], worlds: int, rounds: int) -> tuple[float, flo
     return (float(row["kappa"]) - 1 / 250) / (248 / 250), float(np.mean(found)), error
 
 
+@pytest.mark.slow
 def test_simulated_group_sizes_of_two_classes_per_client_are_the_published_ones() -> None:
     rows = [row for row in read("group_sizes") if (row["dataset"], row["partition"]) == ("CIFAR10", "K=2")]
     assert len(rows) == 6

@@ -105,7 +105,7 @@ def fedavg_world(world: Any) -> Callable[[str], list[Any]]:
     return functools.cache(lambda model: Seen(world(algorithm="fedavg", **json.loads(model))).world)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", halved(ALGORITHMS))
 def test_algorithms_resume_on_every_engine_in_one_world(
     world: Any, fedavg_world: Callable[[str], list[Any]], algorithm: str
 ) -> None:

@@ -151,6 +151,7 @@ def test_without_locks_a_live_process_is_respected_and_a_dead_one_of_this_machin
     assert not (tmp_path / ".lock.owner").exists()
 
 
+@pytest.mark.slow
 def test_of_many_processes_one_holds_the_lock(tmp_path):
     """Each appends two lines while it holds it; with and without locks of the operating system."""
     script = "import pathlib, sys\nfrom fedtide.core.storage.locks import Lock\nfolder = pathlib.Path(sys.argv[1])\n"

@@ -116,6 +116,7 @@ def test_the_mean_rate_is_the_mean_over_the_fading() -> None:
     chunk=st.sampled_from([1, 3, 64]),
 )
 @examples(deadline=None, max_examples=50)
+@pytest.mark.slow
 def test_slots_are_counted_one_by_one(bits: list[list[float]], snr: list[float], chunk: int) -> None:
     """Against a plain loop over slots: a transfer begins in the slot after the device's previous one is through."""
     links = [link(np.array(each[: len(snr)]), tuple(snr), 1e6 * (1 + number % 2)) for number, each in enumerate(bits)]

@@ -246,6 +246,7 @@ def test_samples_given_for_a_round_are_spread_over_its_segments() -> None:
 # The published round (Monte Carlo)
 
 
+@pytest.mark.slow
 def test_published_rounds_at_mean_rates() -> None:
     latency, energy = costs(TINY_IMAGENET, 300, long_transfer=0)
     assert latency == pytest.approx(113.8, abs=1.5)

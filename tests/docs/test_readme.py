@@ -84,6 +84,7 @@ def test_an_example_is_listed_described_and_run(own, fedtide, code, kind, name):
     assert math.isfinite(summary["final_accuracy"])
 
 
+@pytest.mark.slow
 def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own, fedtide):
     code, kind, name = EXAMPLES["data-visits"]
     (own / kind).mkdir(parents=True)

@@ -38,7 +38,10 @@ def test_several_batches_are_one_of_their_size(executor: str, algorithm: str) ->
         assert_close(whole, parts, 1e-12)
 
 
-@pytest.mark.parametrize(("model", "algorithm"), [("softmax_regression", "contrast"), ("noisy", "fedavg")])
+@pytest.mark.parametrize(
+    ("model", "algorithm"),
+    [pytest.param("softmax_regression", "contrast", marks=pytest.mark.slow), ("noisy", "fedavg")],
+)
 def test_executors_agree_where_every_batch_has_draws_of_its_own(model: str, algorithm: str) -> None:
     values = {"model": model, "algorithm": algorithm, "local": {**LOCAL, "batch_size": 3, "accumulate": 2}}
     ways = ({"executor": "threads"}, {"executor": "stacked"}, {"executor": "stacked", "chunk": 1})

@@ -80,7 +80,7 @@ def final(
     return run_rounds(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", halved(ALGORITHMS))
 def test_executors_workers_and_chunks_agree(algorithm: str) -> None:
     threads, stacked = (final(algorithm, executor=name) for name in ("threads", "stacked"))
     assert_close(threads, stacked, 1e-10)
@@ -127,7 +127,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
     assert_close(threads, stacked, 1e-10)
 
 
-@pytest.mark.parametrize("model", ["noisy", "lenet"])
+@pytest.mark.parametrize("model", halved(["noisy", "lenet"]))
 def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
     data = images(side=16)
     local = {"epochs": 2, "batch_size": 3, "lr": 0.1, "flip": 0.5, "crop": 2}

@@ -146,6 +146,7 @@ def test_executors_workers_and_chunks_agree(chosen: Any, algorithm: str) -> None
 
 
 @pytest.mark.parametrize("chosen", ["adam", "adagrad"])
+@pytest.mark.slow
 def test_single_and_mixed_precision_train(chosen: str) -> None:
     """float32 is near float64; with bfloat16 in the forward pass moments stay float32 and the loss falls as fast."""
     assert_close(final(chosen), _as_double(final(chosen, dtype=torch.float32)), 1e-3)

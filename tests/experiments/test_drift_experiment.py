@@ -46,6 +46,7 @@ def test_accuracy_of_a_turned_rule_is_what_its_points_give(apart: float) -> None
     assert (known == data.tables[1][1]).double().mean().item() == pytest.approx(found["accuracy"](4.0, apart), abs=4e-3)
 
 
+@pytest.mark.slow
 def test_the_best_single_model_is_between_the_rules() -> None:
     planted = script("planted")
     bayes, accuracy = planted["planted"]["accuracy"](4.0, 0.0), planted["planted"]["accuracy"]

@@ -22,7 +22,7 @@ from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
 from small_runs import execute
-from support import federation, run_rounds
+from support import federation, halved, run_rounds
 
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}
 
@@ -156,7 +156,7 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
     assert float(last["client_accuracy_std"]) == pytest.approx(present.std(ddof=0))
 
 
-@pytest.mark.parametrize("natural", [False, True])
+@pytest.mark.parametrize("natural", halved([False, True]))
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""
     local = {"momentum": 0.9, "batch_size": 4}
@@ -269,6 +269,7 @@ def test_the_models_that_clients_are_served_are_scored_too(regression: Any) -> N
     assert {*fed.scoring.columns} <= {*row}
 
 
+@pytest.mark.slow
 def test_the_report_has_a_table_of_them(regression: Any, tmp_path: Path) -> None:
     runs = [execute(regression(seed=seed, algorithm="ditto"), tmp_path)["run_key"] for seed in (0, 1)]
     records = frames.load([tmp_path / run for run in runs], Score("r2"))

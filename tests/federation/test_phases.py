@@ -233,6 +233,7 @@ def test_parts_of_a_network_by_name() -> None:
         layout.mask(["body.9"])
 
 
+@pytest.mark.slow
 def test_images_in_channels_last_keep_a_frozen_body() -> None:
     chosen = settings(algorithm="in_parts", local=LOCAL, model={"name": "lenet"}, engine={"workers": 2})
     data = images(side=32)

@@ -59,6 +59,7 @@ def last(directory: Path) -> float:
     return float(list(RunDirectory(directory).history())[-1]["test_accuracy"])
 
 
+@pytest.mark.slow
 def test_a_double_precision_model_says_so_and_has_an_example(settings: Make, tmp_path: Path) -> None:
     import mlflow.pyfunc
 
@@ -79,6 +80,7 @@ def test_a_double_precision_model_says_so_and_has_an_example(settings: Make, tmp
     assert str(tmp_path) not in "".join(file.read_text() for file in path.glob("*.*") if file.suffix != ".pt")
 
 
+@pytest.mark.slow
 def test_a_network_of_the_users_brings_its_sources(
     settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
 
 
+@pytest.mark.slow
 def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     remarks: list[str] = []
     for seed in (0, 1):

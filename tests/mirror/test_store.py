@@ -70,6 +70,7 @@ def test_mlflow_finds_a_name_and_a_home_for_a_user_without(monkeypatch: pytest.M
     assert (getpass.getuser(), Path.home()) == (str(os.getuid()), Path(tempfile.gettempdir()))
 
 
+@pytest.mark.slow
 def test_a_creation_that_is_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: Path, part: Path) -> None:
         part.write_text("half")

@@ -60,6 +60,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_history_has_empty_cells(home: Path) -> None:
     text = (home / "runs" / "x" / "history.csv").read_text()
     assert "nan" not in text.lower()

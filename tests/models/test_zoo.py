@@ -87,11 +87,11 @@ def trained_by_a_plain_loop(network: nn.Module) -> dict[str, Tensor]:
 
 
 def pairs() -> Iterator[Any]:
-    """Every network with every executor; by default those that are trained take turns, as tracing them takes long."""
+    """Every network with every executor; by default half of those that are trained, in turn: tracing takes long."""
     for number, name in enumerate(NETWORKS):
         for place, executor in enumerate(("threads", "stacked")):
-            one_of_two = name not in REFUSED and name not in STATISTICS
-            yield pytest.param(name, executor, marks=[pytest.mark.slow] * (one_of_two and (number + place) % 2))
+            one_of_four = name not in REFUSED and name not in STATISTICS and (number + 2 * place) % 4
+            yield pytest.param(name, executor, marks=[pytest.mark.slow] * bool(one_of_four))
 
 
 @pytest.mark.parametrize(("name", "executor"), pairs())

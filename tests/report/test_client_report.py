@@ -81,6 +81,7 @@ def columns(path):
     return pd.read_csv(path / "history.csv").filter(like="client_accuracy_")
 
 
+@pytest.mark.slow
 def test_the_table_averages_the_evaluations_in_the_last_rounds(dirs, out):
     """Rounds 32 and 36 of the last six."""
     table = pd.read_csv(out / "fairness.csv").set_index("label")

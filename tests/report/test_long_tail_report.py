@@ -74,6 +74,7 @@ def test_figures_of_momentum_where_it_was_recorded(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 
 
+@pytest.mark.slow
 def test_many_algorithms_are_compared_with_the_first(tmp_path):
     paths = [write_run(tmp_path, f"method{number}", sessions=1, rounds=4) for number in range(9)]
     chart, few = (curves.score_over_rounds(load(some)) for some in (paths, paths[:7]))

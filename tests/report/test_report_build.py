@@ -166,6 +166,7 @@ def test_no_runs_yet(tmp_path):
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".csv", ".json"}
 
 
+@pytest.mark.slow
 def test_without_session_changes_there_is_a_target_and_no_transition(tmp_path):
     dirs = [write_run(tmp_path / "runs", label, sessions=1, every=5) for label in ("fedavg", "fedprox")]
     page = report(dirs, tmp_path / "out").page.read_text()

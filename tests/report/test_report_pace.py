@@ -81,6 +81,7 @@ def test_runs_are_not_mixed() -> None:
     assert (loss_changes(both)["local"] == 0).sum() == 4
 
 
+@pytest.mark.slow
 def test_the_page_has_the_table_and_the_script_the_figures_of_what_was_recorded(tmp_path: Path) -> None:
     dirs = [
         run(tmp_path / "runs", "fedavg", [0.1, 0.2, 0.6, 0.8, 0.8, 0.8]),

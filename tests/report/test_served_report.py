@@ -59,6 +59,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> ReportSummary:
     return reported(tmp_path_factory.mktemp("served"), "out", **SHIFT)
 
 
+@pytest.mark.slow
 def test_the_verdict_names_equals_and_those_below(found: ReportSummary) -> None:
     verdict = found.results[0]
     assert verdict.startswith(

@@ -55,6 +55,7 @@ def test_tables_about_single_sessions_have_none(tiny, find):
     assert not curves(Recipe(tiny), find, {})
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, find):
     lines = curves(recipe, find, {})
     picture = curves_png(lines, recipe)

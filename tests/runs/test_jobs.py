@@ -119,6 +119,7 @@ def shown(job: Any, ask: Ask) -> str:
     return repr(job)
 
 
+@pytest.mark.slow
 def test_no_socket_is_needed_in_a_temporary_folder_with_a_long_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.util, "get_temp_dir", lambda: f"/{'x' * 106}")
     assert processes.worker_context().get_start_method() == "spawn"

@@ -88,6 +88,7 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     assert fedtide("tide", "board", "--suite", str(suite)).status == 0
 
 
+@pytest.mark.slow
 def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path, ran: Path) -> None:
     home = ran / "careful" / "ending"
     runs, trials = run_folders(home / "runs"), run_folders(home / "search" / "runs")

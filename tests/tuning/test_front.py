@@ -51,6 +51,7 @@ def files(home: Path) -> set[str]:
     return {path.name for path in (home / "tuning").iterdir() if path.suffix in (".csv", ".png", ".yaml", ".part")}
 
 
+@pytest.mark.slow
 def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -> None:
     rows = table(home, "front")
     assert found.trials == len(rows) == 12
@@ -146,6 +147,7 @@ def test_nothing_is_best_if_every_trial_diverges(front: Make, tmp_path: Path) ->
     assert files(tmp_path) == {"front.csv"}
 
 
+@pytest.mark.slow
 def test_another_kind_of_search_leaves_its_own_tables_and_figures_alone_in_the_folder(
     front: Make, tmp_path: Path
 ) -> None:

@@ -278,6 +278,7 @@ def test_only_poisson_samples_are_amplified(name: str) -> None:
             assert not plugin(plugin.Settings(name=name, shares=shares)).private
 
 
+@pytest.mark.slow
 def test_poisson_samples_are_amplified() -> None:
     pytest.importorskip("dp_accounting")
     from fedtide.methods.accounting import poisson
@@ -437,6 +438,7 @@ def test_an_interrupted_run_continues_with_the_same_records(
     assert (tmp_path / "whole" / "privacy.csv").read_bytes() == (tmp_path / "x" / "privacy.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_version_of_the_library_is_recorded(small: Any, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
     chosen = small(

@@ -26,6 +26,7 @@ from fedtide.world.adapters.rows import Rows
 _PARQUET = (".parquet", ".pq")
 BINARY = (*_PARQUET, ".feather", ".arrow")
 UNREADABLE = (OSError, pa.ArrowException, lzma.LZMAError, EOFError)
+_FOREIGN = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".dta", ".sav", ".sas7bdat", ".rds", ".rdata", ".pkl", ".h5")
 _DELIMITERS = {";": "';'", "\t": r'"\t"', "|": "'|'", ",": "','"}
 _LARGEST = 2**31 - 1
 _PLAIN = re.compile(r"[-+]?\d+(\.\d+)?")
@@ -83,6 +84,8 @@ def read_table(path: Path, options: FileSettings) -> Rows:
     if not path.is_file():
         raise SettingsError(f"data.file = {str(path)!r}: no such file")
     suffix, notes = path.suffix.lower(), tuple[str, ...]()
+    if suffix in _FOREIGN:
+        raise SettingsError(f"{path}: {suffix} is not supported; save the table as .csv, .parquet or .feather")
     line, first = "row {}", 1
     try:
         if suffix in BINARY:
