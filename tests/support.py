@@ -109,6 +109,7 @@ def settings(**values: Any) -> RunSettings:
         "validation": 0.0,
         "local": {"epochs": 1, "batch_size": 4},
         "engine": {"workers": 1},
+        "costs": {"wireless": "async" in str(values.get("mode"))},  # which takes as long as training such a model
     }
     return Params({**base, **values}).run()
 

@@ -19,7 +19,7 @@ COHORTS = ([0, 2], [1], [0, 1, 2])
 
 def made(rounds: int = 3, **values: Any) -> Federation:
     local = {"epochs": 1, "batch_size": 4}
-    chosen = settings(local=local, **values)
+    chosen = settings(local=local, **{"costs": {"wireless": True}, **values})
     return federation(chosen, steady(SIZES, rounds), vectors(), cohorts=COHORTS)
 
 

@@ -85,7 +85,7 @@ def test_years_may_be_columns_below_a_title(tmp_path):
 OTHERS = {
     "rows.xlsx": r"\.xlsx is not supported",
     "rows.JSON": r"\.json is not supported",
-    "rows.csv": "not a text in utf-8",
+    "rows.csv": "not a text in .*",
 }
 
 

@@ -48,7 +48,7 @@ def test_a_run_of_three_clients_by_hand() -> None:
     assert [row["present"] for row in rows] == [2, 1, 1, 1, 1]
     assert [row["bytes_down"] for row in rows] == [72 * started for started in (2, 3, 4, 5, 6)]
     assert [row["staleness_max"] for row in rows] == [0] * 5
-    assert state.events["running"].tolist() == []
+    assert state.events["running"] == []
     rounds = settings(algorithm={"name": "fedavg", "weighting": "uniform"}, local=LOCAL)
     cohorts = [[0], [0], [0], [2], [2]]
     expected = models(federation(rounds, steady(SIZES, 5), vectors(), cohorts=cohorts))[0]

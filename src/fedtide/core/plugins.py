@@ -159,7 +159,7 @@ def names(kind: str) -> list[str]:
     return sorted(name for file in files if file.endswith(".py") and _NAME.fullmatch(name := file.removesuffix(".py")))
 
 
-_NAME = re.compile(r"(?!_|base$)[^./\\]+")
+_NAME = re.compile(r"(?!_|base$)[^./\\]{1,200}")  # longer ones name no file
 
 
 def file_of(kind: str, name: str) -> Path:

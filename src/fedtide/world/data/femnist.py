@@ -9,8 +9,8 @@ from pydantic import Field
 
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
+from fedtide.world.adapters.leaf_files import User, read_users
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
-from fedtide.world.data.leaf import User, read_users
 from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.storage.sources import Resource
 

@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.arrays import stacked, typed
 from fedtide.world.adapters.columns import Column, classes
+from fedtide.world.adapters.leaf_files import read_users
 from fedtide.world.adapters.tensors import from_tensors
 from fedtide.world.data._text import UNKNOWN, learn, padded, words
 from fedtide.world.data.base import DatasetPlugin, DatasetSettings
 from fedtide.world.dataset import Dataset
 from fedtide.world.splits.split import SplitSettings, split_samples
-
-
-class User(BaseModel):
-    """What a file holds of one user: inputs ``x`` and labels ``y``."""
-
-    x: list[Any]
-    y: list[int | float | str]
-
-    @model_validator(mode="after")
-    def _of_one_length(self) -> Self:
-        if len(self.x) != len(self.y):
-            raise ValueError(f"{len(self.x)} x and {len(self.y)} y; both must be equal")
-        return self
-
-
-class _File(BaseModel):
-    users: list[Annotated[str, Field(pattern=r"\S")]]
-    user_data: dict[str, User]
-
-    @model_validator(mode="after")
-    def _known_users(self) -> Self:
-        if len(set(self.users) & self.user_data.keys()) < len(self.users):
-            raise ValueError("users has a name twice, or one that user_data has not")
-        return self
-
-
-def read_users(paths: Sequence[Path]) -> list[tuple[Path, str, User]]:
-    """File, name and samples of the users that have samples, in the order of the files, as LEAF's own scripts write them."""
-    return [(path, name, user) for path in paths for name, user in _users(path) if user.y]
-
-
-def _users(path: Path) -> Iterator[tuple[str, User]]:
-    try:
-        content = _File.model_validate(json.loads(path.read_bytes()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _refusal(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (OSError, ValueError) as error:
-        raise _refusal(path, " ".join(str(error).split())) from None
-    return ((name, content.user_data[name]) for name in content.users)
-
-
-def _refusal(path: Path, problem: str) -> SettingsError:
-    return SettingsError(f"{path}: not a LEAF file ({problem}); replace it")
 
 
 class Leaf(DatasetPlugin):
