@@ -52,7 +52,7 @@ flights: $(VENV)/.repro ## aircraft over the months of 2013, at most ten minutes
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"
 
-test: $(VENV)/.ready    ## the test suite, with the notebooks of examples/
+test: $(VENV)/.ready    ## the test suite, without the tests marked slow
 	python -m pytest -n auto
 
 faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, full disks, ...; most of an hour, see --help

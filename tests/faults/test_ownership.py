@@ -45,6 +45,7 @@ def without_locks():
     fcntl.flock = flock
 
 
+@pytest.mark.slow
 def test_without_locks_two_processes_never_work_on_the_same_run_and_a_killed_one_resumes(folder):
     assert Attempt(folder, name="whole").end() == 0
     first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP), Moment(8)), before=without_locks)

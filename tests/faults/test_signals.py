@@ -14,7 +14,14 @@ from terminals import HIDE, SHOW, bars, follow, lines
 from waiting import until
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, number, status):
     assert Attempt(folder, name="whole").end() == 0
     attempt = Attempt(folder, "--json", moments=(Moment(4, 0, number),))

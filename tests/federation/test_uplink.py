@@ -143,7 +143,12 @@ def test_every_job_has_noise_of_its_own() -> None:
 
 def test_bytes_seconds_and_joules_follow_the_links() -> None:
     def totals(**values: Any) -> tuple[Federation, dict[str, float]]:
-        fed = made(values.pop("algorithm", "fedavg"), model={"name": "mlp", "widths": [400]}, costs={"wireless": True}, **values)
+        fed = made(
+            values.pop("algorithm", "fedavg"),
+            model={"name": "mlp", "widths": [400]},
+            costs={"wireless": True},
+            **values,
+        )
         return fed, run_rounds(fed)[0].totals
 
     (fed, small), (_, whole) = totals(uplink=["shrink"]), totals()

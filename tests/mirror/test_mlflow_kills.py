@@ -70,7 +70,7 @@ def shown(mlruns: Path) -> tuple[str, str, list[int], str]:
     return run.info.status, run.data.tags["outcome"], rounds, run.info.run_id
 
 
-@pytest.mark.parametrize("moment", ["upload", "outcome"])
+@pytest.mark.parametrize("moment", [pytest.param("upload", marks=pytest.mark.slow), "outcome"])
 def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards(
     settings: Make, tmp_path: Path, mlruns: Path, moment: str
 ) -> None:

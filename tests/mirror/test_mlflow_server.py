@@ -112,6 +112,7 @@ def sent(server: MlflowServer, raw: dict[str, Any], tmp_path_factory: pytest.Tem
     return where, runs / summary["run_key"]
 
 
+@pytest.mark.slow
 def test_a_run_is_on_the_server_as_it_is_in_its_directory(sent: tuple[Server, Path]) -> None:
     where, directory = sent
     run = assert_complete(where, EXPERIMENT, directory)
