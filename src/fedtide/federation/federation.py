@@ -1,17 +1,19 @@
 """The rounds of one run, and what happens where sessions begin and where the client population changes."""
 
 import time
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedtide.core.errors import Diverged
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.plan import RoundPlan, plan_round
-from fedtide.federation.rounds.round import RoundRecord, train_round
+from fedtide.federation.rounds.round import RoundRecord, idle_round, train_round
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.scoring.scores import Scoring
 from fedtide.federation.state import clear, forget_all, keep_means
@@ -41,6 +43,22 @@ class RoundClock:
         """Add columns to what is recorded of the round: none."""
 
 
+@dataclass(frozen=True)
+class TrainedRound:
+    """A round before it is recorded.
+
+    Attributes:
+        r: after training. plan: as it was before features changed its samples. exchanges: of models, summed over participants.
+        session, initial: facts and first model [d] of the session that begins with it, else None.
+    """
+
+    r: RoundContext
+    plan: RoundPlan
+    exchanges: int
+    session: dict[str, Any] | None
+    initial: Tensor | None
+
+
 class Federation:
     """Runs the rounds of a run."""
 
@@ -61,7 +79,29 @@ class Federation:
             Diverged: the loss or the model is not finite, or the loss exceeds its threshold; ``state.round`` includes the
                 round, and the exception's ``record`` holds its row.
         """
-        parts, began, t, before = self.parts, time.perf_counter(), state.round, dict(state.totals)
+        parts, began, before = self.parts, time.perf_counter(), dict(state.totals)
+        done = self._train(state)
+        record = self._record(done.r, done.plan)
+        self.clock.record(record, done.r)
+        record.session, record.initial, record.events = done.session, done.initial, done.r.events
+        seconds = time.perf_counter() - began
+        charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
+        record.row |= {"seconds": round(seconds, 4), "exchanges": done.exchanges}
+        # Nine digits: the difference of two sums is no more precise.
+        record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
+        state.totals["seconds"] += seconds
+        self._close(done.r, record)
+        return record
+
+    def advance(self, state: RunState) -> RoundContext:
+        """The same, but for evaluation and records; the round."""
+        r = self._train(state).r
+        self._close(r)
+        return r
+
+    def _train(self, state: RunState) -> TrainedRound:
+        """Round ``state.round``, from what begins with it to its costs."""
+        parts, t = self.parts, state.round
         session: dict[str, Any] | None = None
         for feature in parts.features:
             feature.open(parts, state, t)
@@ -79,23 +119,18 @@ class Federation:
             up, down = parts.algorithm.session_traffic(plan.population)
             state.totals["bytes_up"] += up
             state.totals["bytes_down"] += down
-        r = train_round(parts, state, plan)
+        r = train_round(parts, state, plan) if plan.ids else idle_round(parts, state, plan)
+        state.totals["steps"] += sum(r.cohort.plan.steps) if plan.ids else 0
         state.round = t + 1
-        exchanges = self.clock.charge(r)
-        record = self._record(r, plan)
-        self.clock.record(record, r)
-        record.session, record.initial = session, initial
-        seconds = time.perf_counter() - began
-        charged = ("kappa", *(("latency", "energy") if parts.wireless else ()))
-        record.row |= {"seconds": round(seconds, 4), "exchanges": exchanges}
-        # Nine digits: the difference of two sums is no more precise.
-        record.row |= {name: float(f"{state.totals[name] - before[name]:.9g}") for name in charged}
-        state.totals["seconds"] += seconds
+        return TrainedRound(r, plan, self.clock.charge(r) if plan.ids else 0, session, initial)
+
+    def _close(self, r: RoundContext, record: RoundRecord | None = None) -> None:
+        """End the run if it has diverged, and the session with its last round."""
+        parts, t = self.parts, r.plan.t
         if r.failed:
             raise Diverged(f"diverged in round {t + 1}: training loss {r.train_loss:g}; try a smaller local.lr", record)
         if parts.timeline.ends_session(t):
-            parts.initializer.end(boundary_at(parts, state, t))
-        return record
+            parts.initializer.end(boundary_at(parts, r.state, t))
 
     def _record(self, r: RoundContext, plan: RoundPlan) -> RoundRecord:
         parts, totals = self.parts, r.state.totals
@@ -103,11 +138,11 @@ class Federation:
             {
                 "round": plan.t + 1,
                 "session": int(parts.timeline.period_of_round[plan.t]) + 1,
-                "train_loss": r.train_loss,
+                "train_loss": r.train_loss if plan.ids else None,
                 "present": plan.population,
                 "selected": len(plan.ids),
                 "completed": r.trained,
-                "drift": r.drift,
+                "drift": r.drift if plan.ids else None,
                 **({"concepts_changed": len(parts.timeline.changed_at(plan.t))} if parts.timeline.concepts else {}),
                 "bytes_up": int(totals["bytes_up"]),
                 "bytes_down": int(totals["bytes_down"]),
@@ -118,7 +153,7 @@ class Federation:
             },
             clients=dict(r.clients),
         )
-        if parts.data.task == "classification":
+        if parts.data.task == "classification" and plan.ids:
             record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
         if not r.failed and parts.hardware.leads:
             self.scoring.score(record, r)

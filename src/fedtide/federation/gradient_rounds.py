@@ -43,8 +43,11 @@ class GradientRounds:
         scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
+            if not plan.ids:
+                return w
             r = train_round(parts, scratch, plan)
             costs = parts.payload(scratch.extra), parts.wireless, r.bytes_down
+            self.state.totals["steps"] += sum(r.cohort.plan.steps)
             charge(self.state.totals, plan, r.segments, *costs)
         self.state.totals["gradient_rounds"] += rounds
         return scratch.w

@@ -68,7 +68,9 @@ def clear(parts: Parts, state: RunState, clients: Tensor) -> None:
 
 
 def keep_means(algorithm: Algorithm, state: RunState, timeline: Timeline, here: Assignment) -> None:
-    """Every server vector that is declared as a mean becomes that of the clients present."""
+    """Every server vector that is declared as a mean becomes that of the clients present; of nobody it stays."""
+    if not len(here.clients):
+        return
     sizes = torch.from_numpy(timeline.sizes_of(here)).to(state.w.dtype)
     omega = (sizes / sizes.mean()).unsqueeze(1)
     for vector in server_vectors(algorithm):

@@ -65,6 +65,7 @@ class Feature:
             no row of what it does depends on another one.
         rehearses: whether it takes part in the gradient rounds of initializers.
         lasting: whether its rows outlast departures and session starts. gathers: whether training needs them.
+        idles: whether it records rounds without participants, too.
     """
 
     name: ClassVar[str]
@@ -73,6 +74,7 @@ class Feature:
     rehearses: ClassVar[bool] = True
     lasting: ClassVar[bool] = False
     gathers: ClassVar[bool] = True
+    idles: ClassVar[bool] = False
 
     # Before the run.
 
@@ -264,8 +266,8 @@ class RunState:
         written: int64 [N], number of the last round (from 1) in which a client's rows of ``memory`` were written; 0 for never.
         features: what features keep at the server, by their names.
         extra: the algorithm's further tensors. initializer: the initializer's. events: with ``mode: async``, jobs under way.
-        totals: up to now: bytes, gradient rounds, seconds on this machine, simulated latency [s] and energy [J], and the
-            sum of the rounds' normalized communication costs kappa.
+        totals: up to now: bytes, gradient rounds, local steps, seconds on this machine, simulated latency [s] and energy [J],
+            and the sum of the rounds' normalized communication costs kappa.
     """
 
     round: int
@@ -282,7 +284,7 @@ class RunState:
     events: dict[str, Any] = field(default_factory=dict)
     totals: dict[str, float] = field(
         default_factory=lambda: (
-            dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds"), 0)
+            dict.fromkeys(("bytes_up", "bytes_down", "gradient_rounds", "steps"), 0)
             | dict.fromkeys(("seconds", "latency", "energy", "kappa"), 0.0)
         )
     )
@@ -320,6 +322,7 @@ class RoundContext:
         notes: what features need later in the round, by their names.
         participants: [d] mean of the local models once the round is over, or the new model where that is not evaluated.
         clients, server: what is recorded of the round: columns of the participants, empty if there are none, and numbers.
+        events: entries of ``events.jsonl``, JSON-able, each with its ``kind``.
     """
 
     parts: Parts
@@ -343,6 +346,7 @@ class RoundContext:
     participants: Tensor = field(init=False)
     clients: dict[str, Sequence[float]] = field(init=False)
     server: dict[str, float | None] = field(init=False)
+    events: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def received(self) -> Tensor:
@@ -372,12 +376,12 @@ class RoundContext:
     @property
     def trained(self) -> int:
         """Participants that took local steps."""
-        return sum(count > 0 for count in self.cohort.plan.steps)
+        return sum(count > 0 for count in self.cohort.plan.steps) if self.plan.ids else 0
 
     @cached_property
     def failed(self) -> bool:
         """Whether the run has diverged; asked once the model has moved."""
-        finite = math.isfinite(self.train_loss) and bool(torch.isfinite(self.state.w).all())
+        finite = bool(torch.isfinite(self.state.w).all()) and (math.isfinite(self.train_loss) or not self.plan.ids)
         return not finite or self.train_loss > self.parts.settings.divergence_threshold
 
     def column(self, values: Tensor) -> Tensor:

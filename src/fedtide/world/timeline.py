@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.arrays import flattened, ragged, read_arrays, write_arrays
 from fedtide.world.concepts import NO_DRIFT, Concepts
+from fedtide.world.presence.transitions import transition_sessions
 from fedtide.world.presence.visits import Visits
 
 _ROUNDS = ("assignment_of_round", "session_of_round", "label_views", "view_of_round", "validation")
@@ -79,6 +79,7 @@ class Timeline:
             clients that are ever present.
         concepts: what samples are seen as; without drift only as they are.
         planned: ``session_of_round`` before the alarms of a detector began sessions; empty if none did.
+        drawn_from: the timeline that cohorts are drawn from, if clients are absent from this one that are present there.
     """
 
     num_clients: int
@@ -99,6 +100,7 @@ class Timeline:
     visits: Visits | None = None
     concepts: Concepts = NO_DRIFT
     planned: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    drawn_from: Timeline | None = None
 
     @property
     def rounds(self) -> int:
@@ -137,7 +139,8 @@ class Timeline:
 
     def mean_size_of(self, present: Assignment) -> float:
         """Mean number of samples of these clients."""
-        return float(self.sizes_of(present).mean())
+        sizes = self.sizes_of(present)
+        return float(sizes.mean()) if len(sizes) else 0.0
 
     @cached_property
     def _lengths(self) -> Ints:
@@ -189,6 +192,28 @@ class Timeline:
         later = np.arange(self.rounds) >= round_
         planned = self.planned if len(self.planned) else self.session_of_round
         return replace(self, session_of_round=self.session_of_round + later, planned=planned)
+
+    def without(self, clients: Ints, rounds: Bools) -> Timeline:
+        """The same world but for some clients, who are absent from the rounds in which ``rounds``, bool [T], is true.
+
+        Cohorts are drawn as in this one, and the places of absent clients stay empty.
+        """
+        numbers, places = np.unique(self.assignment_of_round[rounds], return_inverse=True)
+        fewer = list[Assignment]()
+        for here in (self.assignments[number] for number in numbers):
+            stays = ~np.isin(here.clients, clients)
+            fewer.append(here if stays.all() else Assignment(here.clients[stays], here.shards[stays]))
+        index, assignments = self.assignment_of_round.copy(), [*self.assignments, *fewer]
+        index[rounds] = len(self.assignments) + places
+        drawn_from = self.drawn_from or self
+        return replace(self, assignments=assignments, assignment_of_round=index, drawn_from=drawn_from)
+
+    def cohort(self, drawn: Assignment, round_: int) -> Assignment:
+        """Those of the clients drawn for a round who are present."""
+        if self.drawn_from is None:
+            return drawn
+        here = np.isin(drawn.clients, self.at(round_).clients)
+        return Assignment(drawn.clients[here], drawn.shards[here])
 
     @property
     def period_of_round(self) -> Ints:
@@ -366,20 +391,10 @@ class Timeline:
             num_classes=meta["num_classes"],
             shards=ragged(arrays, "shard"),
             assignments=[Assignment(c, s) for c, s in zip(clients, shards, strict=True)],
-            **{name: arrays[name] for name in (*_ROUNDS, *_HELD_OUT)},
             notes=meta["notes"],
             held_out=[HeldOut(*parts) for parts in zip(*map(partial(ragged, arrays), held), strict=True)],
             active=ragged(arrays, "active"),
             visits=Visits(**visits) if visits else None,
             concepts=Concepts.from_json(meta["concepts"]) if "concepts" in meta else NO_DRIFT,
+            **{name: arrays[name] for name in (*_ROUNDS, *_HELD_OUT)},  # type: ignore[arg-type]
         )
-
-
-def transition_sessions(pilot: int, sessions: int, returning: Container[int]) -> list[int]:
-    """Numbers (from 1) of the sessions that return to the clients of an earlier session after the pilot.
-
-    With two groups that take turns, these are all from session pilot + 3 on. If no session returns, they are all sessions
-    after the pilot that follow another one.
-    """
-    later = range(max(2, pilot + 1), sessions + 1)
-    return [number for number in later if number in returning] or list(later)

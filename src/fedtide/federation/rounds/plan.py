@@ -91,14 +91,14 @@ class RoundPlan:
 
 
 def plan_round(settings: RunSettings, timeline: Timeline, rule: Participation, t: int) -> RoundPlan:
-    """The plan of round ``t`` (0-based) of the run, whose participants a rule draws."""
-    eligible = eligible_clients(timeline, t)
+    """The plan of round ``t`` (0-based) of the run, whose participants a rule draws; nobody if those drawn are absent."""
+    eligible = eligible_clients(timeline.drawn_from or timeline, t)
     drawn = rule.draw(eligible.clients, t, settings.seed)
     contract.positions(rule, "draw", [drawn], 1, len(eligible.clients))
     if not len(drawn) or (np.diff(drawn) <= 0).any():
         raise broken_contract(rule, "draw", f"ascending indices, at least one, got {drawn.tolist()}")
     return RoundPlan(
-        **participants(timeline, Assignment(eligible.clients[drawn], eligible.shards[drawn])),
+        **participants(timeline, timeline.cohort(Assignment(eligible.clients[drawn], eligible.shards[drawn]), t)),
         **of_round(settings, timeline, t, timeline.at(t)),
         departed=departures(timeline, t),
         participation_fraction=rule.participation_fraction(len(eligible.clients)),

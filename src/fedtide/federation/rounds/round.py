@@ -42,6 +42,16 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     return r
 
 
+def idle_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
+    """A round whose drawn clients are all absent: nothing is sent, and models and memories stay as they are."""
+    r = RoundContext(parts, state, plan, features=(), w=state.w, sent=state.w)
+    r.segments, r.gradients, r.train_loss, r.drift = [], None, math.nan, math.nan
+    r.participants, r.clients = state.w, {}
+    values = {name: n for feature in parts.features if feature.idles for name, n in feature.record(r).items()}
+    r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
+    return r
+
+
 @dataclass
 class RoundRecord:
     """What is recorded of a round.
@@ -55,6 +65,7 @@ class RoundRecord:
         owner_scores: rows of ``owner_scores.csv``, after the last round before a period that is evaluated.
         session: facts about the session that begins with this round; ``None`` inside a session and for the first one.
         initial: initial model [d] of the session that begins with this round, else ``None``.
+        events: further entries of ``events.jsonl``, see :class:`RoundContext`.
     """
 
     row: dict[str, float | int | None]
@@ -65,6 +76,7 @@ class RoundRecord:
     owner_scores: list[dict[str, Any]] = field(default_factory=list)
     session: dict[str, Any] | None = None
     initial: Tensor | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
 
 
 def prepare(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:

@@ -46,8 +46,9 @@ class Moment:
         def model(name: str) -> ModelValues:
             if name == "all":
                 return latest_mean(r.parts, r.state, t), b
-            found = {"global": (w, b), "participants": (r.participants, b), "ensemble": (r.cohort.W, r.cohort.buffers)}
-            return found[name]
+            if name == "ensemble" and r.plan.ids:
+                return r.cohort.W, r.cohort.buffers
+            return (r.participants, b) if name == "participants" else (w, b)
 
         @cache
         def scores(name: str, split: str, ahead: bool = False, masked: bool = False) -> Scores | Fit | None:

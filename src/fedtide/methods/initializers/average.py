@@ -1,8 +1,9 @@
 """Mean of earlier sessions."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from fedtide.methods.initializers.base import Boundary, Initializer, Start, average
+from fedtide.methods.initializers.base import Boundary, Initializer, Start, Store, average
 
 
 class Average(Initializer):
@@ -12,3 +13,6 @@ class Average(Initializer):
 
     def construct(self, s: Boundary) -> Start:
         return average(s) or (s.w, s.b)
+
+    def mixture(self, store: Store, sessions: Sequence[int]) -> dict[int, float]:
+        return dict.fromkeys(sessions, 1 / len(sessions)) if sessions else {}

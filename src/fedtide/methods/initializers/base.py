@@ -1,6 +1,7 @@
 """What an initializer is, and what all share: the pilot sessions and the start of the first session after them."""
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -41,6 +42,26 @@ def forget(store: Store, group: str, session: int) -> None:
 
 Start = tuple[Tensor, Tensor]
 """Parameters [d] and floating buffers [q]."""
+
+
+def revised(store: Store, ends: Mapping[int, Start]) -> Store:
+    """What an initializer keeps if the sessions after the pilot, by number, had ended with other models; others are dropped."""
+    found = {key: value for key, value in store.items() if not key.startswith(("session.", "sum_")) and key != "count"}
+    for z, (w, b) in sorted(ends.items()):
+        if f"session.{z}.w" in store:
+            found |= {key: value for key, value in store.items() if key.startswith(f"session.{z}.")}
+            remember(found, "session", z, w=w, b=b)
+        if "count" in store:
+            accumulate(found, (w, b))
+    return found
+
+
+def accumulate(store: Store, end: Start) -> None:
+    """Add the final model of a session to their sum, in float64."""
+    w, b = (part.to(torch.float64) for part in end)
+    if "count" in store:
+        w, b = store["sum_w"] + w, store["sum_b"] + b
+    store.update(sum_w=w, sum_b=b, count=store.get("count", torch.zeros((), dtype=torch.int64)) + 1)
 
 
 class Services(Protocol):
@@ -124,10 +145,7 @@ class Initializer(Plugin):
         if s.session < s.pilot:
             remember(s.store, "pilot", s.session, w=s.w.clone(), b=s.b.clone())
             return
-        w, b = s.w.to(torch.float64), s.b.to(torch.float64)
-        if "count" in s.store:
-            w, b = s.store["sum_w"] + w, s.store["sum_b"] + b
-        s.store.update(sum_w=w, sum_b=b, count=s.store.get("count", torch.zeros((), dtype=torch.int64)) + 1)
+        accumulate(s.store, (s.w, s.b))
         self.keep(s)
 
     def prepare(self, s: Boundary) -> None:
@@ -136,6 +154,13 @@ class Initializer(Plugin):
     @abstractmethod
     def construct(self, s: Boundary) -> Start:
         """Initial model of a session, from the second one after the pilot on."""
+
+    def mixture(self, store: Store, sessions: Sequence[int]) -> dict[int, float]:
+        """Weights of earlier sessions' models in the latest start; empty if that was no mixture.
+
+        ``sessions``: numbers of those after the pilot whose models are known.
+        """
+        return {}
 
     def keep(self, s: Boundary) -> None:
         """Called with the final model of every session after the pilot."""

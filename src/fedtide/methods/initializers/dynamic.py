@@ -16,6 +16,7 @@ from fedtide.methods.initializers.base import (
     Initializer,
     InitializerSettings,
     Start,
+    Store,
     forget,
     pilot_models,
     recall,
@@ -113,6 +114,7 @@ class Dynamic(Initializer):
     def construct(self, s: Boundary) -> Start:
         """w_init; the current model if nothing is stored."""
         stored = sessions(s.store, "session")
+        s.store.pop("mixture", None)
         if not stored:
             return s.w, s.b
         distances = [self._distance(s, s.session, z) for z in stored]
@@ -124,8 +126,13 @@ class Dynamic(Initializer):
         weights = similarity_weights(distances, self.settings.similarity_scale)  # (2)
         for name, values in (("weights", weights), ("distances", distances)):
             s.facts[name] = {str(z + 1): value for z, value in zip(stored, values, strict=True)}
+        s.store["mixture"] = torch.tensor([stored, weights], dtype=torch.float64).T
         models = [(recall(s.store, "session", z, "w"), recall(s.store, "session", z, "b")) for z in stored]
         return mix(weights, models)  # (3)
+
+    def mixture(self, store: Store, sessions: Sequence[int]) -> dict[int, float]:
+        kept = store.get("mixture", torch.zeros(0, 2)).tolist()
+        return {int(z): weight for z, weight in kept}
 
     def keep(self, s: Boundary) -> None:
         c = self.settings
