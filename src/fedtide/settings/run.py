@@ -17,6 +17,7 @@ from fedtide.settings.choices import (
     AttackChoice,
     Choice,
     DownlinkChoice,
+    EraseChoice,
     UplinkChoice,
     WeightingChoice,
     choice_field,
@@ -199,6 +200,9 @@ class RunSettings(SettingsModel):
     )
     aggregation: Annotated[AggregationChoice, OMIT_DEFAULT] = choice_field("mean", "how the server combines updates")
     attack: Annotated[AttackChoice, OMIT_DEFAULT] = choice_field("none", "malicious clients")
+    erase: Annotated[tuple[EraseChoice, ...], OMIT_DEFAULT] = Field(
+        (), description="requests to erase clients, in the order of their rounds, each with its eraser"
+    )
     local: LocalSettings = Field(LocalSettings(), description="training on a client")
     client_state: ClientStateSettings = Field(ClientStateSettings(), description="client state between rounds")
     divergence_threshold: float = Field(1e6, gt=0, description="training loss above which a run counts as diverged")
@@ -214,7 +218,7 @@ class RunSettings(SettingsModel):
 
     @model_validator(mode="after")
     def _fit_together(self) -> RunSettings:
-        chosen: tuple[Any, ...] = (self.attack, self.detector)
+        chosen: tuple[Any, ...] = (self.attack, self.detector, *self.erase)
         for plugin in chosen:
             if plugin.name != "none":
                 plugin.refuse_misfits()

@@ -37,6 +37,8 @@ _OF_CLIENTS = {
     "accuracy_worst_decile": "accuracy of the worst decile of clients",
 }
 """Scores of clients in a search, by the end of their column's name."""
+OF_ERASED = ("excess", "memory_left", "gap_left")
+"""Measures of erased clients in a search, by the end of their column's name; the best value is 0."""
 _WORDS = _OF_CLIENTS | {
     "auroc": "AUROC",
     "macro_f1": "macro F1",
@@ -86,16 +88,21 @@ class Score:
     def metric(self) -> str | None:
         """What ``evaluation.metrics`` has to list; None for what is always recorded."""
         base = self._measure
-        return None if self.of_clients or any(base in names for names in RECORDED.values()) else base
+        return None if self.of_clients or self.of_erased or any(base in names for names in RECORDED.values()) else base
 
     def fits(self, task: TaskName) -> bool:
         classifies = task == "classification" and (self.metric is not None or self.of_clients)
-        return self._measure in RECORDED[task] or classifies
+        return self._measure in RECORDED[task] or classifies or self.of_erased
 
     @property
     def of_clients(self) -> bool:
         """Whether it is one over clients, which are then evaluated."""
         return self.name in _OF_CLIENTS
+
+    @property
+    def of_erased(self) -> bool:
+        """Whether it measures what erased clients have left; its absolute value counts."""
+        return self.name in OF_ERASED
 
     @property
     def words(self) -> str:
@@ -120,7 +127,7 @@ class Score:
 
     @property
     def lower(self) -> bool:
-        return self._measure in _LOWER
+        return self._measure in _LOWER or self.of_erased
 
     @property
     def sign(self) -> int:

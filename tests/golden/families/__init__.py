@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from golden.families import asynchronous, cfl, drift, dynamicfl, lockstep, momentum_sam, personal, sessions, uplink
+from golden.families import (
+    asynchronous,
+    cfl,
+    drift,
+    dynamicfl,
+    erasure,
+    lockstep,
+    momentum_sam,
+    personal,
+    sessions,
+    uplink,
+)
 from golden.families.case import Case
 
 READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
@@ -11,6 +22,7 @@ READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Case]] = {
     "cfl": cfl.read,
     "drift": drift.read,
     "dynamicfl": dynamicfl.read,
+    "erasure": erasure.read,
     "personal": personal.read,
     "sessions": sessions.read,
     "uplink": uplink.read,

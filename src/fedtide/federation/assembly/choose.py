@@ -8,7 +8,9 @@ from fedtide.federation.features.attack import Attackers, Attacking
 from fedtide.federation.features.consistency import Consistency
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.features.downlink import Downlink
+from fedtide.federation.features.erasure import Erasure
 from fedtide.federation.features.kept_models import LastServed, Latest
+from fedtide.federation.features.requests import Request
 from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.features.synthetic import SyntheticSamples
 from fedtide.federation.features.uplink import Uplink
@@ -17,6 +19,7 @@ from fedtide.methods.aggregation.base import Rule
 from fedtide.methods.algorithms.base import ADMITS, NEEDS, Algorithm, overrides
 from fedtide.methods.communication.base import Communication
 from fedtide.methods.detectors.base import Detector
+from fedtide.methods.erasers.base import Eraser
 from fedtide.methods.initializers.base import Initializer
 from fedtide.methods.uplink.base import Compression, Link
 from fedtide.methods.weighting.base import Weighting
@@ -56,6 +59,7 @@ def features_of(chosen: Chosen, timeline: Timeline, data: Dataset) -> tuple[Feat
     features = [
         None if s.detector.name == "none" else Detection(plugins.create(Detector, s.detector), s.seed),
         SyntheticSamples(made) if (made := chosen.algorithm.synthetic_per_shard) else None,
+        Erasure([Request.of(plugins.create(Eraser, e), s, timeline, data) for e in s.erase]) if s.erase else None,
         None if s.aggregation.name == "mean" else AggregationRule(plugins.create(Rule, s.aggregation)),
         None if s.downlink is None else Downlink(_compression(s.downlink)),
         Consistency() if s.evaluation.consistency else None,

@@ -75,7 +75,7 @@ class ClientScores:
         present, departed = evaluator.timeline.at(t).clients, groups["departed"]
         clients = np.concatenate([present, departed])
         tested = samples_of(evaluator, t, clients)
-        accuracy, loss = _of_reported(evaluator, model, scores, tested)
+        accuracy, loss = of_reported(evaluator, model, scores, tested)
         table: dict[str, Sequence[Any]] = {"client": clients.tolist(), **named_columns(evaluator, clients, groups)}
         table["samples"] = [len(own) if tested.chosen else None for own in tested.positions]
         table |= {"accuracy": cells(accuracy), "loss": cells(loss)}
@@ -83,7 +83,7 @@ class ClientScores:
         record.row |= _prefixed("client_accuracy", summary(accuracy, clients, groups, threshold))
 
         def write(prefix: str, scores: list[Scores], members: dict[str, Ints]) -> Floats:
-            own, own_loss = _of_each(scores, tested.counts)
+            own, own_loss = of_each(scores, tested.counts)
             own, own_loss = (np.append(values, np.full(len(clients) - len(own), np.nan)) for values in (own, own_loss))
             record.row |= _prefixed(f"{prefix}_accuracy", summary(own, clients, members, threshold))
             table.update({f"{prefix}_accuracy": cells(own), f"{prefix}_loss": cells(own_loss)})
@@ -144,7 +144,7 @@ def due(evaluator: Evaluator, t: int) -> bool:
     return every > 0 and ((t + 1) % every == 0 or t + 1 == evaluator.timeline.rounds)
 
 
-def _of_reported(evaluator: Evaluator, model: ModelValues, scores: Scores, tested: Tested) -> tuple[Floats, Floats]:
+def of_reported(evaluator: Evaluator, model: ModelValues, scores: Scores, tested: Tested) -> tuple[Floats, Floats]:
     """Accuracy and loss of the reported model for each client, NaN without samples."""
     if not tested.chosen and tested.counts is not None:
         return expected(_by_concept(evaluator, model, scores, tested.counts), tested.counts)
@@ -187,7 +187,7 @@ def _by_concept(evaluator: Evaluator, model: ModelValues, scores: Scores, label_
     return Scores(*(torch.cat([getattr(one, name) for one in each]) for name in ("correct", "count", "loss")))
 
 
-def _of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
+def of_each(each: list[Scores], label_counts: Tensor | None) -> tuple[Floats, Floats]:
     """Accuracy and loss of the clients' own models, expected under their labels where these are given."""
     if label_counts is None:
         pairs = [(_share(mine.correct, mine.count), _share(mine.loss, mine.count)) for mine in each]

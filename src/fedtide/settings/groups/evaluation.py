@@ -74,6 +74,12 @@ class EvaluationSettings(SettingsModel):
         description="record every round the broadcast model's training loss, on each participant's data and on all",
     )
 
+    erased: Annotated[bool, OMIT_DEFAULT] = Field(
+        True,
+        description="with `erase`, compare with the run in which the clients never took part and the one that erases "
+        "nothing; both are trained as well",
+    )
+
     @model_validator(mode="after")
     def _consistent(self) -> EvaluationSettings:
         if self.clients_every % self.every:

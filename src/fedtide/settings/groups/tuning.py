@@ -14,7 +14,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.choices import Choice
 from fedtide.settings.run import Seed
-from fedtide.settings.scores import SCORES
+from fedtide.settings.scores import OF_ERASED, SCORES
 
 Value = bool | int | float | str | None
 """A value of a tuned setting."""
@@ -86,10 +86,11 @@ TuneMetric: Any = Literal[
         *(f"validation_{name}" for name in SCORES),
         *("served_accuracy_mean", "served_accuracy_newcomers", "served_accuracy_worst_decile"),
         *("finetuned_accuracy_mean", "finetuned_accuracy_newcomers", "finetuned_accuracy_worst_decile"),
+        *(f"erased_{name}" for name in OF_ERASED),
     )
 ]
 """Every score on the validation split, and accuracies over clients, each with the model it is served, or with what local steps
-make of it."""
+make of it; and measures of what erased clients have left."""
 
 
 class TuneSettings(SettingsModel):
@@ -106,7 +107,8 @@ class TuneSettings(SettingsModel):
         description="metric to optimize, averaged over some rounds; loss, calibration error and mean absolute error are "
         "minimized; `_next`: on the next period, with `scenario.next_period: 1`; validation_served: of the models that clients "
         "are served, each sample by its owner's; served_accuracy: over clients, each with the model that it is served; "
-        "finetuned_accuracy: after `evaluation.finetune_steps` local steps from there; if not given, r2 for regression, "
+        "finetuned_accuracy: after `evaluation.finetune_steps` local steps from there; erased: of what the clients of "
+        "`erase` have left, the nearest to 0 is the best; if not given, r2 for regression, "
         "mean_ap for multilabel, and with `scenario.next_period: 1` the served one of those on the next period",
     )
     over: Literal["auto", "end", "changes", "periods", "drifts"] = Field(

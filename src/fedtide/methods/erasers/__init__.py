@@ -1,0 +1,1 @@
+"""Methods that remove from a model what clients left in it."""
