@@ -11,6 +11,7 @@ import typer
 from fedtide import __version__
 from fedtide.cli.commands.check import check
 from fedtide.cli.commands.cite import cite
+from fedtide.cli.commands.contribution import contribution
 from fedtide.cli.commands.init import init
 from fedtide.cli.commands.plot import plot
 from fedtide.cli.commands.plugin import contract, new
@@ -216,6 +217,7 @@ app.command("test")(contract)
 app.command()(init)
 app.command()(predict)
 app.command()(check)
+app.command()(contribution)
 app.command()(reproduce)
 app.command()(ui)
 app.command()(watch)

@@ -9,7 +9,7 @@ import typer
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
 
-KINDS = ("algorithms", "initializers")
+KINDS = ("algorithms", "initializers", "erasers")
 
 _NAME = r"[A-Z][\w'-]+"
 _PAPER = re.compile(
@@ -31,13 +31,13 @@ class Paper(NamedTuple):
 
 
 def cite(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms and initializers.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms, initializers and erasers.")],
 ) -> None:
-    """Print BibTeX entries of the references recorded for algorithms and initializers."""
+    """Print BibTeX entries of the references recorded for algorithms, initializers and erasers."""
     known = {name: kind for kind in KINDS for name in plugins.names(kind)}
     for name in names:
         if name not in known:
-            raise SettingsError(nearest(f"no algorithm or initializer {shortened(name)!r}", name, known))
+            raise SettingsError(nearest(f"no algorithm, initializer or eraser {shortened(name)!r}", name, known))
     titles = set[str]()
     for name in dict.fromkeys(names):
         cited = papers(known[name], name)
