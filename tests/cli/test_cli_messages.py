@@ -157,7 +157,10 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
         (["report"], "no runs to report"),
         (["mlflow", "sync"], "no run directories in this folder"),
         (["ui"], "no MLflow store in this folder"),
-        (["cite", "fedavg", "scafold"], "no algorithm or initializer 'scafold'; did you mean 'scaffold'? (known: "),
+        (
+            ["cite", "fedavg", "scafold"],
+            "no algorithm, initializer or eraser 'scafold'; did you mean 'scaffold'? (known: ",
+        ),
         (["compare", "--cluster=127.0.0.1:9"], "compare.cluster = 127.0.0.1:9: no Dask scheduler can be reached ("),
         (["compare", "--cluster=slrum"], "'slrum' is neither an address such as tcp://host:8786"),
         (["compare", "--cluster=slurm"], "compare.cluster = slurm: set compare.workers to the number of runs at once"),

@@ -8,7 +8,10 @@ from fedtide.cli.commands import cite
 from fedtide.core import plugins
 
 EVERY = [(kind, name) for kind in cite.KINDS for name in plugins.names(kind)]
-UNPUBLISHED = {"average", "oracle_reset", "fedensemble", "frozen", "local", "oracle", "previous", "restart"}
+UNPUBLISHED = {
+    *("average", "oracle_reset", "fedensemble", "frozen", "local", "oracle", "previous", "restart"),
+    *("continue_training", "retrain", "rollback"),
+}
 """Bounds, controls and plain rules that come from no paper of their own."""
 
 

@@ -13,15 +13,15 @@ from fedtide.core.errors import SettingsError
 
 EVERY = [(kind, name) for kind in plugins.KINDS for name in plugins.names(kind)]
 
-REQUIRED = {("aggregation", "krum"): "aggregation.f=1"}
-REQUIRED |= {("attacks", name): "attack.share=0.1" for name in plugins.names("attacks") if name != "none"}
-"""Settings that have to be given, since they decide what a result means: how many attackers there are."""
+REQUIRED = {("aggregation", "krum"): ("aggregation.f=1",)}
+REQUIRED |= {("attacks", name): ("attack.share=0.1",) for name in plugins.names("attacks") if name != "none"}
+REQUIRED |= {("erasers", name): ("erase.clients=[1]", "erase.at=3") for name in plugins.names("erasers")}
+"""Settings that have to be given, since they decide what a result means: how many attackers there are, who is erased when."""
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_a_plugin_is_documented_and_refuses_bad_settings(kind: str, name: str) -> None:
-    given = REQUIRED.get((kind, name))
-    trial = Trial(kind, name, () if given is None else (given,))
+    trial = Trial(kind, name, REQUIRED.get((kind, name), ()))
     is_documented(trial)
     refuses_bad_settings(trial)
 

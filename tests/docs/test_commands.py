@@ -38,7 +38,7 @@ WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
 EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
-STOPPED = {"compare", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch", "ui"}
+STOPPED = {"compare", "contribution", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch", "ui"}
 
 
 class Enough(Exception):
@@ -112,6 +112,8 @@ def validated(settings: RunSettings) -> None:
     for kind, field in kinds.items():
         chosen = getattr(settings, field)
         plugins.load(kind, chosen.name)(chosen)
+    for request in settings.erase:
+        plugins.load("erasers", request.name)(request)
 
 
 def executed_small(whole: Callable[..., Any], settings: RunSettings, workspace: Any, **others: Any) -> Any:
@@ -161,6 +163,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr(comparison, "run_directories", lambda params, runs: grid(params.grid()))  # of watch
     monkeypatch.setattr("fedtide.runs.mlflow.upload.mirror", enough)
     monkeypatch.setattr("fedtide.runs.mlflow.store.ui_command", enough)
+    monkeypatch.setattr("fedtide.studies.contribution.contributions", lambda settings, *_: grid([settings]))
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
     monkeypatch.setattr("fedtide.cli.commands.reproduce._experiments", enough)  # test_experiments_page.py lists them

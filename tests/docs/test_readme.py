@@ -49,6 +49,7 @@ CHOSEN_BY = {
     "participation": "participation={}", "partitions": "partition={}", "scenarios": "scenario={{name: {}}}",
     "selection": "communication={{name: intervals, selection: {}}}", "uplink": "uplink=[{}]",
     "detectors": "detector={}", "drift": "drift={}", "weighting": "algorithm={{name: fedavg, weighting: {}}}",
+    "erasers": "erase=[{{name: {}, clients: [1], at: {{session: 2}}}}]",
 }  # fmt: skip
 EXAMPLES = {
     f"{kind}-{name}": (code, kind, name)
@@ -142,7 +143,7 @@ def test_a_command_parses(line):
         with command.make_context(name, list(arguments)) as context:
             given = context.params
         own = any(f"={example}" in item for item in given.get("overrides") or () for _, _, example in EXAMPLES.values())
-        if given.get("overrides") and given["params"] == Path("params.yaml") and not own:
+        if given.get("overrides") and given.get("params") == Path("params.yaml") and not own:
             Params.read(ROOT / "params.yaml", given["overrides"])
 
 

@@ -105,6 +105,17 @@ def test_means_over_the_drifts_are_in_the_summary_and_mirrored(
         assert values(store, run, name) == [(4, summary[name])]
 
 
+def test_what_erased_clients_have_left_is_mirrored(raw: dict[str, Any], mlruns: Path, tmp_path: Path) -> None:
+    settings = Params({**raw, "erase": [{"name": "retrain", "clients": [0], "at": 2}]}).run()
+    summary = mirrored(settings, tmp_path / "runs", mlruns)
+    store, run = only_run(mlruns)
+    directory = tmp_path / "runs" / summary["run_key"]
+    assert summary["erased_reached"] == 0
+    assert values(store, run, "erased_reached") == [(4, 0.0)]
+    for name in ("erased_gap", "erased_excess", "erase_gradients_retained", "erase_stored"):
+        assert values(store, run, name) == recorded(directory, name) != []
+
+
 def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
     mlruns, directory = live
     store, run = only_run(mlruns)

@@ -35,6 +35,7 @@ OTHERS = {  # plug-ins, and values of settings for which none can be made up
     "downlink": {"name": "top_k", "fraction": 0.3},
     "aggregation": {"name": "median"},
     "attack": {"name": "sign_flip", "share": 0.3},
+    "erase": [{"name": "rollback", "clients": [1], "at": 2}],
     "long_tail.order": [9, 8, 7, 6, 5, 4, 3, 2, 1, 0],
     "local.optimizer": {"name": "adam"},
     "evaluation.splits": ["test", "validation"],

@@ -7,8 +7,10 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import yaml
 from searches import search, table
 
+from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.settings.groups.tuning import TuneMetric
 from fedtide.settings.params import Params
@@ -25,7 +27,8 @@ Make = Callable[..., Params]
 def test_every_score_can_be_searched_for() -> None:
     whose, names = ("served", "finetuned"), ("mean", "newcomers", "worst_decile")
     of_clients = [f"{which}_accuracy_{name}" for which in whose for name in names]
-    assert get_args(TuneMetric) == (*(f"validation_{name}" for name in get_args(ScoreName)), *of_clients)
+    of_erased = ["erased_excess", "erased_memory_left", "erased_gap_left"]
+    assert get_args(TuneMetric) == (*(f"validation_{name}" for name in get_args(ScoreName)), *of_clients, *of_erased)
 
 
 @pytest.mark.parametrize(("algorithm", "column"), [("local", "served"), ("fedavg", "client")])
@@ -47,6 +50,40 @@ def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_pat
     result = search(params(wanted, evaluation={"clients_every": 1, "finetune_steps": 2}), tmp_path)
     (run,) = (tmp_path / "runs").iterdir()
     assert result.value == float(RunDirectory(run).history()[-1]["finetuned_accuracy_mean"])
+
+
+@pytest.mark.parametrize("measure", ["excess", "memory_left"])
+def test_the_strength_of_an_eraser_is_searched_for(params: Make, tmp_path: Path, measure: str) -> None:
+    """A model that is over-erased is as bad as one that remembers as much."""
+    eraser = {"name": "puf", "form": "special", "clients": [0], "at": 3}
+    space = {"erase.puf.eta": {"choices": [0.0, 2.0, 40.0]}}
+    tune = {"trials": 3, "metric": f"erased_{measure}", "over": "end", "sampler": {"name": "grid"}, "space": space}
+    search(params(tune, erase=[eraser], algorithm="fedavg", evaluation={"erased": False}), tmp_path)
+    signed, rows = [], table(tmp_path)
+    for row in rows:
+        signed.append(float(RunDirectory(tmp_path / "runs" / row["run"]).history()[-1][f"erased_{measure}"]))
+        assert float(row["value"]) == abs(signed[-1])
+    assert min(signed) < 0 < max(signed)
+    best = yaml.safe_load((tmp_path / "tuning" / "best.yaml").read_text())["algorithms"]["fedavg"]["with"]["erase"]
+    assert best[0]["eta"] == float(min(rows, key=lambda row: float(row["value"]))["erase.puf.eta"])
+
+
+def test_what_is_not_erased_leaves_nothing_to_search_for(params: Make, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="erased_excess requires a request to erase clients; set erase"):
+        search(params({"metric": "erased_excess"}), tmp_path)
+
+
+def test_a_measure_that_no_trial_has_is_told(params: Make, tmp_path: Path) -> None:
+    """Client 1 takes no part before the request."""
+    eraser = {"name": "rollback", "clients": [1], "at": 1}
+    chosen = params(
+        {"trials": 1, "metric": "erased_excess"},
+        erase=[eraser],
+        algorithm="fedavg",
+        participation={"name": "fixed", "fraction": 0.5},
+    )
+    with pytest.raises(SettingsError, match="erased_excess: it is undefined in all 1 trials"):
+        search(chosen, tmp_path)
 
 
 @pytest.mark.parametrize(("metric", "best"), [("auroc", max), ("calibration_error", min)])

@@ -33,7 +33,7 @@ _OPTIONAL = [
     *("exchanges", "seconds_simulated", "refused", "cancelled", drifts.COLUMN, detections.COLUMN, detections.CLIENTS),
     *("attack_success", "epsilon"),
 ]
-_SCORES = r"test_|client_(accuracy|r2|mae)_|finetuned_|finetuning_|personalization_|fraction_|served_"
+_SCORES = r"erased?(_|$)|test_|client_(accuracy|r2|mae)_|finetuned_|finetuning_|personalization_|fraction_|served_"
 _CLIENTS = ["gate", "local_loss", "global_loss", "staleness"]
 _KEPT = ["kept", "clip_factor", "attacker"]
 _BOUNDARY = ["session", "returning", "start_accuracy", "mu", "losses"]
@@ -60,7 +60,7 @@ class Records:
             ``alarmed_clients`` (whose detectors have alarmed, NaN where the server's losses are watched),
             ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
             without noise); and the other ``test_*``, ``client_*`` scores, ``finetuned_*`` and ``served_*`` of the runs that
-            have them.
+            have them, and with requests to erase clients ``erased`` (how many so far), ``erased_*`` and ``erase_*``.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.

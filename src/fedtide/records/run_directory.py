@@ -59,8 +59,8 @@ TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "
 ENCODING, MODEL, SERVED = "encoding.json", "model.pt", "served.pt"
 """What the final model of a run on a table consists of: how rows become inputs, the weights, and those of its clients."""
 
-SESSION = "session"
-"""Kind of events that belong to a round: the start of a session."""
+SESSION, REQUEST = "session", "request"
+"""Kinds of events that belong to a round: the start of a session, a request to erase clients."""
 
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
@@ -309,7 +309,7 @@ class RunDirectory:
         return wrong_beginning(self.path, marks)
 
     def rewind(self, marks: Marks) -> None:
-        """Drop what tables have beyond the marks, and sessions that began later, so that records and saved state agree."""
+        """Drop what tables have beyond the marks, and what belongs to later rounds, so that records and saved state agree."""
         (self.path / "summary.json").unlink(missing_ok=True)  # the run has not ended
         for name in (*TABLES, _EVENTS, *client_scores.file_names(self.path)):
             path = self.path / name
@@ -320,11 +320,13 @@ class RunDirectory:
         self.__dict__.pop("_growing", None)  # the files are shorter now
 
     def _kept_events(self, size: int) -> bytes:
-        """What happened to the run later, without sessions and a torn last line."""
+        """What happened to the run later, without what belongs to rounds and a torn last line."""
         later = (self.path / _EVENTS).read_bytes()[size:].splitlines(keepends=True)
         facts = [_event(line.decode(errors="replace")) for line in later]
         return b"".join(
-            line for line, each in zip(later, facts, strict=True) if each is not None and each["event"] != SESSION
+            line
+            for line, each in zip(later, facts, strict=True)
+            if each is not None and each["event"] not in (SESSION, REQUEST)
         )
 
 

@@ -18,7 +18,8 @@ class Summary(TypedDict, total=False):
     is no best value, which would compare different test samples. With drift, ``drifts`` and ``drift_*`` are the number of
     events and means over them, of a complete run, see :func:`fedtide.records.measures.drifts.summary`; with a detector, so are
     ``drift_detected``, ``drift_delay`` and ``drift_false_alarms``. ``alarms``: of a detector, with or without drift, see
-    :func:`fedtide.records.measures.detections.summary`.
+    :func:`fedtide.records.measures.detections.summary`. With requests to erase clients, ``erase_*`` and ``erased_*``, see
+    :func:`fedtide.records.measures.erasure.summary`.
 
     Of a complete run whose algorithm serves its clients other models than the global one, ``served`` says what it has of these:
     they are ``kept`` in ``served.pt``, ``discarded`` with ``keep: global``, or ``unowned``, as no client owns the data's

@@ -10,7 +10,7 @@ from fedtide.core.storage.files import replacing
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.scoring.final_models import client_models, own_samples, serves_others
 from fedtide.records.files.states import remove_states
-from fedtide.records.measures import detections, drifts
+from fedtide.records.measures import detections, drifts, erasure
 from fedtide.records.measures.periods import alarms_in, means_next, undefined_in
 from fedtide.records.run_directory import MODEL, SERVED, RunDirectory
 from fedtide.records.summary import State, Summary
@@ -109,7 +109,7 @@ def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     """Final, best and mean-of-the-last-ten accuracies, or values of another task's main score, from the history.
 
     Where periods are evaluated ahead, means over the periods of a complete run instead of the best value; under drift, means
-    over the drifts of a complete run; and with a detector the alarms of a complete run.
+    over the drifts; with a detector the alarms; and with requests to erase clients what these have left, of a complete run.
     """
     rows, main = directory.history(), main_score(task)
     served = main.of_served.name
@@ -123,7 +123,7 @@ def scores(directory: RunDirectory, task: TaskName, state: State) -> Summary:
     if means := means_next(rows, split):
         del named[f"best_{main.name}"]
         named |= means if state == "complete" else dict.fromkeys(means)
-    around = drifts.summary(rows, f"{split}_{main.name}") | detections.summary(rows)
+    around = drifts.summary(rows, f"{split}_{main.name}") | detections.summary(rows) | erasure.summary(rows)
     return cast(Summary, named | (around if state == "complete" else dict.fromkeys(around)))
 
 

@@ -13,7 +13,7 @@ from fedtide.records.frames import METHOD, Records
 from fedtide.records.measures import metrics
 from fedtide.records.measures.sessions import RECOVERY, recovery, sessions
 from fedtide.settings.experiment import ReportSettings
-from fedtide.world.timeline import transition_sessions
+from fedtide.world.presence.transitions import transition_sessions
 
 
 def evaluated_sessions(records: Records, key: str, counting: str) -> list[int]:

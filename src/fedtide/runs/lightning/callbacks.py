@@ -41,6 +41,8 @@ class Recorder(L.Callback):
         record, done = module.record, module.state.round
         if record.session is not None:
             self.directory.event(SESSION, round=record.row["round"], **record.session)
+        for facts in record.events:
+            self.directory.event(**facts)
         details = record.client_scores, record.session_scores, record.owner_scores
         self.directory.append(record.row, record.per_class, record.clients, *details)
         last = done == module.parts.timeline.rounds
@@ -117,10 +119,11 @@ class Progress(L.Callback):
         found = row.get(f"{split}_{main.name}")
         self._score = self._score if found is None else found
         score = "" if self._score is None else f"  {split} {main.words} {main.shown(self._score)}"
+        loss = "" if row["train_loss"] is None else f"loss {row['train_loss']:.4f}  "
         sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
         sessions = max(module.timeline.sessions, module.parts.timeline.sessions)  # alarms may have begun more
         self.update(
             f"round {row['round']}/{rounds}  session {row['session']}/{sessions}{score}  "
-            f"loss {row['train_loss']:.4f}  clients {row['selected']}/{row['present']}  "
+            f"{loss}clients {row['selected']}/{row['present']}  "
             f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
         )

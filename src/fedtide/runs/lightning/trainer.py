@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.fabric.plugins import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -66,8 +67,13 @@ def _environment() -> ClusterEnvironment:
 
 def refuse_missing_device(settings: RunSettings) -> None:
     """Refuse settings for devices that the machine lacks, before anything is written."""
+    device_of(settings)
+
+
+def device_of(settings: RunSettings) -> torch.device:
+    """The device that a run of one process trains on; refuses one that the machine lacks."""
     with _refusing(settings):
-        trainer(settings, 1, [])
+        return trainer(settings, 1, []).strategy.root_device
 
 
 def meet(settings: RunSettings) -> None:

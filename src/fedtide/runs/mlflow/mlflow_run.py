@@ -125,12 +125,12 @@ class MlflowRun:
             self._client.set_terminated(self._id, _STATUS.get(outcome, "KILLED"))
 
     def _log_means(self) -> None:
-        """Log the means over the next periods and over the drifts, and the alarms, which only a complete run has."""
+        """Log what only a complete run has: means over next periods and drifts, alarms, and what erased clients have left."""
         from mlflow.entities import Metric
 
         summary, now = self.directory.summary() or {}, int(time.time() * 1000)
         known = self._client.get_run(self._id).data.metrics
-        named = ("mean_next_", "final_served_", "drift_", "alarms")
+        named = ("mean_next_", "final_served_", "drift_", "alarms", "erased_")
         means = {key: value for key, value in summary.items() if key.startswith(named)}
         missing = [(key, value) for key, value in finite(means) if key not in known]
         metrics = [Metric(key, value, now, int(summary["rounds"])) for key, value in missing]

@@ -10,6 +10,7 @@ import yaml
 
 from fedtide.core.storage.files import replacing, write_text
 from fedtide.settings.groups.tuning import Value
+from fedtide.settings.scores import score_of
 from fedtide.studies.tuning.space import Space
 
 _FILES = ("best.yaml", "trials.csv", "history.png", "importance.png", "front.csv", "front.png")
@@ -37,6 +38,11 @@ def why_none(study: Any, metric: str) -> str:
     """Why none of the ended trials is complete, and what to change."""
     ended = list(_ended(study))
     if any(trial.user_attrs["outcome"] == "undetermined" for trial in ended):
+        if score_of(metric).of_erased:
+            return (
+                f"tune.metric = {metric}: it is undefined in all {len(ended)} trials: no round of `tune.over` "
+                "follows the request, or the clients leave too little to divide by; use tune.over: end, or erased_excess"
+            )
         return (
             f"tune.metric = {metric}: it is undefined on the validation samples in all {len(ended)} trials; raise "
             "`validation`, or choose another metric"

@@ -76,6 +76,10 @@ class Space:
         changed: dict[str, Any] = {"splits": ("validation",), "metrics": metrics}
         if score.of_clients and not run.evaluation.clients_every:
             changed["clients_every"] = run.evaluation.every
+        if score.of_erased:
+            changed["erased"] = True
+            if not run.erase:
+                raise SettingsError(f"tune.metric = {self._tune.metric} requires a request to erase clients; set erase")
         if self._tune.metric.startswith("finetuned_") and not run.evaluation.finetune_steps:
             raise SettingsError(f"tune.metric = {self._tune.metric} requires evaluation.finetune_steps > 0")
         return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})

@@ -96,10 +96,10 @@ class Pruner(L.Callback):
             trainer.should_stop |= self.pruned
 
     def _consider(self, row: Mapping[str, Any]) -> None:
-        round_, cell = int(row["round"]), measured(row, self.metric)
-        if round_ > self._last and cell not in (None, "") and math.isfinite(float(cell)):
+        round_, value = int(row["round"]), measured(row, self.metric)
+        if round_ > self._last and value is not None and math.isfinite(value):
             self._last = round_
-            self.pruned |= self.should_prune(round_, float(cell))
+            self.pruned |= self.should_prune(round_, value)
 
 
 def run_trial(task: Task, ask: Ask) -> Outcome:
@@ -137,7 +137,7 @@ def _run_seed(task: Task, member: SeedRun, ask: Ask | None) -> Outcome:
     state, history = str(summary["state"]), directory.history()
     value = score(history, task.metric, member.rounds) if state == "complete" else None
     if state == "complete" and value is None:
-        found = any(measured(row, task.metric) for row in history if int(row["round"]) in member.rounds)
+        found = any(measured(row, task.metric) is not None for row in history if int(row["round"]) in member.rounds)
         state = "diverged" if found else "undetermined"
     tracking = tuple(line for line in remarks if line.startswith("MLflow"))
     if value is None:
@@ -209,14 +209,20 @@ def scored_rounds(timeline: Timeline, options: TuneSettings, evaluation: Evaluat
     return evaluated_rounds(timeline, options.over, every, ahead=scored.ahead)
 
 
-def measured(row: Mapping[str, Any], metric: str) -> Any:
-    """A metric after a round; where clients have no models of their own, that of the reported one."""
-    return row[metric] if metric in row else row.get(metric.replace("served_", "client_", 1))
+def measured(row: Mapping[str, Any], metric: str) -> float | None:
+    """A metric after a round, None where not evaluated; where clients have no models of their own, that of the reported one.
+
+    Of measures of erased clients the absolute value, so that those of several rounds and seeds do not cancel.
+    """
+    cell = row[metric] if metric in row else row.get(metric.replace("served_", "client_", 1))
+    if cell in (None, ""):
+        return None
+    return abs(float(cell)) if score_of(metric).of_erased else float(cell)
 
 
 def score(history: Iterable[Mapping[str, str]], metric: str, rounds: Collection[int]) -> float | None:
     """Mean of a metric over some rounds, as far as they are evaluated; ``None`` if it is not finite or none was."""
     cells = [measured(row, metric) for row in history if int(row["round"]) in rounds]
-    values = [float(cell) for cell in cells if cell]
+    values = [cell for cell in cells if cell is not None]
     mean = sum(values) / len(values) if values else math.nan
     return mean if math.isfinite(mean) else None

@@ -1,0 +1,87 @@
+"""Runs with requests to erase clients: what their records say of each."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedtide.records.measures.erasure import MEASURES
+from small_runs import execute
+
+SESSIONS = {"name": "sessions", "num_devices": 4, "num_sessions": 4, "rounds_per_session": 2}
+
+
+@pytest.fixture
+def erased(small: Any) -> Any:
+    """Settings of a run of four sessions of two rounds, in which a client is erased in the third one, or earlier."""
+
+    def make(eraser: str, client: int = 0, at: int = 5, **changes: Any) -> Any:
+        given = {"name": eraser, "clients": [client], "at": at}
+        fixed = {"scenario": SESSIONS, "partition": "dirichlet_equal", "participation": {"name": "all"}}
+        return small(**{**fixed, "algorithm": "fedavg", "initializer": "average", "erase": [given], **changes})
+
+    return make
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+
+
+def test_summary_and_event_of_a_request(erased: Any, tmp_path: Path) -> None:
+    found = execute(erased("rollback"), tmp_path, "x")
+    history = pd.read_csv(tmp_path / "x" / "history.csv")
+    for name in MEASURES:
+        known = history[f"erased_{name}"].dropna()
+        assert found[f"erased_{name}"] == (known.iloc[-1] if len(known) else None)
+    costs = [name for name in history if name.startswith("erase_")]
+    assert {name: found[name] for name in costs} == history[costs].iloc[-1].to_dict()
+    ends, starts = history["erased_excess"], history["erased_excess_start"]
+    assert found["erased_resurrection"] == starts[6] - ends[5]
+    (event,) = (event for event in events(tmp_path / "x") if event["event"] == "request")
+    own = {name: found[f"erase_{name}"] for name in event["costs"]}
+    told = {"eraser": "rollback", "clients": [0], "first_touch": 1, "back_to": 0, "store": "drop", "sessions": [2]}
+    assert event == {"event": "request", "round": 6, **told, "costs": own}
+
+
+def test_exact_erasure_is_at_its_goal_at_once_and_keeps_nothing(erased: Any, tmp_path: Path) -> None:
+    found = execute(erased("retrain"), tmp_path, "x")
+    names = ("excess", "memory_left", "gap_left", "reached", "resurrection", "retained_change", "retained_worst")
+    assert {name: found[f"erased_{name}"] for name in names} == dict.fromkeys(names, 0)
+    assert found["erased_remembered"] == 0.5
+
+
+def test_ends_of_sessions_are_measured_whatever_else_is(erased: Any, tmp_path: Path) -> None:
+    """Otherwise what the next session brings back would be unknown."""
+    rare = execute(erased("rollback", evaluation={"every": 8}), tmp_path, "rare")
+    often = execute(erased("rollback"), tmp_path, "often")
+    assert rare["erased_resurrection"] == often["erased_resurrection"]
+    known = pd.read_csv(tmp_path / "rare" / "history.csv").dropna(subset=["erased_excess"])
+    assert known["round"].tolist() == [6, 8]
+
+
+def test_a_client_that_left_no_trace_is_told_and_not_measured(erased: Any, tmp_path: Path) -> None:
+    """In the first round the server chooses another one."""
+    settings = erased("rollback", client=1, at=1, participation={"name": "fixed", "fraction": 0.25})
+    execute(settings, tmp_path, "x")
+    history = pd.read_csv(tmp_path / "x" / "history.csv")
+    (event,) = (event for event in events(tmp_path / "x") if event["event"] == "request")
+    assert event == {"event": "request", "round": 2, "eraser": "rollback", "clients": [1], "first_touch": None}
+    assert history["erased_excess"].isna().all()
+
+
+def test_a_resumed_run_tells_of_each_request_once(erased: Any, stop_after: Any, tmp_path: Path) -> None:
+    settings = erased("fed_eraser")
+    whole = execute(settings, tmp_path, "whole")
+    for stopped in (5, 6, 7):
+        assert execute(settings, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
+    again = execute(settings, tmp_path, "x")
+    told = [[event for event in events(tmp_path / name) if event["event"] == "request"] for name in ("whole", "x")]
+    assert len(told[0]) == 1
+    assert told[0] == told[1]
+    first, second = (pd.read_csv(tmp_path / name / "history.csv").drop(columns="seconds") for name in ("whole", "x"))
+    pd.testing.assert_frame_equal(first, second, check_exact=True)
+    assert {name: whole[name] for name in whole if name.startswith("eras")} == {
+        name: again[name] for name in again if name.startswith("eras")
+    }
