@@ -231,6 +231,7 @@ def test_a_file_among_the_sections_is_all_that_a_table_takes(tmp_path, monkeypat
         "from fedtide.report.parts import frames\n\n"
         'frames.add(0, lambda source: [("seeds", source.records.runs[["label", "seed"]])])\n'
     )
+    parts._import_sections()  # what they add stays
     monkeypatch.setattr(parts.frames, "_makers", list(parts.frames._makers))
     monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
     report([write_run(tmp_path / "runs", seed=3, state="running", until=0)], tmp_path / "out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -96,13 +97,20 @@ def _result(table: MethodTable, column: Column) -> tuple[bool, str]:
     return bool(compared.worse), f"{what}: {no} between {equal} {seeds}{worse}."
 
 
-def _differs(records: Records, name: str) -> bool:
-    """Whether runs differ in a setting of their world by what a user has set: not by what defines a built-in reference."""
-    group = name.partition(".")[0]
-    defined = {label for label, reference in REFERENCES.items() if group in reference.settings.get("with", {})}
-    return group in _WORLD and name in differing(
-        [each for each in records.settings.values() if each.get("label") not in defined]
-    )
+def _worlds(records: Records) -> list[str]:
+    """Settings of their world in which runs differ by what a user has set: not by what defines a built-in reference."""
+
+    @cache
+    def chosen(defined: frozenset[str]) -> set[str]:
+        return set(differing([each for each in records.settings.values() if each.get("label") not in defined]))
+
+    found = []
+    for name in records.differing():
+        group = name.partition(".")[0]
+        labels = (label for label, reference in REFERENCES.items() if group in reference.settings.get("with", {}))
+        if group in _WORLD and name in chosen(frozenset(labels)):
+            found.append(name)
+    return found
 
 
 def warnings(records: Records) -> list[str]:
@@ -121,8 +129,7 @@ def warnings(records: Records) -> list[str]:
             "Methods are averaged over different seeds. Only those with the most complete runs can be marked best; compare "
             "the others by their paired differences."
         )
-    world = [name for name in records.differing() if _differs(records, name)]
-    if world:
+    if world := _worlds(records):
         lines.append(f"Runs differ in {', '.join(world)}: differences between rows are not due to the methods alone.")
     columns = [
         records.column,

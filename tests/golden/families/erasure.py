@@ -50,7 +50,9 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         test_labels=tests[0].train_labels,
         origins=Origins(*owners, clients=tuple(map(str, range(len(sizes))))),
     )
-    fields.pass_over("name", "problem", "trigger", "kind")
+    fields.pass_over(
+        "name", "problem", "trigger", "kind", "relearn"
+    )  # the last, epochs to learn it again, is not measured
     rounds, starts = fields["R"], fields.either("sessions", [0])
     everybody = [list(range(len(sizes)))] * rounds
     present = [{client: client for client in ids} for ids in fields.either("present", everybody)]
