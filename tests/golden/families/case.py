@@ -1,9 +1,10 @@
 """A golden run as a run of this project, and what it must give."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Round
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Origins
 from fedtide.world.timeline import Timeline
 from support import dataset
 
@@ -134,6 +135,16 @@ def samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
     inputs = torch.tensor([sample for client in problem["x"] for sample in client], dtype=torch.float64)
     labels = torch.tensor([label for client in problem["y"] for label in client])
     return dataset(inputs, labels, problem["n_classes"]), [len(client) for client in problem["y"]]
+
+
+def owned_samples(problem: dict[str, Any]) -> tuple[Dataset, list[int]]:
+    """The same with test samples, of which each belongs to a client, too."""
+    data, sizes = samples(problem)
+    tested, test_sizes = samples({**problem, "x": problem["x_test"], "y": problem["y_test"]})
+    owners = [np.repeat(np.arange(len(sizes)), counts) for counts in (sizes, test_sizes)]
+    origins = Origins(*owners, clients=tuple(map(str, range(len(sizes)))))
+    found = replace(data, test_inputs=tested.train_inputs, test_labels=tested.train_labels, origins=origins)
+    return found, sizes
 
 
 def local_settings(fields: Fields, unit: str = "epochs", **conventions: str) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RoundContext, RunState
 from fedtide.records.measures import erasure
 from fedtide.studies.leave_one_out import leave_one_out, runs_without, whole_run
-from fedtide.world.dataset import Origins
-from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, owned_samples
 from support import deal, one, timeline
 
 NAMES = {"continue": "continue_training", "not": "weight_negation"}
@@ -41,15 +40,7 @@ class Seen:
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
     fields, problem, seen = Fields(run), problems[run["problem"]], Seen()
-    data, sizes = samples(problem)
-    tests = samples({**problem, "x": problem["x_test"], "y": problem["y_test"]})
-    owners = [np.repeat(np.arange(len(sizes)), counts) for counts in (sizes, tests[1])]
-    data = replace(
-        data,
-        test_inputs=tests[0].train_inputs,
-        test_labels=tests[0].train_labels,
-        origins=Origins(*owners, clients=tuple(map(str, range(len(sizes))))),
-    )
+    data, sizes = owned_samples(problem)
     fields.pass_over(
         "name", "problem", "trigger", "kind", "relearn"
     )  # the last, epochs to learn it again, is not measured

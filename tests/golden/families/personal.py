@@ -17,8 +17,7 @@ from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.training.engine.local import Cohort, Local
 from fedtide.training.engine.plan import plan_batches
-from fedtide.world.dataset import Origins
-from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, samples
+from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, owned_samples
 from support import deal, timeline
 
 
@@ -38,15 +37,7 @@ class Seen:
 def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
     fields, problem, seen = Fields(run), problems[run["problem"]], Seen()
-    data, sizes = samples(problem)
-    tests = samples({**problem, "x": problem["x_test"], "y": problem["y_test"]})
-    owners = [np.repeat(np.arange(len(sizes)), counts) for counts in (sizes, tests[1])]
-    data = replace(
-        data,
-        test_inputs=tests[0].train_inputs,
-        test_labels=tests[0].train_labels,
-        origins=Origins(*owners, clients=tuple(map(str, range(len(sizes))))),
-    )
+    data, sizes = owned_samples(problem)
     fields.pass_over("name", "problem")
     local = local_settings(fields)
     everybody = [list(range(len(sizes)))] * fields["R"]

@@ -32,7 +32,7 @@ class Step:
     """See :class:`fedtide.methods.erasers.base.Erasing`.
 
     Attributes:
-        world: the timeline as written. stored: rounds and models kept for the request, by name. ends: final models of
+        world: the timeline as planned. stored: rounds and models kept for the request, by name. ends: final models of
             the sessions after the pilot, by number. twin: state of the run without the clients, if it is known.
         spans: see :meth:`Worlds.spans`.
         costs: gradients on batches, of the ``retained`` and of the ``erased``, bytes ``down`` and ``up``, and ``rounds``.
@@ -149,7 +149,7 @@ class Step:
         scratch = replace(self.state, counts=self.state.counts.clone())
         r = prepare(parts, scratch, replace(plan, shards=self._seen(plan.shards, ids, t)))
         train_clients(r)
-        self._charge(ids, sum(r.cohort.plan.steps), len(ids))
+        self._charge(ids, sum(r.cohort.plan.steps))
         return r.received
 
     def ascent_batches(self, client: int, epoch: int, size: int | None) -> list[Ints]:
@@ -177,22 +177,24 @@ class Step:
         self.factor = factor
         steps = [step_count(len(self._shard(client, self.t)), 0.0, self.local) for client in self.ids]
         self.costs["gradients_erased"] += sum(steps)
-        self.charge_ascent(1)
+        self.charge_exchange()
 
     def note(self, **facts: object) -> None:
         self.facts |= facts
 
-    def charge_ascent(self, times: int) -> None:
-        """Every erased client receives a model and sends one, some times."""
-        self.costs["down"] += BYTES * self.layout.size * len(self.ids) * times
-        self.costs["up"] += BYTES * self.layout.size * len(self.ids) * times
+    def charge_exchange(self) -> None:
+        self._exchange(len(self.ids))
 
-    def _charge(self, ids: Sequence[int], gradients: int, transfers: int) -> None:
+    def _charge(self, ids: Sequence[int], gradients: int) -> None:
         who = "erased" if set(ids) <= set(self.ids) else "retained"
         self.costs[f"gradients_{who}"] += gradients
-        self.costs["down"] += BYTES * self.layout.size * transfers
-        self.costs["up"] += BYTES * self.layout.size * transfers
         self.costs["rounds"] += 1
+        self._exchange(len(ids))
+
+    def _exchange(self, clients: int) -> None:
+        """Each of so many clients receives a model and sends one."""
+        for way in ("down", "up"):
+            self.costs[way] += BYTES * self.layout.size * clients
 
     def _shard(self, client: int, t: int) -> Ints:
         return self.world.shards[held_by(self.world, client, t)]

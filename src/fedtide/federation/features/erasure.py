@@ -355,7 +355,7 @@ class Erasure(Feature):
     def close(self, r: RoundContext) -> None:
         stored, t = r.state.features[self.name]["stored"], r.plan.t
         for k, request in enumerate(self.requests):
-            if request.eraser.after and f"{k}.round.{t}.w" in stored:
+            if request.eraser.keeps_model_after and f"{k}.round.{t}.w" in stored:
                 stored[f"{k}.round.{t}.w"] = r.state.w.clone()
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:

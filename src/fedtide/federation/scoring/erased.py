@@ -20,14 +20,8 @@ from fedtide.training.engine.passes.metrics import fit
 MEASURES = (
     *("gap", "gap_left", "excess", "memory_left", "remembered", "excess_test", "remembered_test", "accuracy"),
     *("accuracy_test", "variation", "agreement", "auc", "auc_low", "auc_high", "auc_counterfactual", "auc_calibrated"),
-    *(
-        "auc_old_model",
-        "retained_change",
-        "retained_pooled_change",
-        "retained_worst",
-        "retained_hurt",
-        "newcomers_change",
-    ),
+    *("auc_old_model", "retained_change", "retained_pooled_change", "retained_worst", "retained_hurt"),
+    "newcomers_change",
 )
 
 _TIE = 1e-9

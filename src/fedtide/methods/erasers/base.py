@@ -83,7 +83,7 @@ class PastRound:
 
     Attributes:
         t: its number. ids: its other participants, ascending. W: [C, d] their local models.
-        w: [d] the server's model before it; for erasers with ``after``, after it.
+        w: [d] the server's model before it; after it with :attr:`Eraser.keeps_model_after`.
     """
 
     t: int
@@ -162,8 +162,8 @@ class Erasing(Protocol):
     def gradient(self, w: Tensor, batch: Ints) -> Tensor:
         """Gradient [d] of the mean loss of a batch at ``w``; it is charged."""
 
-    def charge_ascent(self, times: int) -> None:
-        """Every erased client receives a model and sends one, some times."""
+    def charge_exchange(self) -> None:
+        """Every erased client receives a model and sends one."""
 
     def drawn(self, number: int) -> Tensor:
         """An initialization [d] of the network, by number."""
@@ -185,7 +185,6 @@ class Eraser(Plugin):
         helps: who has to compute for it: ``nobody``, the ``retained`` clients, or the ``erased`` ones, who then must be there.
         keeps: rows [N, d] kept of every client until the request: ``last``, its last local model; ``movement``, the sum over
             its rounds of how far each parameter moved.
-        after: whether of a kept round the server's model after it is stored, not that before it.
         single: whether it needs updates of single clients, which noise, encryption and aggregation rules hide.
         memory: what server and others keep: ``setting``, as the setting ``memory`` says; ``keep``; or ``counterfactual``.
         store: default of the setting.
@@ -200,7 +199,8 @@ class Eraser(Plugin):
     store: ClassVar[Literal["keep", "drop", "erase"]] = "drop"
 
     @property
-    def after(self) -> bool:
+    def keeps_model_after(self) -> bool:
+        """Whether of a kept round the server's model after it is stored, not that before it."""
         return False
 
     def keeps_round(self, t: int, at: int) -> bool:

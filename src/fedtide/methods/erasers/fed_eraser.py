@@ -48,16 +48,16 @@ class FedEraser(Eraser):
     store = "erase"
 
     @property
-    def after(self) -> bool:
+    def keeps_model_after(self) -> bool:
         return self.settings.variant == "release"
 
     def keeps_round(self, t: int, at: int) -> bool:
         m = self.settings.interval
-        return t % m == (m - 1 if self.after else 0)
+        return t % m == (m - 1 if self.keeps_model_after else 0)
 
     def erase(self, e: Erasing) -> Tensor:
         rounds = [t for t in range(e.t) if self.keeps_round(t, e.t)]
-        if not self.after:
+        if not self.keeps_model_after:
             rounds = rounds[rounds.index(max(t for t in rounds if e.clean(t))) :]
         elif not rounds:
             return e.w
@@ -83,7 +83,7 @@ class FedEraser(Eraser):
         """The model [d] after a repeated round that starts from ``v``."""
         c, ids, p = self.settings, past.ids, e.weights(past.ids, past.t)
         if first:
-            return p @ past.W if self.after else v + p @ past.D
+            return p @ past.W if self.keeps_model_after else v + p @ past.D
         trains = [row for row, client in enumerate(ids) if c.absent == "train" or client in e.present]
         W, D = past.W, past.D
         if c.absent == "skip":
@@ -95,7 +95,7 @@ class FedEraser(Eraser):
         if c.direction == "new" and trains:
             amount = max(1, math.ceil(c.ratio * e.local.amount))
             H[trains] = e.train([ids[row] for row in trains], v, past.t, amount) - v
-            if self.after:
+            if self.keeps_model_after:
                 return v + self._scaled(e.layout, p @ H, p @ W - past.w)
             norms = H[trains].norm(dim=1, keepdim=True)
             H[trains] *= torch.where(norms > 0, D[trains].norm(dim=1, keepdim=True) / norms, 0)

@@ -63,7 +63,7 @@ class Pga(Eraser):
         c, radius = self.settings, self._radius(e, reference)
         x, s, steps, projected = reference, torch.zeros_like(reference), 0, 0
         facts = {"radius": radius, "stopped": False}
-        e.charge_ascent(1)
+        e.charge_exchange()
         for epoch in range(c.epochs):
             for u in e.ids:
                 for batch in e.ascent_batches(u, epoch, c.batch_size):
