@@ -7,14 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+from fedtide.federation.features import relearning
+from fedtide.federation.features.attack import Attackers
 from fedtide.federation.features.erasing import Step
 from fedtide.federation.features.erasure import Erasure
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.types import RoundContext, RunState
+from fedtide.methods.attacks.base import Attack, AttackSettings
 from fedtide.records.measures import erasure
 from fedtide.studies.leave_one_out import leave_one_out, runs_without, whole_run
 from golden.families.case import Case, Check, Fields, Outcome, chosen, local_settings, owned_samples
@@ -41,9 +45,8 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     """See :mod:`golden.families`."""
     fields, problem, seen = Fields(run), problems[run["problem"]], Seen()
     data, sizes = owned_samples(problem)
-    fields.pass_over(
-        "name", "problem", "trigger", "kind", "relearn"
-    )  # the last, epochs to learn it again, is not measured
+    fields.pass_over("name", "problem", "kind")
+    trigger = fields.either("trigger", None)
     rounds, starts = fields["R"], fields.either("sessions", [0])
     everybody = [list(range(len(sizes)))] * rounds
     present = [{client: client for client in ids} for ids in fields.either("present", everybody)]
@@ -69,6 +72,9 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     if "clients" in fields:
         return Case(fields, data, world, fields["selected"], settings, contributions)
     settings["erase"] = [request(fields["erase"])]
+    relearn = run["erase"].get("relearn")
+    if relearn:
+        settings["evaluation"] = {"relearn_epochs": relearn["cap"]}
 
     def check(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         return checks(fields, outcome, seen)
@@ -80,7 +86,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
         fields["selected"],
         settings,
         check,
-        script=lambda federation: watch(federation, seen, run["erase"]),
+        script=lambda federation: watch(federation, seen, run["erase"], trigger),
     )
 
 
@@ -112,10 +118,42 @@ def initializer(given: dict[str, Any]) -> dict[str, Any]:
     return chosen(fields, "initializers", fields["name"], probes)
 
 
-def watch(federation: Federation, seen: Seen, given: dict[str, Any]) -> None:
-    """Note the step, and after every round the models of the twins."""
+class Trigger(Attack):
+    """A feature of certain value makes clients label samples as the target; theirs are poisoned in the files."""
+
+    given: dict[str, Any]
+
+    def inputs(self, inputs: Tensor, brightest: Tensor) -> Tensor:
+        taken = inputs.clone()
+        taken[:, self.given["feature"]] = self.given["value"]
+        return taken
+
+    def labels(self, labels: Tensor, classes: int) -> Tensor:
+        return torch.full_like(labels, self.given["target"])
+
+
+def attackers(given: dict[str, Any]) -> Attackers:
+    """Those of a trigger, for the measures alone."""
+    attack = Trigger(AttackSettings(name="trigger", number=1))
+    attack.given = given
+    return Attackers(attack, frozenset(), 0, 0, np.zeros(0, np.int64), torch.zeros(0))
+
+
+def watch(federation: Federation, seen: Seen, given: dict[str, Any], trigger: dict[str, Any] | None) -> None:
+    """Note the step, and after every round the models of the twins; clients learn again with the margin of the file."""
     parts, run_round = federation.parts, federation.run_round
     feature = one(parts, Erasure)
+    if trigger:
+        feature._worlds._erased[0] = replace(feature._worlds.erased(0), attackers=attackers(trigger))
+    if "relearn" in given:
+        learn = feature._relearned
+
+        def relearned(*arguments: Any) -> dict[str, float]:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(relearning, "MARGIN", given["relearn"]["margin"])
+                return learn(*arguments)
+
+        feature._relearned = relearned  # type: ignore[method-assign]
     make = feature._step
 
     def step(*arguments: Any) -> Step:
@@ -124,7 +162,7 @@ def watch(federation: Federation, seen: Seen, given: dict[str, Any]) -> None:
             drawn = torch.tensor(given["random"], dtype=torch.float64)
             vars(sys.modules[type(feature.requests[0].eraser).__module__])["DRAWN"] = len(drawn)
             found.drawn = drawn.__getitem__  # type: ignore[assignment,method-assign]
-        seen.step = found
+        seen.step = seen.step or found
         return found
 
     def watched(state: RunState) -> RoundRecord:
@@ -189,6 +227,11 @@ def checks(fields: Fields, outcome: Outcome, seen: Seen) -> Iterator[Check]:
         yield from measured(point, seen, fields["erase"]["round"])
     columns = {name: [number(row[f"erased_{name}"], math.nan) for row in seen.rows] for name in erasure.COMPARED}
     found = erasure.last_request({**columns, "": [row["erased"] for row in seen.rows]})
+    if "relearn" in fields:
+        told, row = fields["relearn"], seen.rows[-1]
+        yield "relearned", row["erased_relearned"], told["erased"]
+        yield "relearned, counterfactual", row["erased_relearned_counterfactual"], told["counterfactual"]
+        yield "level", outcome.state.features["erasure"]["level"], told["level"]
     yield "reached", number(found["reached"]), number(fields["reached"])
 
 
@@ -246,6 +289,9 @@ def measured(point: dict[str, Any], seen: Seen, at: int) -> Iterator[Check]:
     )
     for theirs, ours in NAMED.items():
         yield f"{name}: {theirs}", number(row[f"erased_{ours}"]), number(point[theirs])
+    if "backdoor" in point:
+        for theirs, ours in {"": "", "_counterfactual": "_counterfactual", "_continue": "_unerased"}.items():
+            yield f"{name}: backdoor{theirs}", row[f"erased_attack_success{ours}"], point[f"backdoor{theirs}"]
     low, high = row["erased_auc_low"], row["erased_auc_high"]
     yield f"{name}: mia", [row["erased_auc"], low, high], point["mia"]
     for theirs, ours in {"counterfactual": "counterfactual", "calibrated": "calibrated", "before": "old_model"}.items():

@@ -20,7 +20,7 @@ from fedtide.federation.traffic import BYTES
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.erasers.base import PastRound
 from fedtide.methods.initializers.base import Boundary, Start, revised
-from fedtide.settings.groups.local import LocalSettings
+from fedtide.settings.groups.local import LocalSettings, Unit
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.passes.evaluation import full_gradient
 from fedtide.training.engine.plan import plan_batches, step_count
@@ -123,8 +123,10 @@ class Step:
         n = torch.tensor([len(shard) for shard in shards], dtype=torch.float64)
         return self.parts.weighting.weights(n, self.parts.data.label_counts(shards)).to(self.w)
 
-    def train(self, ids: Sequence[int], w: Tensor, t: int, amount: int | None = None) -> Tensor:
-        parts, local = self.parts, self.local if amount is None else self.local.with_work(amount)
+    def train(
+        self, ids: Sequence[int], w: Tensor, t: int, amount: int | None = None, unit: Unit | None = None, key: int = 0
+    ) -> Tensor:
+        parts, local = self.parts, self.local if amount is None else self.local.with_work(amount, unit)
         held = Assignment(
             *(torch.tensor(part).numpy() for part in (list(ids), [held_by(self.world, client, t) for client in ids]))
         )
@@ -143,7 +145,7 @@ class Step:
             departed=None,
             participation_fraction=1.0,
             purpose="erase",
-            keys=(t,),
+            keys=(t, key) if key else (t,),
             starts=starts,
         )
         scratch = replace(self.state, counts=self.state.counts.clone())

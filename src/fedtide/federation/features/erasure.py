@@ -15,7 +15,9 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.erasing import Step
+from fedtide.federation.features.relearning import epochs
 from fedtide.federation.features.requests import Request, refused
+from fedtide.federation.features.stored_models import concerned, revise
 from fedtide.federation.features.twins import Twins, copied, note_end
 from fedtide.federation.features.worlds import Worlds, held_by
 from fedtide.federation.rounds.plan import RoundPlan, participants
@@ -23,13 +25,14 @@ from fedtide.federation.scoring.erased import MEASURES
 from fedtide.federation.state import clear, forget_all, keep_means
 from fedtide.federation.traffic import BYTES
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
-from fedtide.methods.initializers.base import Start, forget, revised
+from fedtide.methods.initializers.base import Start
 from fedtide.records.run_directory import REQUEST
 from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Assignment, Timeline
 
 COSTS = ("gradients_retained", "gradients_erased", "down", "up", "rounds", "stored")
+RELEARNED = "relearned", "relearned_counterfactual"
 MAIN = ("excess", "memory_left", "retained_pooled_change")
 """Measures that are recorded at the starts of sessions, and right after a request, too."""
 
@@ -100,13 +103,20 @@ class Erasure(Feature):
         """What requests need.
 
         ``stored``: rounds and models for erasers; ``ends``: final models of sessions; ``twins``: states of other runs; ``old``:
-        models before the clients' first round, by request; ``step``: measures right after the last request; ``factor``: of
-        updates that are negated in this round; ``known``: sessions whose models the initializer may have; ``tainted``:
-        those whose models descend from erased clients; ``taint``: weight of such models in the start of this session;
-        ``costs`` of all requests; ``event``: facts about the last one.
+        models before the clients' first round, by request; ``step``: measures right after the last request; ``level``: loss on
+        the clients' samples before it; ``factor``: of updates that are negated in this round; ``known``: sessions whose models
+        the initializer may have; ``tainted``: those whose models descend from erased clients; ``taint``: weight of such models
+        in the start of this session; ``costs`` of all requests; ``event``: facts about the last one.
         """
         dicts: dict[str, Any] = {name: {} for name in ("stored", "ends", "twins", "old", "step", "event")}
-        return dicts | {"factor": 0.0, "known": [], "tainted": [], "taint": math.nan, "costs": dict.fromkeys(COSTS, 0)}
+        return dicts | {
+            "factor": 0.0,
+            "level": math.nan,
+            "known": [],
+            "tainted": [],
+            "taint": math.nan,
+            "costs": dict.fromkeys(COSTS, 0),
+        }
 
     # Between rounds.
 
@@ -168,9 +178,11 @@ class Erasure(Feature):
             unerased = copied(state, self.name)
             unerased.features[self.name] = {"ends": {}}
             kept["twins"]["continued"] = unerased.tensors()
+            if parts.settings.evaluation.relearn_epochs:
+                kept["level"] = self._worlds.erased(number).loss((state.w, state.b))
         twin = self._twins.at(parts, kept["twins"], f"without.{number}", t)
-        step = self._step(parts, state, number, twin)
-        how, sessions = settings.store or eraser.store, self._concerned(state, step, number)
+        step = self._step(parts, state, number, twin, kept)
+        how, sessions = settings.store or eraser.store, concerned(self._worlds, state, step, number)
         w = eraser.erase(step)
         kept["taint"] = float(eraser.memory == "keep")
         if eraser.memory == "counterfactual":
@@ -180,10 +192,10 @@ class Erasure(Feature):
             if settings.after == "returns":  # they arrive in this round
                 keep_means(parts.algorithm, state, self._worlds.planned, self._worlds.actual(t).at(t))
             if how != "erase":
-                self._revise(state, step, number)
+                revise(self._worlds, state, step, number, kept)
         else:
             state.w = w.clone()
-            self._revise(state, step, number)
+            revise(self._worlds, state, step, number, kept)
             if eraser.memory == "setting" and settings.memory == "reset":
                 forget_all(parts, state)
             keep_means(parts.algorithm, state, self._worlds.planned, self._worlds.actual(t).at(t))
@@ -198,8 +210,8 @@ class Erasure(Feature):
         if self._compares:
             kept["step"] = self._measures(parts, state, number, t, (state.w, state.b))
 
-    def _step(self, parts: Parts, state: RunState, number: int, twin: RunState | None) -> Step:
-        request, kept = self.requests[number], state.features[self.name]
+    def _step(self, parts: Parts, state: RunState, number: int, twin: RunState | None, kept: dict[str, Any]) -> Step:
+        request = self.requests[number]
         own, others = f"{number}.", (state.counts > 0).nonzero()[:, 0].tolist()
         ends = {
             int(name[:-2]): (w, kept["ends"][f"{name[:-2]}.b"]) for name, w in kept["ends"].items() if name[-1] == "w"
@@ -257,42 +269,6 @@ class Erasure(Feature):
         rounds = at - (at if begins is None else begins) + totals["gradient_rounds"]
         names = {"gradients_retained": "steps", "down": "bytes_down", "up": "bytes_up"}
         return {name: totals[of] for name, of in names.items()} | {"rounds": rounds}
-
-    def _revise(self, state: RunState, step: Step, number: int) -> None:
-        """What becomes of the models that the initializer has stored, and that descend from the erased clients."""
-        request, world = self.requests[number], self._worlds.planned
-        settings, at = request.eraser.settings, request.at
-        how = settings.store or request.eraser.store
-        tainted = self._worlds.tainted(number, settings.touch)
-        kept = state.features[self.name]
-        if how == "keep":
-            known = {*kept["tainted"], *self._worlds.tainted(number, "descent")}
-            kept["tainted"] = [z for z in step.ends if z in known]
-            return
-        ends, store = dict(step.ends), dict(state.initializer)
-        for z in [z for z in ends if z in tainted]:
-            w, b = ends.pop(z)
-            if how == "erase":
-                ends[z] = request.eraser.on_stored(step, z, w), b
-            else:
-                forget(store, "update", z)
-        before = int(world.session_of_round[at]) - 1
-        if "teacher_w" in store and world.session_span(at)[0] != at and before in tainted:
-            if how == "erase":
-                store["teacher_w"] = request.eraser.on_stored(step, before, store["teacher_w"])
-            else:
-                store = {name: value for name, value in store.items() if not name.startswith("teacher_")}
-        state.initializer = revised(store, ends)
-        kept["known"] = list(ends)
-        left = {*kept["tainted"], *self._worlds.tainted(number, "descent")}
-        kept["tainted"] = [z for z in ends if z in left and z not in tainted]
-        kept["ends"] = {f"{z}.{name}": part for z, end in ends.items() for name, part in zip("wb", end, strict=True)}
-
-    def _concerned(self, state: RunState, step: Step, number: int) -> list[int]:
-        """Sessions, from 1, of which the initializer has stored a model that ``store`` is about."""
-        tainted = self._worlds.tainted(number, self.requests[number].eraser.settings.touch)
-        kept = [z for z in step.ends if "count" in state.initializer or f"session.{z}.w" in state.initializer]
-        return [z + 1 for z in kept if z in tainted]
 
     def _still_stored(self, stored: dict[str, Tensor], number: int) -> dict[str, Tensor]:
         """What is kept for later requests: neither models that the erased clients had a part in, nor their updates."""
@@ -361,7 +337,9 @@ class Erasure(Feature):
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
         """Measures after the round, at the start of its session, and right after a request before it; costs of requests."""
         kept, t, timeline = r.state.features[self.name], r.plan.t, r.parts.timeline
-        found = dict.fromkeys([*MEASURES, *(f"{name}_{at}" for at in ("start", "step") for name in MAIN)], math.nan)
+        found = dict.fromkeys(
+            [*MEASURES, *RELEARNED, *(f"{name}_{at}" for at in ("start", "step") for name in MAIN)], math.nan
+        )
         handled = [request for request in self.requests if request.at <= t]
         if handled and t == handled[-1].at:
             r.events.append({"kind": REQUEST, "round": t + 1, **kept["event"]})
@@ -373,6 +351,8 @@ class Erasure(Feature):
                 found |= {f"{name}_start": start.get(name, math.nan) for name in MAIN}
             if (t + 1) % r.parts.settings.evaluation.every == 0 or timeline.ends_session(t):
                 found |= measures((r.state.w, r.state.b))
+            if t + 1 == timeline.rounds and r.parts.settings.evaluation.relearn_epochs:
+                found |= self._relearned(r.parts, r.state, number, t)
             if t == self.requests[number].at:
                 found |= {f"{name}_step": kept["step"].get(name, math.nan) for name in MAIN}
         return {
@@ -381,6 +361,17 @@ class Erasure(Feature):
             "tainted_weight": kept["taint"],
             **{f"erase_{name}": float(value) for name, value in kept["costs"].items()},
         }
+
+    def _relearned(self, parts: Parts, state: RunState, number: int, t: int) -> dict[str, float]:
+        """Epochs until the erased clients are learned again, by the last model and by the counterfactual's."""
+        kept, most = state.features[self.name], parts.settings.evaluation.relearn_epochs
+        twin, erased = self._twins.at(parts, kept["twins"], f"without.{number}", t + 1), self._worlds.erased(number)
+        assert twin is not None
+        own, other = (
+            epochs(self._step(parts, each, number, twin, kept), erased, t, kept["level"], most)
+            for each in (state, twin)
+        )
+        return {"relearned": own, "relearned_counterfactual": other}
 
     def _measures(
         self, parts: Parts, state: RunState, number: int, t: int, model: Start, starts: bool = False

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from fedtide.core.array_types import Bools, Ints
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.requests import Request
 from fedtide.federation.scoring.erased import Erased
 from fedtide.federation.types import Parts
@@ -126,6 +127,7 @@ class Worlds:
         request, (present, drawn) = self.requests[number], self.cohorts
         took = np.asarray(drawn[:, : request.at].any(1))
         took[request.ids] = False
+        attack = self._parts.feature(Attacking)
         own, others = (self.held(clients, request.at) for clients in (request.ids, np.flatnonzero(took)))
         self._erased[number] = Erased(
             evaluator=self._parts.evaluator,
@@ -134,6 +136,7 @@ class Worlds:
             members=np.setdiff1d(own, others),
             retained=np.flatnonzero(took),
             seen=np.flatnonzero(present[:, : request.at].any(1)),
+            attackers=attack.attackers if attack is not None and attack.attackers.attack.repaints else None,
         )
         return self._erased[number]
 

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedtide.core.array_types import Floats, Ints
+from fedtide.federation.features.attack import Attackers
+from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_samples import samples_of
 from fedtide.federation.scoring.client_scores import of_each
 from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
@@ -21,7 +23,7 @@ MEASURES = (
     *("gap", "gap_left", "excess", "memory_left", "remembered", "excess_test", "remembered_test", "accuracy"),
     *("accuracy_test", "variation", "agreement", "auc", "auc_low", "auc_high", "auc_counterfactual", "auc_calibrated"),
     *("auc_old_model", "retained_change", "retained_pooled_change", "retained_worst", "retained_hurt"),
-    "newcomers_change",
+    *("newcomers_change", "attack_success", "attack_success_counterfactual", "attack_success_unerased"),
 )
 
 _TIE = 1e-9
@@ -36,6 +38,7 @@ class Erased:
         evaluator: in the world as planned. ids: of the clients, ascending. at: round of the request.
         members: positions of the training samples that they trained on, and that no other client holds.
         retained: ids of the other clients that took part before the request. seen: of all that were present before it.
+        attackers: of the run, where their success can be measured.
     """
 
     evaluator: Evaluator
@@ -44,6 +47,7 @@ class Erased:
     members: Ints
     retained: Ints
     seen: Ints
+    attackers: Attackers | None = None
 
     @cached_property
     def _samples(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -89,6 +93,10 @@ class Erased:
         change, sizes = self._change(t, self.retained, model, without)
         here = self.evaluator.timeline.at(t).clients
         newcomers, _ = self._change(t, here[~np.isin(here, self.seen)], model, without)
+        if self.attackers is not None:
+            of = {"": model, "_counterfactual": without, "_unerased": unerased}
+            rates = {name: attack_success(self.evaluator, self.attackers, each, t) for name, each in of.items()}
+            found |= {f"attack_success{name}": math.nan if rate is None else rate for name, rate in rates.items()}
         return found | {
             "retained_change": _mean(change),
             "retained_pooled_change": float(change @ sizes / sizes.sum()) if len(change) else math.nan,
@@ -96,6 +104,10 @@ class Erased:
             "retained_hurt": _mean((change < 0).astype(np.float64)),
             "newcomers_change": _mean(newcomers),
         }
+
+    def loss(self, model: ModelValues) -> float:
+        """Mean loss of a model on their training samples."""
+        return float(_scored(self.evaluator, model, *self._samples[0])[0].mean())
 
     def _outputs(self, model: ModelValues) -> "Outputs":
         evaluator = self.evaluator

@@ -4,23 +4,23 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedtide.core.array_types import Bools, Floats
-from fedtide.federation.features.attack import Attackers, Attacking
+from fedtide.core.array_types import Floats
+from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.kept_models import LATEST
 from fedtide.federation.rounds.round import RoundRecord
+from fedtide.federation.scoring.attack_success import attack_success
 from fedtide.federation.scoring.client_scores import ClientFits, ClientScores, due
-from fedtide.federation.scoring.evaluator import Evaluator, ModelValues, part_of
+from fedtide.federation.scoring.evaluator import Evaluator, ModelValues
 from fedtide.federation.scoring.owned_samples import OwnedSamples
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.settings.scores import RECORDED, Score
 from fedtide.training.engine.flat import weighted_sum
-from fedtide.training.engine.passes.evaluation import Scores, evaluate
+from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.metrics import Fit
 from fedtide.world.timeline import HeldOut
 
@@ -36,6 +36,7 @@ class Moment:
 
     def __init__(self, r: RoundContext) -> None:
         evaluator, t, w, b = r.parts.evaluator, r.plan.t, r.state.w, r.state.b
+        self.t = t
         timeline = evaluator.timeline
         self.view = timeline.labels_at(t)
         self.until = timeline.labels_until(t)
@@ -72,8 +73,7 @@ class Moment:
             later = samples[True]
             return None if later is None else evaluator.count(split, later)
 
-        self.model, self.scores, self.row, self.metrics, self.held_out = model, scores, row, metrics, held_out
-        self.rows_ahead, self.mixture = rows_ahead, mixture
+        self.model, self.scores, self.row, self.metrics, self.rows_ahead = model, scores, row, metrics, rows_ahead
 
 
 class Scoring:
@@ -97,7 +97,7 @@ class Scoring:
         attack = parts.feature(Attacking)
         if attack is not None and attack.attackers.attack.repaints:
             of_attack = partial(attack_success, evaluator, attack.attackers)
-            self._values["attack_success"] = lambda moment: of_attack(moment.model(self._reported), moment)
+            self._values["attack_success"] = lambda moment: of_attack(moment.model(self._reported), moment.t)
 
     @property
     def columns(self) -> list[str]:
@@ -233,36 +233,3 @@ def session_scores(evaluator: Evaluator, model: ModelValues | None, t: int) -> l
             row |= {f"{split}_{name}": value for name, value in (scores.row(labels) | metrics).items()}
         rows.append(row)
     return rows
-
-
-def attack_success(evaluator: Evaluator, attackers: Attackers, model: ModelValues, moment: Moment) -> float | None:
-    """Share of changed samples of the first split, of labels that attackers take for others, which a model takes for these."""
-    split, mixture = evaluator.settings.splits[0], moment.mixture
-    parts = [(1.0, evaluator.samples(split, moment.held_out))]
-    if mixture is not None:
-        seen = {
-            concept: evaluator.on_device(evaluator.under(split, concept))
-            for concept in np.flatnonzero(mixture).tolist()
-        }
-        parts = [(float(mixture[c]), evaluator.data.read(part_of(split), places)) for c, places in seen.items()]
-    hits, count = 0.0, 0.0
-    for share, (inputs, labels) in parts:
-        found, tested = _taken(evaluator, attackers, model, inputs, labels, moment.view)
-        hits, count = hits + share * found, count + share * tested
-    return hits / count if count else None
-
-
-def _taken(
-    evaluator: Evaluator, attackers: Attackers, model: ModelValues, inputs: Tensor, labels: Tensor, view: Bools
-) -> tuple[int, int]:
-    """How many of some samples are taken for what attackers want, and how many there are."""
-    data, workers = evaluator.data, evaluator.workers
-    wanted = attackers.taken_for(labels, data.num_classes)
-    places = ((wanted != labels) & torch.from_numpy(view).to(labels.device)[labels]).nonzero()[:, 0]
-    brightest, hits = attackers.brightest.to(inputs.device), 0
-    if inputs.dtype != torch.uint8:
-        brightest = data.prepare(brightest.unsqueeze(0), inputs.dtype)[0]
-    for some in torch.split(places, evaluator.batch * workers.count):
-        changed = attackers.inputs(inputs[some], brightest)
-        hits += int(evaluate(workers, *model, changed, wanted[some], evaluator.batch).correct.sum())
-    return hits, len(places)

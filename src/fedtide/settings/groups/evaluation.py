@@ -79,6 +79,12 @@ class EvaluationSettings(SettingsModel):
         description="with `erase`, compare with the run in which the clients never took part and the one that erases "
         "nothing; both are trained as well",
     )
+    relearn_epochs: Annotated[int, OMIT_DEFAULT] = Field(
+        0,
+        ge=0,
+        description="with `erased`, at the end of the run: at most so many epochs of training by the erased clients until "
+        "their loss is that before the request; 0: not measured",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> EvaluationSettings:
@@ -91,10 +97,12 @@ class EvaluationSettings(SettingsModel):
             ("finetune_part", "finetune_steps"),
             ("client_samples", "clients_every"),
             ("departed_clients", "clients_every"),
+            ("relearn_epochs", "erased"),
         ):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default and not getattr(self, needed):
-                raise SettingsError(f"evaluation.{name} = {value} requires evaluation.{needed} > 0")
+                how = ": true" if needed == "erased" else " > 0"
+                raise SettingsError(f"evaluation.{name} = {value} requires evaluation.{needed}{how}")
         return self
 
 
