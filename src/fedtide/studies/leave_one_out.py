@@ -72,7 +72,7 @@ def leave_one_out(parts: Parts, clients: Sequence[int]) -> Iterator[Contribution
 def whole_run(parts: Parts, clients: Sequence[int]) -> tuple[ModelValues, dict[int, int]]:
     """The final global model of the run as configured, and the first round that each client has a part in, T for none."""
     fed = beside(parts, parts.timeline)
-    model, world = _final(fed, initial_state(parts)), fed.parts.timeline  # with the sessions that alarms have begun
+    model, world = final(fed, initial_state(parts)), fed.parts.timeline  # with the sessions that alarms have begun
     who = cohorts(parts.participation, world, parts.settings.seed)
     rounds = {client: touched(parts, world, who.present[[client]], who.drawn[[client]]) for client in clients}
     return model, {client: int(found[0]) if len(found) else world.rounds for client, found in rounds.items()}
@@ -94,12 +94,13 @@ def runs_without(
         _advance(fed, state, begins[client])
         less = beside(parts, world.without(np.array([client]), np.ones(world.rounds, dtype=np.bool_)))
         try:
-            yield client, _final(less, copied(state))
+            yield client, final(less, copied(state))
         except Diverged:
             yield client, None
 
 
-def _final(fed: Federation, state: RunState) -> ModelValues:
+def final(fed: Federation, state: RunState) -> ModelValues:
+    """Advance a state to the end of its run; the final global model."""
     _advance(fed, state, fed.parts.timeline.rounds)
     return state.w, state.b
 
