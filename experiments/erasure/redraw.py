@@ -4,8 +4,8 @@
 
 trains Fashion-MNIST (20 clients, 5 drawn, 40 rounds; labels by Dirichlet(0.3)) with everybody and without each client, twice:
 its place in a cohort stays empty, as in the counterfactual of `erase`, or all cohorts are drawn anew from the others. The world
-is the same with every seed; initial model, cohorts and batches differ. ``redraw.csv`` has a row per seed and client: the loss on
-all test samples without the client minus that with it. Finished seeds are kept.
+is the same with every seed; initial model, cohorts and batches differ. ``redraw.csv`` has a row per seed and client: the loss
+on all test samples without the client minus that with it. Finished seeds are kept.
 """
 
 import sys
