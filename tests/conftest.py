@@ -86,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     _freeze()
+    gc.set_threshold(20_000, 20, 50)  # hypothesis listens to every collection
     gc.enable()
     if (style := sys.modules.get("fedtide.report.charts.style")) is not None:
         style.DPI = 60  # type: ignore[attr-defined]  # figures are drawn in a third of the time
