@@ -66,9 +66,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Of a test with six cases or more a third is usual, and the others are slow; processes and notebooks come first.
+    """Of a test with three cases or more a quarter is usual, and the others are slow; processes and notebooks come first.
 
-    Which third has nothing to do with the order of the cases. One worker has all processes, with the server that they share,
+    Which quarter has nothing to do with the order of the cases. One worker has all processes, with the server that they share,
     and none is left for the end.
     """
     cases = defaultdict[str, list[pytest.Item]](list)
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for own in cases.values():
         usual = [item for item in own if item.get_closest_marker("slow") is None]
         usual.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        for item in usual[math.ceil(len(own) / 3) :] if len(own) >= 6 else ():
+        for item in usual[math.ceil(len(own) / 4) :] if len(own) >= 3 else ():
             item.add_marker(pytest.mark.slow)
     yield
     first = ("tests/faults/", "tests/docs/test_notebooks", "tests/contract/test_accel")
