@@ -1,4 +1,4 @@
-"""Small defects, one at a time, and whether the default test suite finds them.
+"""Small defects, one at a time, and whether the tests find them, slow ones and all cases included.
 
 A defect is a slip that is easy to make: a sign, an index, a missing factor, something that is not saved; ``defects.txt`` has
 them, and says how to add one. It is put into a copy of the tree, and tests run until one fails: first the likely files, then
@@ -111,7 +111,7 @@ class Tree:
         """The tests that fail, none if all pass, ``None`` if pytest takes longer than ``limit`` seconds or is killed."""
         kept = {name: value for name, value in os.environ.items() if name not in PRIVATE}
         kept |= {"PYTHONPATH": str(self.root / "src"), "DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-n"]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "", "-n"]
         command += [str(jobs if jobs > 1 else 0), *arguments]
         shutil.rmtree(self.root / ".hypothesis", ignore_errors=True)  # examples that failed with another defect
         pipes: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

@@ -3,10 +3,13 @@ import functools
 import gc
 import importlib.metadata
 import itertools
+import math
 import os
 import shutil
 import sys
 import tempfile
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,15 +64,29 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + 1
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Processes and notebooks first: one worker has them all, with the server that they share, and none is left for the end."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Of a test with three cases or more a quarter is usual, and the others are slow; processes and notebooks come first.
+
+    Which quarter has nothing to do with the order of the cases. One worker has all processes, with the server that they share,
+    and none is left for the end.
+    """
+    cases = defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    for own in cases.values():
+        usual = [item for item in own if item.get_closest_marker("slow") is None]
+        usual.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        for item in usual[math.ceil(len(own) / 4) :] if len(own) >= 3 else ():
+            item.add_marker(pytest.mark.slow)
+    yield
     first = ("tests/faults/", "tests/docs/test_notebooks", "tests/contract/test_accel")
     items.sort(key=lambda item: not item.nodeid.startswith(first))
 
 
 def pytest_collection_finish() -> None:
     _freeze()
+    gc.set_threshold(20_000, 20, 50)  # hypothesis listens to every collection
     gc.enable()
     if (style := sys.modules.get("fedtide.report.charts.style")) is not None:
         style.DPI = 60  # type: ignore[attr-defined]  # figures are drawn in a third of the time

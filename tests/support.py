@@ -1,12 +1,10 @@
 """Tiny federations for tests: synthetic data, timelines written by hand, scripted cohorts, real rounds."""
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -41,17 +39,6 @@ from fedtide.world.timeline import Assignment, Timeline
 __all__ = ["assembled", "assert_close", "assert_same", "dataset", "images", "run_rounds", "series", "tensors", "tokens"]
 
 Ints = NDArray[np.int64]
-
-
-def halved(*axes: Iterable[Any]) -> list[Any]:
-    """All combinations, for ``parametrize``: every other one is slow, so that the usual tests have half of each value's."""
-    places = itertools.product(*(enumerate(axis) for axis in axes))
-    return [
-        pytest.param(
-            *(value for _, value in chosen), marks=[pytest.mark.slow] * (sum(place for place, _ in chosen) % 2)
-        )
-        for chosen in places
-    ]
 
 
 F = TypeVar("F", bound=Feature)

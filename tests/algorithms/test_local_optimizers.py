@@ -11,7 +11,6 @@ from support import (
     clock,
     closest,
     federation,
-    halved,
     images,
     largest_gap,
     light,
@@ -31,7 +30,7 @@ REFUSED = {
 """With default settings: displacements stand for gradients, or the method takes local steps or is a local optimizer itself."""
 
 
-@pytest.mark.parametrize("name", halved(sorted(plugins.names("algorithms"))))
+@pytest.mark.parametrize("name", sorted(plugins.names("algorithms")))
 def test_every_algorithm_trains_with_adam_or_refuses_it(name: str) -> None:
     chosen = settings(algorithm=light(name), model={"name": "mlp", "widths": [4]}, local=LOCAL, **clock(name))
     data, world = images() if name == "cfl_generative" else vector_data(), steady((6, 3, 9), 2)

@@ -12,7 +12,6 @@ from commands import Fedtide
 from fedtide.authoring.trial import Trial
 from fedtide.authoring.writing import TEMPLATES
 from fedtide.core import plugins
-from support import halved
 
 GUIDE = "\n".join(
     path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parents[2] / "docs").glob("extend_*.md"))
@@ -29,7 +28,7 @@ def test_a_template_is_the_example_of_the_guide(kind: str) -> None:
     assert f"```python\n# {kind}/{template.name}\n{template.read_text()}```" in GUIDE
 
 
-@pytest.mark.parametrize("kind", halved(TEMPLATES))
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str) -> None:
     called = fedtide("new", WORDS[kind], "my_own_2")
     plugin, test = own / kind / "my_own_2.py", own / "tests" / f"test_{kind}_my_own_2.py"

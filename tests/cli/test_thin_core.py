@@ -71,6 +71,7 @@ def called(tmp_path_factory):
     return {json.dumps(words): result for words, result in zip(commands, commands_, strict=True)}, python, folder
 
 
+@pytest.mark.slow
 def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
     found, _, folder = called
     status, out, err = found[json.dumps(RUN)]

@@ -25,7 +25,6 @@ from support import (
     clock,
     deal,
     federation,
-    halved,
     light,
     needs,
     network,
@@ -105,7 +104,7 @@ def fedavg_world(world: Any) -> Callable[[str], list[Any]]:
     return functools.cache(lambda model: Seen(world(algorithm="fedavg", **json.loads(model))).world)
 
 
-@pytest.mark.parametrize("algorithm", halved(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_algorithms_resume_on_every_engine_in_one_world(
     world: Any, fedavg_world: Callable[[str], list[Any]], algorithm: str
 ) -> None:
@@ -201,7 +200,7 @@ def test_another_seed_is_another_world(world: Any) -> None:
     assert all(a != b for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("part", halved(part for part in OTHERS if part[1] not in OF_OWN_DATA))
+@pytest.mark.parametrize("part", [part for part in OTHERS if part[1] not in OF_OWN_DATA])
 def test_every_other_part_resumes(world: Any, part: tuple[str, str]) -> None:
     key, name = part
     scenario = {"scenario": name} if key == "scenario" else {"scenario": "static" if key == "partition" else "sessions"}

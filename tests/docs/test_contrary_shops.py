@@ -61,6 +61,7 @@ def expected(shops: Path, by: list[str]) -> dict[int, float]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "by"), [pytest.param("fedavg", ["all"], marks=pytest.mark.slow), ("local", ["shop"])]
 )

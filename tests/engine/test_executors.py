@@ -1,6 +1,7 @@
 """Workers, chunks and executors: other ways to compute the same rounds."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import hypothesis
@@ -31,7 +32,6 @@ from support import (
     assert_same,
     closest,
     federation,
-    halved,
     images,
     network,
     run_rounds,
@@ -80,7 +80,7 @@ def final(
     return run_rounds(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
 
 
-@pytest.mark.parametrize("algorithm", halved(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_executors_workers_and_chunks_agree(algorithm: str) -> None:
     threads, stacked = (final(algorithm, executor=name) for name in ("threads", "stacked"))
     assert_close(threads, stacked, 1e-10)
@@ -127,7 +127,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
     assert_close(threads, stacked, 1e-10)
 
 
-@pytest.mark.parametrize("model", halved(["noisy", "lenet"]))
+@pytest.mark.parametrize("model", ["noisy", "lenet"])
 def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
     data = images(side=16)
     local = {"epochs": 2, "batch_size": 3, "lr": 0.1, "flip": 0.5, "crop": 2}
@@ -259,7 +259,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
 
 @pytest.mark.parametrize(
     ("local", "executor"),
-    halved([{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}], ["resident", "threads", "stacked"]),
+    product([{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}], ["resident", "threads", "stacked"]),
 )
 def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str, local: dict[str, Any]) -> None:
     """Up to rounding."""

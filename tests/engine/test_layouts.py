@@ -13,7 +13,7 @@ from fedtide.training.engine.executors.factory import image_layout
 from fedtide.training.engine.forward import Forward
 from fedtide.training.programs.narrow import use_narrow_forms
 from fedtide.training.resources.workers import prepare_process
-from support import closest, federation, halved, images, run_rounds, settings, steady
+from support import closest, federation, images, run_rounds, settings, steady
 
 
 def softmax_regression(w, b, x, y):
@@ -108,7 +108,7 @@ def test_convolutions_on_a_card_are_in_full_precision_and_in_one_order():
         assert not torch.backends.cudnn.allow_tf32
 
 
-@pytest.mark.parametrize("model", halved(["lenet", "cnn_svhn"]))
+@pytest.mark.parametrize("model", ["lenet", "cnn_svhn"])
 def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
     ends = []
     for layout in ("contiguous", "channels_last"):

@@ -1,5 +1,6 @@
 """Local optimizers against torch.optim, in every executor and precision."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from support import (
     bare,
     closest,
     federation,
-    halved,
     run_rounds,
     settings,
     steady,
@@ -59,7 +59,7 @@ def reference(start: Tensor, gradients: Tensor, cls: Any, lr: float, decay: floa
     return y.detach()
 
 
-@pytest.mark.parametrize(("together", "rates", "decay"), halved([True, False], [True, False], [0.05, 0.0]))
+@pytest.mark.parametrize(("together", "rates", "decay"), product([True, False], [True, False], [0.05, 0.0]))
 @pytest.mark.parametrize(("chosen", "cls", "options"), SWITCHES, ids=str)
 def test_fifty_steps_are_torch_s(
     chosen: dict[str, Any], cls: Any, options: dict[str, Any], together: bool, rates: bool, decay: float
@@ -96,7 +96,7 @@ def trained(chosen: Any, scope: str, rounds: int, *, model: str = "softmax_regre
 
 @pytest.mark.parametrize(
     ("place", "way", "scope"),
-    halved([0, 3, 5, 7], [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ["client", "round"]),
+    product([0, 3, 5, 7], [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ["client", "round"]),
 )
 def test_rounds_of_one_client_are_torch_s(place: int, way: dict[str, Any], scope: str) -> None:
     """Fifty steps of a network in every executor: kept moments go on over five rounds, others start afresh in each."""
@@ -131,7 +131,7 @@ def final(chosen: Any, *, dtype: torch.dtype = torch.float64, algorithm: Any = "
 
 @pytest.mark.parametrize(
     ("algorithm", "chosen"),
-    halved(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),
+    product(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),
 )
 def test_executors_workers_and_chunks_agree(chosen: Any, algorithm: str) -> None:
     ways = [{"executor": "threads"}, {"executor": "stacked"}, *({"executor": "stacked", "chunk": n} for n in (1, 2))]

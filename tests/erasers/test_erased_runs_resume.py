@@ -1,6 +1,7 @@
 """Runs with requests that stop and go on, in several processes, with memories on disk; and their history."""
 
 import csv
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from federation.test_ranks import compare
 from fedtide.authoring.rounds import assert_resumes, run_rounds
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import restored_state
-from support import assert_same, closest, halved, settings, vectors
+from support import assert_same, closest, settings, vectors
 
 PRESENT = [(0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)]
 SESSIONS = [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-@pytest.mark.parametrize(("method", "at"), halved(list(ERASERS), [3, 4, 5]))
+@pytest.mark.parametrize(("method", "at"), product(list(ERASERS), [3, 4, 5]))
 def test_an_interrupted_run_goes_on_to_the_same_bits(method: str, at: int) -> None:
     """It stops before rounds 4 and 7: after the request, where it is made, and before it."""
     initializer = {"name": "dynamic", "gradient_rounds": 1} if at == 4 else "average"

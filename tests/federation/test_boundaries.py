@@ -1,6 +1,6 @@
 """Session boundaries: the model a session starts from, and what happens to memories."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, halved, images, run_rounds, settings, stepped, timeline, vectors, watch
+from support import closest, deal, federation, images, run_rounds, settings, stepped, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -41,7 +41,7 @@ def run(initializer: Any, pilot: int = 1, **values: Any) -> tuple[Federation, li
 
 
 @pytest.mark.parametrize(
-    ("initializer", "pilot", "start"), halved(plugins.names("initializers"), [1, 2], ["carry", "reset"])
+    ("initializer", "pilot", "start"), product(plugins.names("initializers"), [1, 2], ["carry", "reset"])
 )
 def test_pilot_sessions_and_the_first_after_them_are_alike(initializer: str, pilot: int, start: str) -> None:
     fed, first, last = run({"name": initializer, "post_pilot_start": start}, pilot)

@@ -22,7 +22,7 @@ from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
 from small_runs import execute
-from support import federation, halved, run_rounds
+from support import federation, run_rounds
 
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}
 
@@ -156,7 +156,7 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
     assert float(last["client_accuracy_std"]) == pytest.approx(present.std(ddof=0))
 
 
-@pytest.mark.parametrize("natural", halved([False, True]))
+@pytest.mark.parametrize("natural", [False, True])
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""
     local = {"momentum": 0.9, "batch_size": 4}

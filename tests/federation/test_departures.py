@@ -1,5 +1,6 @@
 """What is left of a device that leaves within a session, for every algorithm whose clients remember."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from support import (
     closest,
     deal,
     federation,
-    halved,
     images,
     light,
     needs,
@@ -58,7 +58,7 @@ def remembers(algorithm: Any) -> bool:
     return bool(cls(cls.Settings(**chosen)).client)
 
 
-@pytest.mark.parametrize(("algorithm", "kept"), halved(filter(remembers, SETTINGS), [False, True]), ids=str)
+@pytest.mark.parametrize(("algorithm", "kept"), product(filter(remembers, SETTINGS), [False, True]), ids=str)
 def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algorithm: Any, kept: bool) -> None:
     """After every round: rows of absent clients are zero, every declared mean is that of the rows of those present."""
     fed = prepared(algorithm, kept)

@@ -1,5 +1,6 @@
 """Responses to alarms: what they equal, and that they survive interruptions, departures and clocks."""
 
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,6 @@ from support import (
     assert_same,
     deal,
     federation,
-    halved,
     light,
     one,
     run_rounds,
@@ -62,7 +62,7 @@ def rows(records: list[RoundRecord], *without: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in record.row.items() if name not in left_out} for record in records]
 
 
-@pytest.mark.parametrize(("response", "watch"), halved(RESPONSES, ["server", "clients"]))
+@pytest.mark.parametrize(("response", "watch"), product(RESPONSES, ["server", "clients"]))
 def test_without_alarms_every_bit_is_that_of_the_run_without_a_detector(watch: str, response: Any) -> None:
     plain, expected = run_rounds(prepared(halves(5, 3), algorithm="scaffold"))
     found, records = run_rounds(
@@ -162,7 +162,7 @@ def test_a_share_of_the_participants_has_to_alarm(share: float | None, alarms: i
     assert state.features["detector"]["streams"].tolist() == ([] if alarms else [2, 2])
 
 
-@pytest.mark.parametrize(("response", "watch"), halved(RESPONSES, ["server", "clients"]))
+@pytest.mark.parametrize(("response", "watch"), product(RESPONSES, ["server", "clients"]))
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, response: Any) -> None:
     """Saved after every round, loaded from the file into a new federation."""
     values: Any = {"algorithm": "scaffold", "initializer": "average", "detector": after(3, watch=watch, **response)}

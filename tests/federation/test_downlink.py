@@ -29,7 +29,6 @@ from support import (
     closest,
     deal,
     federation,
-    halved,
     light,
     needs,
     one,
@@ -151,7 +150,7 @@ REFUSED = {
 SHIPPED = [name for name in plugins.names("algorithms") if name not in ("ahead", "in_parts")]
 
 
-@pytest.mark.parametrize("name", halved(sorted(set(SHIPPED) - set(REFUSED))))
+@pytest.mark.parametrize("name", sorted(set(SHIPPED) - set(REFUSED)))
 def test_an_algorithm_is_bit_equal_where_all_is_sent_and_uses_what_is_sent_where_not(name: str) -> None:
     def run(downlink: Any) -> tuple[RunState, list[RoundRecord]]:
         chosen = {"algorithm": light(name), "local": {**PLAIN, "momentum": 0.0}, **needs(name)}

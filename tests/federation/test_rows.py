@@ -1,5 +1,6 @@
 """Logs of the clients' rows: what a save writes, and that the two states do not depend on each other."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Generations, Saved
 from fedtide.federation.state import initial_state, restored_state
-from support import assert_same, deal, federation, halved, in_full, run_rounds, settings, timeline, vectors
+from support import assert_same, deal, federation, in_full, run_rounds, settings, timeline, vectors
 
 CLIENTS, SIZE = 1000, 200
 ROW = 8 + 4 * SIZE
@@ -126,7 +127,7 @@ COHORTS = [[0, 1], [1, 2], [2], [0, 3], [1, 4], [0, 5], [1], [5], [2]]
 
 @pytest.mark.parametrize(
     ("memory", "on_session_start", "models"),
-    halved(["device", "disk"], ["reset", "keep"], [["global"], ["global", "all"]]),
+    product(["device", "disk"], ["reset", "keep"], [["global"], ["global", "all"]]),
 )
 def test_the_logs_hold_every_change(tmp_path: Path, memory: str, on_session_start: str, models: list[str]) -> None:
     """Of rows that participants write, that leave with a client, that a session clears, and of latest models."""

@@ -1,6 +1,7 @@
 """Links on the way of an update, and the rule that combines what arrives."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from support import (
     assert_same,
     closest,
     federation,
-    halved,
     largest_gap,
     needs,
     one,
@@ -100,7 +100,7 @@ def test_noise_is_the_clients_own_whoever_takes_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "algorithm"), halved([["shrink"], [NOISY], ["double", NOISY]], ["fedavg", "scaffold"])
+    ("links", "algorithm"), product([["shrink"], [NOISY], ["double", NOISY]], ["fedavg", "scaffold"])
 )
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, links: list[Any]) -> None:
     for size in (2, 7):
@@ -225,7 +225,7 @@ def test_a_rule_combines_other_rows_as_they_are_and_no_statistics_of_batchnorm(s
 ROBUST = [name for name in plugins.names("algorithms") if name != "creff" and "rules" in _plain(name).admits]
 
 
-@pytest.mark.parametrize("name", halved(ROBUST))
+@pytest.mark.parametrize("name", ROBUST)
 def test_an_algorithm_that_permits_rules_moves_by_them_alone(name: str) -> None:
     """If no update counts, the model does not depend on what clients have trained on. (CReFF's head follows gradients of
     features, which are no updates.)"""

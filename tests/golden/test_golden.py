@@ -33,12 +33,12 @@ EXECUTORS: dict[str, dict[str, Any]] = {"threads": {}, "stacked": {"chunk": 2}}
 
 
 def runs() -> Iterator[Any]:
-    """Every run of every file under both executors; by default two of each algorithm and every third one, which take turns."""
+    """Every run of every file under both executors; by default one of each algorithm and every sixth one, which take turns."""
     for file in FILES:
         content, seen = json.loads(file.read_text(encoding="utf-8")), Counter[str]()
         for number, run in enumerate(content["runs"]):
             seen[run["algorithm"]] += 1
-            usual = seen[run["algorithm"]] <= 2 or number % 3 == 0
+            usual = seen[run["algorithm"]] == 1 or number % 6 == 0
             for place, executor in enumerate(EXECUTORS):
                 marks = [] if usual and (number + place) % 2 == 0 else [pytest.mark.slow]
                 name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"

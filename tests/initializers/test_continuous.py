@@ -1,6 +1,7 @@
 """Distillation from the model of the session before."""
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from fedtide.federation.state import initial_state
 from fedtide.methods.initializers.continuous import TEACHER, distillation, relation
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
-from support import closest, halved, images, run_rounds, watch
+from support import closest, images, run_rounds, watch
 
 
 def batch(student: Tensor, teacher: Tensor, labels: Tensor, old: Tensor | None = None) -> TermBatch:
@@ -69,7 +70,7 @@ def test_without_strength_it_is_the_previous_initializer(loss: str) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "executor"),
-    halved([("moon", "glfc"), ("fedavg", "distillation"), ("fedavg", "glfc")], ["stacked", "threads"]),
+    product([("moon", "glfc"), ("fedavg", "distillation"), ("fedavg", "glfc")], ["stacked", "threads"]),
 )
 def test_a_round_follows_the_whole_loss(chosen: tuple[str, str], executor: str) -> None:
     """Both rounds of a session, by automatic differentiation of objective plus term, on top of MOON's own in the second."""

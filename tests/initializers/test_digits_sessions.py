@@ -13,7 +13,7 @@ from fedtide.federation.state import initial_state
 from fedtide.settings.params import Params
 from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
-from support import assembled, halved
+from support import assembled
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
@@ -56,7 +56,7 @@ def test_before_two_groups_are_stored_all_are_the_same_and_know_nothing_of_the_n
         assert all(other["rounds"] == first["rounds"] for other in others)
 
 
-@pytest.mark.parametrize("session", halved(range(4, 6)))
+@pytest.mark.parametrize("session", range(4, 6))
 def test_a_group_that_returns_is_known_to_the_dynamic_model_only(found: Any, session: int) -> None:
     dynamic, average, previous = (found[name][session] for name in ("dynamic", "average", "previous"))
     own = {str(number) for number in range(2, session) if (session - number) % 2 == 0}

@@ -11,7 +11,6 @@ from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.studies.tuning.study import tune
-from support import halved
 
 
 def artifacts(store: Store, run: str) -> dict[str, bytes]:
@@ -21,7 +20,7 @@ def artifacts(store: Store, run: str) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("cost", halved([None, "kappa"]))
+@pytest.mark.parametrize("cost", [None, "kappa"])
 def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
     space = {"local.steps": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}
     search = {"trials": 5, "workers": 1, "space": space, "cost": cost, "pruner": {"n_startup_trials": 1}}

@@ -65,6 +65,7 @@ def grid(tmp_path_factory):
     return dirs, report(dirs, root / "one")
 
 
+@pytest.mark.slow
 def test_everything_is_written_twice_the_same(grid, tmp_path):
     dirs, summary = grid
     one = summary.page.parent

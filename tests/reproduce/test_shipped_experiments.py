@@ -11,7 +11,6 @@ from fedtide.core import plugins
 from fedtide.studies.reproduce.published import read_published
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs, experiments
-from support import halved
 
 FILES = experiments(Path(__file__).parents[2] / "experiments")
 DYNAMIC_INIT = [name for name, path in FILES.items() if path.parent.name == "dynamic_init"]
@@ -65,7 +64,7 @@ def recipe():
     return of
 
 
-@pytest.mark.parametrize("name", halved(FILES))
+@pytest.mark.parametrize("name", FILES)
 def test_all_settings_of_all_runs_resolve_under_all_profiles(name, recipe):
     for profile in recipe(name).table.profiles:
         found = recipe(name, profile)

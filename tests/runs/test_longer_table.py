@@ -12,7 +12,6 @@ from fedtide.core.storage.files import short_hash
 from fedtide.settings.params import Params
 from fedtide.world.timeline import Timeline
 from small_runs import execute
-from support import halved
 
 SHORT, LONG, ROUNDS = 5, 7, 2
 
@@ -80,7 +79,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", halved(KINDS))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_run_on_seven_months_begins_with_the_records_of_the_run_on_five(tmp_path: Path, kind: str) -> None:
     """Of month 5 all is the same but the accuracy on month 6, which only the longer table has."""
     short, long = (run(tmp_path / str(months), months, KINDS[kind]) for months in (SHORT, LONG))

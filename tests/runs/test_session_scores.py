@@ -17,7 +17,6 @@ from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import Score
 from small_runs import execute
-from support import halved
 
 MONTHS = 4
 Make = Callable[..., RunSettings]
@@ -119,7 +118,7 @@ def whole(calendar: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {task: runs / task for task in TASKS}
 
 
-@pytest.mark.parametrize("task", halved(TASKS))
+@pytest.mark.parametrize("task", TASKS)
 def test_the_diagonal_is_the_history_at_the_ends_of_sessions(whole: dict[str, Path], task: str) -> None:
     records = load([whole[task]], Score({"regression": "mae", "multilabel": "mean_ap"}.get(task, "auroc")))
     ends = pd.read_csv(whole[task] / "history.csv").groupby("session").last()

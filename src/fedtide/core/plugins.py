@@ -38,6 +38,7 @@ HOMES = {file.parent.name: file.parent for file in _PACKAGE.glob("*/*/base.py")}
 KINDS = tuple(sorted(HOMES))
 
 
+@functools.cache
 def package_of(kind: str) -> str:
     """The package of a kind's plug-ins, ``fedtide.methods.algorithms`` of ``algorithms``."""
     return ".".join(("fedtide", *HOMES[kind].relative_to(_PACKAGE).parts))
@@ -136,7 +137,8 @@ def user_roots() -> list[Path]:
     return [_resolved(Path(root).absolute()) for root in named.split(os.pathsep) if root]
 
 
-_resolved = functools.lru_cache(maxsize=64)(Path.resolve)  # every setting that names a plug-in asks for the folders
+# Every setting that names a plug-in asks for the folders.
+_resolved, _path = functools.lru_cache(maxsize=64)(Path.resolve), functools.lru_cache(maxsize=1024)(Path)
 
 
 def _other_folders(*kinds: str) -> list[Path]:
@@ -150,7 +152,7 @@ def folders(kind: str) -> list[Path]:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
     path = importlib.import_module(package_of(kind)).__path__
     path[:] = dict.fromkeys([*path, *map(str, _other_folders(kind))])
-    return [Path(folder) for folder in path]
+    return [_path(folder) for folder in path]
 
 
 def names(kind: str) -> list[str]:
@@ -169,7 +171,8 @@ def file_of(kind: str, name: str) -> Path:
         SettingsError: there is no such plug-in.
         PluginError: several files have this name, and not the same content.
     """
-    files = [file for folder in folders(kind) if _NAME.fullmatch(name) and (file := folder / f"{name}.py").is_file()]
+    places = [f"{folder}/{name}.py" for folder in folders(kind)] if _NAME.fullmatch(name) else []
+    files = [file for place in places if (file := _path(place)).is_file()]
     if not files:
         raise SettingsError(nearest(f"unknown name {shortened(name)!r} in {kind}", name, names(kind)))
     # Copies are one plug-in: a saved model brings those that it needs.
