@@ -14,7 +14,7 @@ import torch
 from erasers.erased_runs import ERASERS, SIZES, Seen, request, run, world
 from fedtide.federation.scoring import erased
 from fedtide.world.dataset import Dataset, Origins
-from support import vectors
+from support import images, vectors
 
 UNIT = json.loads((Path(__file__).parents[1] / "golden" / "erasure_family.json").read_text(encoding="utf-8"))["unit"]
 COHORTS = [[0, 2], [1, 2], [0, 1, 3], [0, 1], [2, 3], [0, 2, 3], [0, 3]]
@@ -75,6 +75,31 @@ def test_without_measures_the_run_is_the_same(method: str) -> None:
     assert {row["erased_gap"] for row in bare.rows} == {None}
     assert bare.rows[-1]["erase_stored"] == rich.rows[-1]["erase_stored"]
     assert set(bare.state.features["erasure"]["twins"]) == ({"without.0"} if method == "retrain" else set())
+
+
+def test_how_quickly_clients_are_learned_again_tells_where_they_are_only_hidden() -> None:
+    whole = {method: measured(method, evaluation={"relearn_epochs": 9}) for method in ERASERS}
+    last = {method: seen.rows[-1] for method, seen in whole.items()}
+    assert last["retrain"]["erased_relearned"] == last["retrain"]["erased_relearned_counterfactual"] > 0
+    assert last["continue_training"]["erased_relearned"] < last["retrain"]["erased_relearned"]
+    assert len({row["erased_relearned_counterfactual"] for row in last.values()}) == 1
+    assert all(row["erased_relearned"] is None for seen in whole.values() for row in seen.rows[:-1])
+    few = measured("weight_negation", evaluation={"relearn_epochs": 1})
+    assert few.rows[-1]["erased_relearned"] is None
+    assert torch.equal(few.state.w, measured("weight_negation").state.w)
+
+
+def test_a_backdoor_is_tried_on_all_three_models() -> None:
+    attack = {"name": "backdoor", "clients": [1], "patch": 2, "target": 1}
+    local = {"epochs": 4, "batch_size": 2, "lr": 0.5}
+    for method in ("retrain", "continue_training"):
+        rows = run(
+            [request(method)], world(7), data=images(), attack=attack, local=local, model="softmax_regression"
+        ).rows
+        same = "_counterfactual" if method == "retrain" else "_unerased"
+        for row in rows[4:]:
+            assert row["erased_attack_success"] == row["attack_success"] == row[f"erased_attack_success{same}"]
+        assert rows[4]["erased_attack_success_unerased"] > rows[4]["erased_attack_success_counterfactual"]
 
 
 def numbers(values: list[float | None]) -> list[float]:

@@ -82,6 +82,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"evaluation": {"client_samples": 3}}, "evaluation.client_samples = 3 requires evaluation.clients_every > 0"),
     (
+        {"evaluation": {"relearn_epochs": 3, "erased": False}},
+        "evaluation.relearn_epochs = 3 requires evaluation.erased: true",
+    ),
+    (
         {"evaluation": {"departed_clients": "last_model"}},
         "evaluation.departed_clients = last_model requires evaluation.clients_every > 0",
     ),
