@@ -276,7 +276,7 @@ def further_arrays(dataset: Dataset) -> dict[str, Ints]:
 
 
 def refuse_malformed(plugin: Any, dataset: Any) -> None:
-    """Refuse what ``read`` of a dataset plug-in returned, if its tensors are not those of its kind and task, or not finite."""
+    """Refuse what ``read`` of a dataset plug-in returned, if its parts do not fit its kind and task, or each other."""
 
     def require(holds: bool, wanted: str, found: Any = "others") -> None:
         if not holds:
@@ -309,6 +309,32 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
         if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
             wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
             require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
+        count = len(labels)
+        require(
+            len(inputs) == count > 0, f"as many {split} samples as labels, one or more", f"{len(inputs)} and {count}"
+        )
+        origins, tables = dataset.origins, None if dataset.tables is None else dataset.tables[split == "test"].numpy()
+        for name, array, shape, end in (
+            (f"{split} labels", labels.numpy() if classes else None, (count,), dataset.num_classes),
+            (f"tables of {split} labels", tables, (0 if tables is None else len(tables), count), dataset.num_classes),
+            (f"{split}_client", getattr(origins, f"{split}_client"), (count,), len(origins.clients)),
+            (f"{split}_time", getattr(origins, f"{split}_time"), (count,), None),
+        ):
+            if array is not None:
+                require(
+                    array.dtype == np.int64 and array.shape == shape,
+                    f"{name} int64 {shape}",
+                    f"{array.dtype} {array.shape}",
+                )
+                low, high = array.min(), array.max()
+                require(end is None or 0 <= low <= high < end, f"{name} from 0 to {(end or 0) - 1}", f"{low} to {high}")
+    if (encoding := dataset.encoding) is not None:
+        from fedtide.world.adapters.encoding import Encoding
+
+        require(isinstance(encoding, Encoding), "an Encoding", type(encoding).__name__)
+        own = f"{dataset.task}, inputs {list(dataset.input_shape)}, {dataset.outputs} outputs"
+        other = f"{encoding.task}, inputs {[len(encoding.features)]}, {len(encoding.outputs)} outputs"
+        require(own == other, f"an encoding of {own}", other)
 
 
 _WORDS = {

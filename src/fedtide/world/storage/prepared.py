@@ -165,53 +165,7 @@ def read_files(plugin: DatasetPlugin, raw: Path) -> Dataset:
         problem = f"the files in {raw} are damaged, or not what their names say ({reason})"
         raise SettingsError(f"data {plugin.settings.name!r}: {problem}; replace them") from error
     refuse_malformed(plugin, dataset)
-    _refuse_inconsistent(dataset)
     return replace(dataset, digest=content_digest(dataset))
-
-
-def _refuse_inconsistent(dataset: Dataset) -> None:
-    """Refuse samples, labels, origins, label tables and an encoding that do not fit each other."""
-    _refuse_other_encoding(dataset)
-    for split in ("train", "test"):
-        origins, labels = dataset.origins, getattr(dataset, f"{split}_labels")
-        inputs, count = getattr(dataset, f"{split}_inputs"), len(labels)
-        refusal = f"data {dataset.name!r}: {{}}".format
-        if len(inputs) != count or count == 0:
-            counts = f"{len(inputs)} samples and {count} labels"
-            raise SettingsError(refusal(f"the {split} files hold {counts}; the counts must be equal and above 0"))
-        tables = None if dataset.tables is None else dataset.tables[split == "test"].numpy()
-        classes = labels.numpy() if dataset.task == "classification" else None
-        arrays = [
-            (f"{split}_client", getattr(origins, f"{split}_client"), 1, len(origins.clients)),
-            (f"{split}_time", getattr(origins, f"{split}_time"), 1, None),
-            (f"tables of {split} labels", tables, 2, dataset.num_classes),
-            (f"{split} labels", classes, 1, dataset.num_classes),
-        ]
-        for what, array, dims, end in arrays:
-            if array is None:
-                continue
-            if array.dtype != np.int64 or array.ndim != dims or array.shape[-1] != count:
-                shape = f"int64 {'[K, ' if dims == 2 else '['}{count}]"
-                raise SettingsError(refusal(f"{what} has {array.dtype} {array.shape}; expected {shape}"))
-            if end is not None and not 0 <= array.min() <= array.max() < end:
-                found = f"{array.min()} to {array.max()}"
-                raise SettingsError(refusal(f"{what} run from {found}; allowed are 0 to {end - 1}"))
-
-
-def _refuse_other_encoding(dataset: Dataset) -> None:
-    """Refuse an encoding that is none, or does not belong to the inputs and labels."""
-    if dataset.encoding is None:
-        return
-    from fedtide.world.adapters.encoding import Encoding
-
-    if not isinstance(dataset.encoding, Encoding):
-        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, not an Encoding")
-    encoding = dataset.encoding
-    of_encoding = (encoding.task, [len(encoding.features)], len(encoding.outputs))
-    of_data = (dataset.task, list(dataset.input_shape), dataset.outputs)
-    if of_encoding != of_data:
-        found, wanted = (f"{task}, inputs {shape}, {count} outputs" for task, shape, count in (of_encoding, of_data))
-        raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")
 
 
 def content_hashes(files: Iterable[Path]) -> dict[str, str]:
