@@ -19,7 +19,7 @@ from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import wrong_size
 from fedtide.records.run_directory import ENCODING
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
-from fedtide.runs.lightning.trainer import quiet_lightning, refuse_missing_device, trainer
+from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun
 from fedtide.training.models.base import Model
 
@@ -40,7 +40,7 @@ class Trained:
 
 def refuse_what_is_missing(run: OpenRun) -> None:
     """Refuse settings for a device, a package or a logger that this machine lacks, before anything is written."""
-    refuse_missing_device(run.settings)
+    device_of(run.settings)
     if run.settings.evaluation.clients_every:
         require("data", "evaluation.clients_every")
     if run.workspace.loggers:
