@@ -198,7 +198,10 @@ def _parsed(column: Column, key: str) -> pd.Series[pd.Timestamp]:
     """ISO dates."""
     parsed = _dates(column.values, None)
     if parsed.isna().any():
-        hint = f" (correct it, or for other dates set {key}date_format, such as '%d/%m/%Y')" if key else ""
+        cures = (
+            f"for other dates set {key}date_format, such as '%d/%m/%Y'; to leave such rows out, empty the cell and set "
+        )
+        hint = f" ({cures}{key}unlabeled: drop)" if key else ""
         column.refuse(parsed.isna(), f"an integer or a date such as 2013-01-31T18:00:00Z{hint}")
     if not pd.api.types.is_datetime64_any_dtype(column.values):
         _refuse_mixed_zones(column)
