@@ -81,7 +81,7 @@ def train(
         return rounds
     module = FederatedModule(run.settings, timeline, run.data, values, directory.path)
     recorder = Recorder(directory, run.key, run.settings.checkpoint.every, own.states if own else dict)
-    progress = Progress(run.watch.update) if run.watch.update else None
+    progress = Progress(run.watch.update, directory) if run.watch.update else None
     logged = _round_log(run)
     # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
     all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks)

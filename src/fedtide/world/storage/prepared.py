@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedtide.core import plugins
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.storage.arrays import read_arrays, write_arrays
@@ -22,13 +24,14 @@ from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import (
     ARRAYS,
     ORIGINS,
+    SHAPES,
     TABLES,
+    TASKS,
     Dataset,
     Origins,
     constants_of,
     content_digest,
     further_arrays,
-    refuse_malformed,
     refuse_other_task,
 )
 from fedtide.world.storage.sources import fetch, make_folder
@@ -166,6 +169,68 @@ def read_files(plugin: DatasetPlugin, raw: Path) -> Dataset:
         raise SettingsError(f"data {plugin.settings.name!r}: {problem}; replace them") from error
     refuse_malformed(plugin, dataset)
     return replace(dataset, digest=content_digest(dataset))
+
+
+def refuse_malformed(plugin: Any, dataset: Any) -> None:
+    """Refuse what ``read`` of a dataset plug-in returned, if its parts do not fit its kind and task, or each other."""
+
+    def require(holds: bool, wanted: str, found: Any = "others") -> None:
+        if not holds:
+            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
+
+    require(isinstance(dataset, Dataset), "a Dataset", type(dataset).__name__)
+    require(dataset.kind in SHAPES, f"kind {', '.join(SHAPES)}", repr(dataset.kind))
+    require(dataset.task in TASKS, f"task {', '.join(TASKS)}", repr(dataset.task))
+    classes = dataset.task == "classification"
+    require(classes or dataset.num_classes == 1, f"num_classes = 1 for task {dataset.task}", dataset.num_classes)
+    for split in ("train", "test"):
+        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        tensors = isinstance(inputs, Tensor) and isinstance(labels, Tensor)
+        require(tensors, "tensors", f"{type(inputs).__name__} and {type(labels).__name__}")
+        if classes:
+            fits, wanted = labels.dtype == torch.int64 and labels.dim() == 1, "type torch.int64 and shape [n]"
+        else:
+            shapes = (1, 2) if dataset.task == "regression" else (2,)
+            fits = labels.is_floating_point() and labels.dim() in shapes and labels.shape[1:].numel() > 0
+            wanted = f"floating-point numbers {' or '.join(('[n]', '[n, T]')[-len(shapes) :])}"
+        require(fits, f"{split}_labels of {wanted}", f"{labels.dtype} {list(labels.shape)}")
+        require(classes or bool(labels.isfinite().all()), f"finite {split}_labels")
+        if dataset.task == "multilabel":
+            require(bool(((labels == 0) | (labels == 1)).all()), f"{split}_labels that are 0 or 1")
+        fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
+        fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
+        wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
+        fits &= inputs.dim() == SHAPES[dataset.kind].count(",") + 1
+        require(fits, wanted, f"{inputs.dtype} {list(inputs.shape)}")
+        if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
+            wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
+            require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
+        count = len(labels)
+        require(
+            len(inputs) == count > 0, f"as many {split} samples as labels, one or more", f"{len(inputs)} and {count}"
+        )
+        origins, tables = dataset.origins, None if dataset.tables is None else dataset.tables[split == "test"].numpy()
+        for name, array, shape, end in (
+            (f"{split} labels", labels.numpy() if classes else None, (count,), dataset.num_classes),
+            (f"tables of {split} labels", tables, (0 if tables is None else len(tables), count), dataset.num_classes),
+            (f"{split}_client", getattr(origins, f"{split}_client"), (count,), len(origins.clients)),
+            (f"{split}_time", getattr(origins, f"{split}_time"), (count,), None),
+        ):
+            if array is not None:
+                require(
+                    array.dtype == np.int64 and array.shape == shape,
+                    f"{name} int64 {shape}",
+                    f"{array.dtype} {array.shape}",
+                )
+                low, high = array.min(), array.max()
+                require(end is None or 0 <= low <= high < end, f"{name} from 0 to {(end or 0) - 1}", f"{low} to {high}")
+    if (encoding := dataset.encoding) is not None:
+        from fedtide.world.adapters.encoding import Encoding
+
+        require(isinstance(encoding, Encoding), "an Encoding", type(encoding).__name__)
+        own = f"{dataset.task}, inputs {list(dataset.input_shape)}, {dataset.outputs} outputs"
+        other = f"{encoding.task}, inputs {[len(encoding.features)]}, {len(encoding.outputs)} outputs"
+        require(own == other, f"an encoding of {own}", other)
 
 
 def content_hashes(files: Iterable[Path]) -> dict[str, str]:
