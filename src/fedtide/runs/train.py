@@ -16,7 +16,7 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
-from fedtide.records.files.marks import wrong_size
+from fedtide.records.files.marks import problems
 from fedtide.records.run_directory import ENCODING
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
@@ -157,7 +157,7 @@ def _resume(run: OpenRun) -> checkpoint.Saved | None:
     """The newest checkpoint that the records hold; later records are dropped."""
     directory, log = run.directory, run.watch.log
     saved, skipped = checkpoint.load(directory.state, run.key, directory.lost)
-    lacking = wrong_size(directory.path, directory.marks())
+    lacking = problems(directory.path, directory.marks(), read=False)
     if lacking and saved is None:
         raise SettingsError(NO_STATE.format(directory.path, ", ".join(lacking)))
     for path, problem in skipped.items():

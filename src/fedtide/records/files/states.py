@@ -7,7 +7,7 @@ from typing import Any
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import sync
 from fedtide.core.storage.sealed import peek_header, read_header
-from fedtide.records.files.marks import wrong_beginning
+from fedtide.records.files.marks import problems
 
 
 def state_name(round_: object) -> str:
@@ -72,6 +72,6 @@ def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
             f"{path}: this checkpoint belongs to {header.get('owner')} after round {header.get('round')}, but its file name or "
             f"its run ({owner}) differs; move it, or delete the run directory to start the run again"
         )
-    if header is None or "rows" not in header or wrong_beginning(path.parent, header["rows"]):
+    if header is None or "rows" not in header or problems(path.parent, header["rows"], grown=True):
         return None
     return header
