@@ -25,7 +25,6 @@ from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
     from fedtide.runs.jobs.launch import Decision
-    from fedtide.runs.lightning.loggers import RoundLog
     from fedtide.runs.lightning.own_callbacks import OwnCallbacks
 
 
@@ -82,7 +81,11 @@ def train(
     module = FederatedModule(run.settings, timeline, run.data, values, directory.path)
     recorder = Recorder(directory, run.key, run.settings.checkpoint.every, own.states if own else dict)
     progress = Progress(run.watch.update, directory) if run.watch.update else None
-    logged = _round_log(run)
+    logged: RoundLog | None = None
+    if run.workspace.loggers:
+        from fedtide.runs.lightning.loggers import RoundLog
+
+        logged = RoundLog(run.workspace.loggers, directory, run.watch.log)
     # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
     all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks)
     callbacks = [callback for callback in all_ if callback is not None]
@@ -142,15 +145,6 @@ def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) ->
         run.directory.event("libraries", versions=libraries)
     for line in (*advice(parts), memory_plan(parts, module.footprint), module.process):
         run.watch.log(line)
-
-
-def _round_log(run: OpenRun) -> RoundLog | None:
-    """The callback that feeds the user's Lightning loggers, if settings name any."""
-    if not run.workspace.loggers:
-        return None
-    from fedtide.runs.lightning.loggers import RoundLog
-
-    return RoundLog(run.workspace.loggers, run.directory, run.watch.log)
 
 
 def _resume(run: OpenRun) -> checkpoint.Saved | None:

@@ -30,17 +30,12 @@ def state_files(folder: Path) -> list[Path]:
     return [*generations(folder), *sorted(folder.glob("rows-*.npys"))]
 
 
-def files_of(path: Path) -> list[Path]:
-    """Logs of rows that a state names, and the state."""
-    return [*(path.with_name(name) for name in (peek_header(path) or {}).get("rows", ())), path]
-
-
 def sweep(folder: Path) -> None:
     """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
     logs = list(folder.glob("rows-*.npys"))  # before the states, one of which may come meanwhile
-    named = {file for path in generations(folder) for file in files_of(path)}
+    named = {name for path in generations(folder) for name in (peek_header(path) or {}).get("rows", ())}
     for path in logs:
-        if path not in named:
+        if path.name not in named:
             path.unlink(missing_ok=True)
 
 
