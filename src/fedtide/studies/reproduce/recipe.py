@@ -143,7 +143,6 @@ class Recipe:
         self._raw = raw
         self.columns = (*self.table.grid, "algorithm", "transition", "method")
         self._refuse_overridden_axes()
-        self._resolved: dict[tuple[tuple[str, ...], str, str, int], RunSettings] = {}
         axes = [axis.names for axis in self.table.grid.values()]
         self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
         first = next(iter(self._worlds.values()))
@@ -183,14 +182,13 @@ class Recipe:
         """The run of a cell, followed by that of the reference if the measure needs one."""
         reference = self.table.measure.reference_run(cell.algorithm, cell.method)
         chosen = [(cell.algorithm, cell.method), *([reference] if reference else [])]
-        return [self._run(cell.world, algorithm, method, seed) for algorithm, method in chosen]
+        labels = (self.table.substitutes.get(method, {}).get(algorithm, algorithm) for algorithm, method in chosen)
+        return [self._run(cell.world, label, method, seed) for label, (_, method) in zip(labels, chosen, strict=True)]
 
-    def _run(self, world: tuple[str, ...], algorithm: str, method: str, seed: int) -> RunSettings:
-        label = self.table.substitutes.get(method, {}).get(algorithm, algorithm)
-        key = (world, label, method, seed)
-        if key not in self._resolved:
-            self._resolved[key] = self._worlds[world].run(label, method, seed)
-        return self._resolved[key]
+    @functools.cache  # noqa: B019
+    def _run(self, world: tuple[str, ...], label: str, method: str, seed: int) -> RunSettings:
+        """Resolved once: who runs them tells equal settings by identity."""
+        return self._worlds[world].run(label, method, seed)
 
     def _check_runs(self) -> None:
         for cell in self.cells:
