@@ -61,8 +61,8 @@ def test_arrays_keep_their_shape():
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        (table(), {"label": "knid"}, "label: no column 'knid'; did you mean 'kind'"),
-        (table(), {"client": "whom"}, "client: no column 'whom'; did you mean 'who'"),
+        (table(), {"label": "knid"}, "the training rows have no column 'knid'; did you mean 'kind'"),
+        (table(), {"client": "whom"}, "the training rows have no column 'whom'; did you mean 'who'"),
         (table(), {"inputs": ["sizes"]}, "the training rows have no column 'sizes'; did you mean 'size'"),
         (table(), {"inputs": []}, "no column is left for inputs"),
         (table(), {"test": table().remove_columns("size"), "inputs": ["pair", "size"]}, "the test rows have no column 'size'"),

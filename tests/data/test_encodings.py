@@ -71,16 +71,16 @@ def test_other_names_are_other_data(tmp_path: Path) -> None:
     [
         (
             encoding(("no", "perhaps", "yes")),
-            r"of another dataset: .* 3 outputs; expected classification, inputs \[5\], 2",
+            r"an encoding of classification, inputs \[5\], 2 outputs, got .* 3 outputs",
         ),
-        (encoding(("no", "yes"), task="multilabel"), "of another dataset: multilabel, "),
-        (Encoding.fit(ROWS, ["size"], [], outputs=("no", "yes")), r"inputs \[2\], 2 outputs; expected"),
-        (DatasetSettings(name="own"), "encoding is a DatasetSettings, not an Encoding"),
-        ({"columns": []}, "encoding is a dict, not an Encoding"),
+        (encoding(("no", "yes"), task="multilabel"), "got multilabel, "),
+        (Encoding.fit(ROWS, ["size"], [], outputs=("no", "yes")), r"got .* inputs \[2\], 2 outputs"),
+        (DatasetSettings(name="own"), "an Encoding, got DatasetSettings"),
+        ({"columns": []}, "an Encoding, got dict"),
     ],
 )
 def test_an_encoding_of_something_else_is_one_line(given: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=f"^data 'own': .*{message}"):
+    with pytest.raises(SettingsError, match=f"read of own should return .*{message}"):
         own(given, tmp_path)
 
 

@@ -98,7 +98,7 @@ A = ([[0.0], [1.0]], [0, 1])
         ({"a": A}, {"users": ["b"]}, {}, r"0\.json: .*users has a name twice, or one that user_data has not"),
         ({"a": A}, {"users": ["a", "a"]}, {}, "users has a name twice, or one that user_data has not"),
         ({"a": A}, {"users": [["a"]]}, {}, r"users\.0: Input should be a valid string"),
-        ({"a": ([], [])}, {}, {}, "0 samples, too few"),
+        ({"a": ([], [])}, {}, {}, "0 samples are too few"),
         ({"a": ([[0.0]], [0, 1])}, {}, {}, r"user_data\.a: .*1 x and 2 y"),
         ({"a": A, "b": ([[1.0], [1.0, 2.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 1: inputs have shape \[2\]"),
         ({"a": A, "b": ([["x"], [1.0]], [0, 1])}, {}, {}, r"0\.json: user 'b', sample 0: inputs are \['x'\], expected numbers"),

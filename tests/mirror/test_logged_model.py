@@ -16,7 +16,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.logged_model import save
-from fedtide.runs.mlflow.served import load
+from fedtide.runs.mlflow.served import _load_pyfunc as load
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
@@ -119,7 +119,7 @@ def test_a_model_plugin_of_the_users_comes_along(
     (folder / "settings.json").write_text(json.dumps({"model": described}))
     save(folder, data, tmp_path / "model")
     assert (tmp_path / "model" / "data" / "data" / "plugins" / "models" / f"{name}.py").is_file()
-    assert load(tmp_path / "model" / "data" / "data").predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
+    assert load(str(tmp_path / "model" / "data" / "data")).predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
 
 
 def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
         torch.save(network.state_dict(), folder / "model.pt")
         (folder / "settings.json").write_text(json.dumps({"model": chosen}))
         save(folder, data, folder / "mlflow")
-        found = load(next((folder / "mlflow").rglob("model.json")).parent).predict(data.test_inputs.numpy())
+        found = load(str(next((folder / "mlflow").rglob("model.json")).parent)).predict(data.test_inputs.numpy())
         with torch.no_grad():
             expected = network(data.prepare(data.test_inputs)).softmax(1).numpy()
         assert found == pytest.approx(expected, abs=1e-7)
@@ -206,7 +206,7 @@ def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor
     torch.save(network.state_dict(), folder / "model.pt")
     (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
     save(folder, data, tmp_path / "model")
-    found = load(tmp_path / "model" / "data" / "data").predict(np.ones((2, 3), np.float32))
+    found = load(str(tmp_path / "model" / "data" / "data")).predict(np.ones((2, 3), np.float32))
     wanted = torch.full((2, outputs), 8.0)
     assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())
 

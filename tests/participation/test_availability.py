@@ -38,9 +38,9 @@ def given(name: str, clients: int = 100, rounds: int = 40, **chosen: Any) -> Any
     return model(name, world, shares="given", values=SHARES * clients, **chosen)
 
 
-def history(rule: Available, rounds: int, seed: int = 0) -> Any:
+def history(rule: Available, rounds: int) -> Any:
     """Who is available when, bool [N, rounds]."""
-    return np.stack([rule.states(t, seed) for t in range(rounds)], axis=1)
+    return np.stack([rule.states(t) for t in range(rounds)], axis=1)
 
 
 def stays(row: Any) -> list[int]:
@@ -63,9 +63,9 @@ def test_patterns_of_dpfl(case: dict[str, Any]) -> None:
         found = dpfl_reference.round_robin(*shape, case["interval"], case["step"], case["overlap"])
     elif case["pattern"] in ("random", "markov"):
         found = getattr(dpfl_reference, case["pattern"])(*shape, case["seed"])
-        rule = model("dpfl_reference", steady((1,) * shape[0], shape[1]), pattern=case["pattern"])
-        assert np.array_equal(history(rule, shape[1], case["seed"]), found)
-        assert rule.stationary(case["seed"]).tolist() == found.mean(1).tolist()
+        rule = model("dpfl_reference", steady((1,) * shape[0], shape[1]), seed=case["seed"], pattern=case["pattern"])
+        assert np.array_equal(history(rule, shape[1]), found)
+        assert rule.stationary().tolist() == found.mean(1).tolist()
     elif case["pattern"] == "static":
         everybody: Any = plugins.load("participation", "all")
         drawn = everybody(everybody.Settings()).draw(np.arange(shape[0]), 0, 0)
@@ -114,11 +114,11 @@ def test_shares_by_label() -> None:
     world, labels = timeline(deal((3, 2, 0)), [{0: 0, 1: 1, 2: 2}]), [0, 0, 1, 2, 2]
     assert label_shares(world, np.array(labels)) == pytest.approx(np.array([[2 / 3, 1 / 3, 0], [0, 0, 1], [0, 0, 0]]))
     rule = model("heterogeneous", world, labels, shares="labels", values=(0.9, 0.3, 0.5))
-    assert rule.stationary(0) == pytest.approx([0.7, 0.5, 0.0])
+    assert rule.stationary() == pytest.approx([0.7, 0.5, 0.0])
     drawn = model("heterogeneous", world, labels, shares="labels", seed=4)
-    assert drawn.stationary(4) == pytest.approx(label_shares(world, np.array(labels)) @ draw_label_chances(3, 4))
+    assert drawn.stationary() == pytest.approx(label_shares(world, np.array(labels)) @ draw_label_chances(3, 4))
     smallest = model("heterogeneous", world, labels, shares="smallest_label", lowest=0.2)
-    assert smallest.stationary(0)[:2] == pytest.approx([0.2, 1.0])
+    assert smallest.stationary()[:2] == pytest.approx([0.2, 1.0])
 
 
 def test_data_that_changes_counts_every_shard_once() -> None:
@@ -179,7 +179,7 @@ def test_shares_and_lengths_of_stays(name: str, chosen: dict[str, Any], correlat
         assert abs(lengths.mean() - 1 / (1 - stay)) < 3.5 * error + 1 / (1 - stay) ** 2 / rounds  # cut at both ends
         now, then = rows[:, :-1].ravel(), rows[:, 1:].ravel()
         assert abs(np.corrcoef(now, then)[0, 1] - correlation) < 3.5 / np.sqrt(rows.size)
-    assert rule.stationary(0) == pytest.approx(np.tile(SHARES, clients))
+    assert rule.stationary() == pytest.approx(np.tile(SHARES, clients))
     assert rule.participation_fraction(300) == pytest.approx(np.mean(SHARES))
 
 
@@ -190,9 +190,9 @@ def test_a_chain_without_memory_is_independent_availability() -> None:
 
 def test_a_chain_starts_from_its_long_run_law() -> None:
     """Over many seeds, the share on in the first round and in a later one is pi."""
-    rule = given("markov", 10)
+    rules = [given("markov", 10, seed=seed) for seed in range(200)]
     for t in (0, 7):
-        states = np.stack([rule.states(t, seed) for seed in range(200)])
+        states = np.stack([rule.states(t) for rule in rules])
         for group, pi in enumerate(SHARES):
             assert_share(states[:, group::3].mean(), pi, 0.0, 2000)
 
@@ -201,7 +201,7 @@ def test_a_chain_starts_from_its_long_run_law() -> None:
 def test_shares_of_waves(dynamics: str) -> None:
     """The mean of p_i(t) over a period of 20: pi (1 - gamma) for a sine, 0.7 pi for a staircase."""
     rule = given("time_dependent", 100, 400, dynamics=dynamics)
-    expected = rule.stationary(0)
+    expected = rule.stationary()
     for group, pi in enumerate(SHARES):
         if dynamics != "interleaved":
             assert expected[group] == pytest.approx(pi * 0.7, abs=1e-12)
@@ -209,16 +209,16 @@ def test_shares_of_waves(dynamics: str) -> None:
         assert_share(rows.mean(), expected[group], 0.0, rows.size)
     if dynamics == "interleaved":
         low = model("time_dependent", dynamics="interleaved", shares="given", values=(0.2, 0.3, 1.0))
-        assert low.chances(15, 0) == pytest.approx([0.0, 0.12, 0.4])
-        assert low.chances(5, 0) == pytest.approx([0.2, 0.3, 1.0])
+        assert low.chances(15) == pytest.approx([0.0, 0.12, 0.4])
+        assert low.chances(5) == pytest.approx([0.2, 0.3, 1.0])
 
 
 def test_phases() -> None:
     """Two groups half a period apart: what one has in round t the other has ten rounds later."""
     rule = model("time_dependent", shares="given", values=(0.5, 0.5, 0.5), phases="by_group")
     for t in range(20):
-        assert rule.chances(t, 0)[1] == pytest.approx(rule.chances(t + 10, 0)[0])
-    drawn = model("time_dependent", steady((1,) * 300, 1), phases="uniform").phase(0)
+        assert rule.chances(t)[1] == pytest.approx(rule.chances(t + 10)[0])
+    drawn = model("time_dependent", steady((1,) * 300, 1), phases="uniform").phase()
     assert 0 <= drawn.min() < 0.02 < 0.98 < drawn.max() < 1
 
 
@@ -236,7 +236,7 @@ def test_turns(chosen: dict[str, Any], share: list[float], stay: list[int]) -> N
     blocks, clients = len(share), 6
     rule = model("alternating", steady((1,) * clients, 60), **chosen)
     states = history(rule, 60)
-    assert rule.stationary(0)[:: clients // blocks] == pytest.approx(share)
+    assert rule.stationary()[:: clients // blocks] == pytest.approx(share)
     assert states.mean(1)[:: clients // blocks] == pytest.approx(share)
     assert (states.sum(0) == clients // blocks).all()
     lengths = [set(stays(np.roll(row, 1))) for row in states[:: clients // blocks]]
@@ -259,7 +259,7 @@ def test_the_oldest_are_chosen_among_those_available() -> None:
     chosen = {"shares": "range", "lowest": 0.3, "count": 4, "choose": "oldest"}
     rule, last = model("heterogeneous", world, **chosen), np.full(20, -1)
     for t in range(30):
-        here = np.flatnonzero(rule.states(t, 0))
+        here = np.flatnonzero(rule.states(t))
         expected = sorted(sorted(here, key=lambda i: (last[i], i))[:4])
         drawn = rule.draw(np.arange(20), t, 0)
         assert drawn.tolist() == expected
@@ -285,8 +285,8 @@ def test_the_state_of_a_client_does_not_depend_on_the_others(name: str) -> None:
     rule, other = model(name, world), model(name, world)
     some = np.array([1, 4, 5, 9])
     for t in (0, 3, 11, 2):
-        states = rule.states(t, 0)
-        drawn = some[other.available(some, t, 0)]
+        states = rule.states(t)
+        drawn = some[other.available(some, t)]
         if states[some].any():
             assert drawn.tolist() == some[states[some]].tolist()
 
@@ -298,7 +298,7 @@ def test_in_a_round_without_anybody_one_client_takes_part() -> None:
     assert {len(cohort) for cohort in cohorts} == {1}
     drawn = np.bincount(np.concatenate(cohorts))
     assert (np.abs(drawn - 500) < 3.5 * np.sqrt(1500 * 2 / 9)).all()
-    assert not rule.states(1499, 0).any()
+    assert not rule.states(1499).any()
 
 
 def test_independent_rounds_without_anybody_are_drawn_again() -> None:
@@ -314,5 +314,5 @@ def test_independent_rounds_without_anybody_are_drawn_again() -> None:
 
 def test_nobody_with_a_chance_is_one_drawn_uniformly() -> None:
     rule = model("time_dependent", dynamics="interleaved", shares="given", values=(0.2, 0.2, 0.2))
-    assert not rule.chances(15, 0).any()
+    assert not rule.chances(15).any()
     assert len(rule.draw(np.arange(3), 15, 0)) == 1

@@ -53,7 +53,7 @@ def test_active_clients_are_those_with_samples_of_the_round():
         assert np.array_equal(chosen.draw(everybody, round_, 0), TURNS[round_])
         assert set(some.draw(everybody, round_, 0)) < set(TURNS[round_])
         assert len(some.draw(everybody, round_, 0)) == 4
-    assert chosen.stationary(0) == pytest.approx(1 / 3, abs=0.01)
+    assert chosen.stationary() == pytest.approx(1 / 3, abs=0.01)
     assert chosen.participation_fraction(CLIENTS) == pytest.approx(1 / 3, abs=0.01)
     assert len(chosen.draw(np.array([0, 3]), 1, 0)) == 1  # none is active: one takes part
 

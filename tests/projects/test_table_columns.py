@@ -168,7 +168,7 @@ def test_a_line_of_totals_takes_no_role_away(tmp_path, first):
 
 
 def test_a_date_that_cannot_be_read_is_named_by_its_line(tmp_path):
-    with pytest.raises(SettingsError, match=r"line 602: date is 'soon', expected .*as most are; correct it"):
+    with pytest.raises(SettingsError, match=r"line 602: date is 'soon', expected an integer or a date"):
         proposed(tmp_path, HEAD, daily(lambda n: n % 2, "soon,s1,1,1"))
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fedtide.records.files.marks import GrowingFiles, different, wrong_beginning, wrong_size
+from fedtide.records.files.marks import GrowingFiles, problems
 
 
 def test_marks_are_those_of_the_files(tmp_path):
@@ -23,8 +23,8 @@ def test_marks_are_those_of_the_files(tmp_path):
         content = (tmp_path / name).read_bytes()
         assert second[name] == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     assert set(second) == {"a", "b"}
-    assert wrong_beginning(tmp_path, first) == wrong_beginning(tmp_path, second) == different(tmp_path, second) == []
-    assert wrong_size(tmp_path, first) == ["a has 15 instead of 11 bytes"]
+    assert problems(tmp_path, first, grown=True) == problems(tmp_path, second) == []
+    assert problems(tmp_path, first) == ["a has 15 instead of 11 bytes"]
 
 
 def test_what_is_wrong_is_named(tmp_path):
@@ -36,14 +36,10 @@ def test_what_is_wrong_is_named(tmp_path):
     (tmp_path / "gone").unlink()
     (tmp_path / "longer").write_text("12345\n6")
     (tmp_path / "shorter").write_text("123")
-    assert wrong_beginning(tmp_path, marks) == [
-        "changed was changed",
-        "gone is missing",
-        "shorter has lost 3 of 6 bytes",
-    ]
-    sizes = ["gone is missing", "longer has 7 instead of 6 bytes", "shorter has 3 instead of 6 bytes"]
-    assert wrong_size(tmp_path, marks) == sizes
-    assert different(tmp_path, marks) == ["changed was changed", *sizes]
+    lengths = ["gone is missing", "longer has 7 instead of 6 bytes", "shorter has 3 instead of 6 bytes"]
+    assert problems(tmp_path, marks, read=False) == lengths
+    assert problems(tmp_path, marks) == ["changed was changed", *lengths]
+    assert problems(tmp_path, marks, grown=True) == ["changed was changed", lengths[0], lengths[2]]
 
 
 def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
@@ -71,4 +67,4 @@ def test_an_existing_file_is_continued(tmp_path, size):
     growing = GrowingFiles(tmp_path)
     growing.append("a", b"y")
     assert growing.marks()["a"]["bytes"] == size + 1
-    assert different(tmp_path, growing.marks()) == []
+    assert problems(tmp_path, growing.marks()) == []

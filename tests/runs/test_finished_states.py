@@ -9,8 +9,9 @@ import pytest
 import fedtide
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.locks import held
+from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.federation import Federation
-from fedtide.records.files.states import files_of, generations, remove_states, state_files
+from fedtide.records.files.states import generations, remove_states, state_files
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.check import check_run, free_states
 from small_runs import execute
@@ -144,7 +145,7 @@ def test_a_run_is_found_finished_while_its_states_vanish(
     def sweep(folder: Path) -> None:
         newest, _ = generations(folder)
         remove_states(folder)
-        files_of(newest)
+        peek_header(newest)
 
     monkeypatch.setattr("fedtide.records.run_directory.sweep", sweep)
     assert again(kept.path, small(checkpoint={"keep_finished": True})) == ["kept: already complete, nothing to do"]

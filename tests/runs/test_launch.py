@@ -16,7 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from fedtide.core.errors import SettingsError
 from fedtide.runs.jobs.launch import Decision
 from fedtide.runs.jobs.ranks import global_rank, launched
-from fedtide.runs.lightning.trainer import refuse_missing_device, trainer
+from fedtide.runs.lightning.trainer import device_of, trainer
 from fedtide.settings.run import RunSettings
 from waiting import until
 
@@ -61,7 +61,7 @@ def test_double_precision_on_a_mac_is_that_of_its_cpu(monkeypatch: pytest.Monkey
     assert trainer(chosen(precision="64-true"), 1, []).strategy.root_device.type == "cpu"
     for name in ("mps", "gpu"):
         with pytest.raises(SettingsError, match=f"accelerator {name}, .*; set engine.precision = 32-true, or"):
-            refuse_missing_device(chosen(precision="64-true", accelerator=name))
+            device_of(chosen(precision="64-true", accelerator=name))
 
 
 @pytest.mark.parametrize(

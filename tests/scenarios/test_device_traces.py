@@ -12,7 +12,7 @@ import pytest
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.presence.visits import Changes
-from fedtide.world.scenarios.fedscale_trace import load_plain, parse_device
+from fedtide.world.scenarios.fedscale_trace import load_plain, read_devices
 from fedtide.world.scenarios.flash_trace import parse_messages
 from traces import fedscale_file, flash_file, messages
 from worlds import timeline, world
@@ -25,8 +25,9 @@ def presence(made):
 
 
 @pytest.mark.parametrize("case", GOLDEN["fedscale"])
-def test_fedscale_second_by_second(case):
-    device = parse_device("", case["trace"])
+def test_fedscale_second_by_second(case, tmp_path):
+    (tmp_path / "trace").write_bytes(pickle.dumps({0: case["trace"]}))
+    (device,) = read_devices(tmp_path / "trace")
     assert device.available(np.array(case["seconds"])).tolist() == case["available"]
 
 

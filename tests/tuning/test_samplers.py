@@ -12,8 +12,7 @@ import pytest
 from searches import killed, search, table
 
 from fedtide.settings.params import Params
-from fedtide.studies.tuning.chosen import PRUNERS, pruner
-from fedtide.studies.tuning.samplers import Proposals
+from fedtide.studies.tuning.samplers import PRUNERS, Proposals, pruner
 from fedtide.studies.tuning.space import Space
 
 pytestmark = pytest.mark.usefixtures("without_figures")

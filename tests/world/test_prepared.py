@@ -169,7 +169,7 @@ def test_digest_covers_everything_but_itself():
 
 def test_labels_out_of_range_are_refused(plugin, root):
     place(root / "mnist" / "raw", train=20, top=12)
-    with pytest.raises(SettingsError, match=r"data 'mnist': train labels run from 0 to 11; allowed are 0 to 9"):
+    with pytest.raises(SettingsError, match=r"read of mnist should return train labels from 0 to 9, got 0 to 11"):
         load(plugin, root)
     assert not list((root / "mnist").glob("*.npz"))
 
@@ -181,7 +181,9 @@ def test_images_and_labels_must_be_as_many(plugin, root, train):
     place(raw, train=train)
     if train:
         (raw / "train-labels-idx1-ubyte.gz").write_bytes(labels)
-    with pytest.raises(SettingsError, match=f"the train files hold {train} samples and {6 if train else 0} labels"):
+    with pytest.raises(
+        SettingsError, match=f"as many train samples as labels, one or more, got {train} and {6 if train else 0}"
+    ):
         load(plugin, root)
 
 

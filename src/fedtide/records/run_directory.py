@@ -40,7 +40,7 @@ from fedtide.core.storage.files import (
 from fedtide.core.storage.locks import held
 from fedtide.records.files import client_scores
 from fedtide.records.files.guarantees import PRIVACY
-from fedtide.records.files.marks import GrowingFiles, Marks, different, mark_file, wrong_beginning, wrong_size
+from fedtide.records.files.marks import GrowingFiles, Marks, mark_file, problems
 from fedtide.records.files.states import generations, remove_states, sweep
 from fedtide.records.summary import Summary
 from fedtide.settings.scores import RECORDED
@@ -207,7 +207,7 @@ class RunDirectory:
         """
         summary, marks = self._outcome()
         ended = summary is not None and summary.get("run_key") == key and summary.get("state") != "interrupted"
-        if summary is None or not ended or wrong_size(self.path, marks):
+        if summary is None or not ended or problems(self.path, marks, read=False):
             return None
         with suppress(OSError):  # its last owner is removing the states, or it is somebody else's folder
             remove_dead_parts(self.path)
@@ -226,10 +226,10 @@ class RunDirectory:
     def verify(self, *names: str) -> None:
         """Refuse records of a run that has ended if they, or its summary, are missing or not as it left them."""
         marks = self.marks()
-        if problems := different(self.path, {name: marks[name] for name in names if name in marks}):
+        if found := problems(self.path, {name: marks[name] for name in names if name in marks}):
             restoring = "its summary.json, and the same command restores it if its checkpoint allows"
             advice = restoring if generations(self.state) else "the run directory to start the run again"
-            raise SettingsError(f"{self.path}: {', '.join(problems)}; restore it, or delete {advice}")
+            raise SettingsError(f"{self.path}: {', '.join(found)}; restore it, or delete {advice}")
 
     def finish(self, summary: Summary) -> None:
         """Write the summary, with marks of all files, once these are on the disk."""
@@ -306,7 +306,7 @@ class RunDirectory:
 
     def lost(self, marks: Marks) -> list[str]:
         """What the records lack of what a saved state continues."""
-        return wrong_beginning(self.path, marks)
+        return problems(self.path, marks, grown=True)
 
     def rewind(self, marks: Marks) -> None:
         """Drop what tables have beyond the marks, and what belongs to later rounds, so that records and saved state agree."""

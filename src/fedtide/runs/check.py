@@ -7,7 +7,7 @@ from pathlib import Path
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import short_hash
 from fedtide.core.storage.locks import claimed, is_held
-from fedtide.records.files.marks import different
+from fedtide.records.files.marks import problems
 from fedtide.records.files.states import generations, read_state_header, remove_states
 from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json
 
@@ -47,15 +47,15 @@ def check_run(path: Path) -> Checked:
     """Verify one run directory; nothing in it is changed."""
     if is_held(path):
         return Checked(path.name, "running")
-    problems: list[str] = []
+    found: list[str] = []
     for verify in (_manifest, _records, _states):
         try:
-            problems += verify(RunDirectory(path))
+            found += verify(RunDirectory(path))
         except SettingsError as error:
-            problems.append(str(error))
+            found.append(str(error))
     ended = (path / "summary.json").exists()
-    state = "damaged" if problems else "intact" if ended else "unfinished"
-    return Checked(path.name, state, tuple(dict.fromkeys(problems)))
+    state = "damaged" if found else "intact" if ended else "unfinished"
+    return Checked(path.name, state, tuple(dict.fromkeys(found)))
 
 
 def _manifest(directory: RunDirectory) -> list[str]:
@@ -74,24 +74,24 @@ def _records(directory: RunDirectory) -> list[str]:
     if directory.summary() is None:
         directory.history()
     lost = ["summary.json is missing"] if directory.has_lost_summary else []
-    return lost + different(directory.path, directory.marks())
+    return lost + problems(directory.path, directory.marks())
 
 
 def _states(directory: RunDirectory) -> list[str]:
     """The saved states, and the records that the newest one continues."""
     owner = (read_json(directory.path / "manifest.json") or {}).get("run_key", "")
     headers = {path: read_state_header(path, owner) for path in generations(directory.state)}
-    problems = [f"{path.name} is damaged" for path, header in headers.items() if header is None]
+    damaged = [f"{path.name} is damaged" for path, header in headers.items() if header is None]
     whole = [header for header in headers.values() if header is not None]
     if whole and directory.summary() is None:
-        problems += directory.lost(whole[0]["records"])
-    return problems
+        damaged += directory.lost(whole[0]["records"])
+    return damaged
 
 
 def free_states(directory: RunDirectory) -> int:
     """Remove the saved states of a run that is complete and intact, and that no other process works on; the bytes freed."""
     with claimed(directory.path) as free:
         summary = directory.summary() if free else None
-        if summary is None or summary["state"] != "complete" or different(directory.path, directory.marks()):
+        if summary is None or summary["state"] != "complete" or problems(directory.path, directory.marks()):
             return 0
         return remove_states(directory.state)

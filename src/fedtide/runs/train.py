@@ -16,16 +16,15 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
-from fedtide.records.files.marks import wrong_size
+from fedtide.records.files.marks import problems
 from fedtide.records.run_directory import ENCODING
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
-from fedtide.runs.lightning.trainer import quiet_lightning, refuse_missing_device, trainer
+from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun
 from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
     from fedtide.runs.jobs.launch import Decision
-    from fedtide.runs.lightning.loggers import RoundLog
     from fedtide.runs.lightning.own_callbacks import OwnCallbacks
 
 
@@ -40,7 +39,7 @@ class Trained:
 
 def refuse_what_is_missing(run: OpenRun) -> None:
     """Refuse settings for a device, a package or a logger that this machine lacks, before anything is written."""
-    refuse_missing_device(run.settings)
+    device_of(run.settings)
     if run.settings.evaluation.clients_every:
         require("data", "evaluation.clients_every")
     if run.workspace.loggers:
@@ -81,8 +80,12 @@ def train(
         return rounds
     module = FederatedModule(run.settings, timeline, run.data, values, directory.path)
     recorder = Recorder(directory, run.key, run.settings.checkpoint.every, own.states if own else dict)
-    progress = Progress(run.watch.update) if run.watch.update else None
-    logged = _round_log(run)
+    progress = Progress(run.watch.update, directory) if run.watch.update else None
+    logged: RoundLog | None = None
+    if run.workspace.loggers:
+        from fedtide.runs.lightning.loggers import RoundLog
+
+        logged = RoundLog(run.workspace.loggers, directory, run.watch.log)
     # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
     all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks)
     callbacks = [callback for callback in all_ if callback is not None]
@@ -144,20 +147,11 @@ def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) ->
         run.watch.log(line)
 
 
-def _round_log(run: OpenRun) -> RoundLog | None:
-    """The callback that feeds the user's Lightning loggers, if settings name any."""
-    if not run.workspace.loggers:
-        return None
-    from fedtide.runs.lightning.loggers import RoundLog
-
-    return RoundLog(run.workspace.loggers, run.directory, run.watch.log)
-
-
 def _resume(run: OpenRun) -> checkpoint.Saved | None:
     """The newest checkpoint that the records hold; later records are dropped."""
     directory, log = run.directory, run.watch.log
     saved, skipped = checkpoint.load(directory.state, run.key, directory.lost)
-    lacking = wrong_size(directory.path, directory.marks())
+    lacking = problems(directory.path, directory.marks(), read=False)
     if lacking and saved is None:
         raise SettingsError(NO_STATE.format(directory.path, ", ".join(lacking)))
     for path, problem in skipped.items():

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Ints
-from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.run import RunSettings
@@ -275,43 +274,7 @@ def further_arrays(dataset: Dataset) -> dict[str, Ints]:
     return known | dict(zip(TABLES, (table.numpy() for table in dataset.tables or ()), strict=False))
 
 
-def refuse_malformed(plugin: Any, dataset: Any) -> None:
-    """Refuse what ``read`` of a dataset plug-in returned, if its tensors are not those of its kind and task, or not finite."""
-
-    def require(holds: bool, wanted: str, found: Any = "others") -> None:
-        if not holds:
-            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
-
-    require(isinstance(dataset, Dataset), "a Dataset", type(dataset).__name__)
-    require(dataset.kind in SHAPES, f"kind {', '.join(SHAPES)}", repr(dataset.kind))
-    require(dataset.task in _WORDS, f"task {', '.join(_WORDS)}", repr(dataset.task))
-    classes = dataset.task == "classification"
-    require(classes or dataset.num_classes == 1, f"num_classes = 1 for task {dataset.task}", dataset.num_classes)
-    for split in ("train", "test"):
-        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
-        tensors = isinstance(inputs, Tensor) and isinstance(labels, Tensor)
-        require(tensors, "tensors", f"{type(inputs).__name__} and {type(labels).__name__}")
-        if classes:
-            fits, wanted = labels.dtype == torch.int64 and labels.dim() == 1, "type torch.int64 and shape [n]"
-        else:
-            shapes = (1, 2) if dataset.task == "regression" else (2,)
-            fits = labels.is_floating_point() and labels.dim() in shapes and labels.shape[1:].numel() > 0
-            wanted = f"floating-point numbers {' or '.join(('[n]', '[n, T]')[-len(shapes) :])}"
-        require(fits, f"{split}_labels of {wanted}", f"{labels.dtype} {list(labels.shape)}")
-        require(classes or bool(labels.isfinite().all()), f"finite {split}_labels")
-        if dataset.task == "multilabel":
-            require(bool(((labels == 0) | (labels == 1)).all()), f"{split}_labels that are 0 or 1")
-        fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
-        fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
-        wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
-        fits &= inputs.dim() == SHAPES[dataset.kind].count(",") + 1
-        require(fits, wanted, f"{inputs.dtype} {list(inputs.shape)}")
-        if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
-            wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
-            require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
-
-
-_WORDS = {
+TASKS = {
     "classification": ("a class per sample", "cross_entropy"),
     "regression": ("numbers to predict", "mean_squared_error or huber"),
     "multilabel": ("several labels per sample", "binary_cross_entropy"),
@@ -322,7 +285,7 @@ _WORDS = {
 def refuse_other_task(dataset: Dataset, settings: RunSettings) -> None:
     """Refuse a dataset whose labels are those of another task than the objective's."""
     if dataset.task != settings.task:
-        labels, objectives = _WORDS[dataset.task]
+        labels, objectives = TASKS[dataset.task]
         raise SettingsError(
             f"objective = {settings.objective.name} requires {settings.task}, but data {dataset.name} has {labels} "
             f"({dataset.task}); use objective {objectives}, or other data"

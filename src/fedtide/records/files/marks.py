@@ -26,34 +26,21 @@ def mark_file(path: Path) -> Mark:
     return {"bytes": path.stat().st_size, "sha256": digest}
 
 
-def wrong_size(folder: Path, marks: Marks) -> list[str]:
-    """What is wrong with files that should be as long as marked; reads none of them."""
-    sizes = {name: _size(folder / name) for name in sorted(marks)}
-    return [
-        f"{name} is missing" if size is None else f"{name} has {size:,} instead of {marks[name]['bytes']:,} bytes"
-        for name, size in sizes.items()
-        if size != marks[name]["bytes"]
-    ]
+def problems(folder: Path, marks: Marks, *, grown: bool = False, read: bool = True) -> list[str]:
+    """What is wrong with files that should be as marked, a line each.
 
-
-def wrong_beginning(folder: Path, marks: Marks) -> list[str]:
-    """What is wrong with files that should begin as marked; they may have grown since."""
+    ``grown``: they may have grown since, and begin as marked. ``read``: otherwise only their lengths are compared.
+    """
     found = []
     for name, mark in sorted(marks.items()):
-        size = _size(folder / name)
-        if size is None:
+        path, size = folder / name, mark["bytes"]
+        if not path.is_file():
             found.append(f"{name} is missing")
-        elif size < mark["bytes"]:
-            found.append(f"{name} has lost {mark['bytes'] - size:,} of {mark['bytes']:,} bytes")
-        elif _digest_of_beginning(folder / name, mark["bytes"]) != mark["sha256"]:
+        elif (own := path.stat().st_size) < size or (own > size and not grown):
+            found.append(f"{name} has {own:,} instead of {size:,} bytes")
+        elif read and _digest_of_beginning(path, size) != mark["sha256"]:
             found.append(f"{name} was changed")
     return found
-
-
-def different(folder: Path, marks: Marks) -> list[str]:
-    """What is wrong with files that should be as marked."""
-    each = [{name: mark} for name, mark in sorted(marks.items())]
-    return [problem for one in each for problem in wrong_size(folder, one) or wrong_beginning(folder, one)]
 
 
 class GrowingFiles:
@@ -106,10 +93,6 @@ class GrowingFiles:
         self._unsaved, self._new = set(), set()
         kept = ((name, size) for name, size in self._sizes.items() if size)
         return {name: {"bytes": size, "sha256": self._hashes[name].hexdigest()} for name, size in kept}
-
-
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
 
 
 def _digest_of_beginning(path: Path, size: int) -> str:

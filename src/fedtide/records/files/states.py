@@ -7,7 +7,7 @@ from typing import Any
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import sync
 from fedtide.core.storage.sealed import peek_header, read_header
-from fedtide.records.files.marks import wrong_beginning
+from fedtide.records.files.marks import problems
 
 
 def state_name(round_: object) -> str:
@@ -30,17 +30,12 @@ def state_files(folder: Path) -> list[Path]:
     return [*generations(folder), *sorted(folder.glob("rows-*.npys"))]
 
 
-def files_of(path: Path) -> list[Path]:
-    """Logs of rows that a state names, and the state."""
-    return [*(path.with_name(name) for name in (peek_header(path) or {}).get("rows", ())), path]
-
-
 def sweep(folder: Path) -> None:
     """Remove logs that no state names: a process was killed before the state was written, or before it dropped the log."""
     logs = list(folder.glob("rows-*.npys"))  # before the states, one of which may come meanwhile
-    named = {file for path in generations(folder) for file in files_of(path)}
+    named = {name for path in generations(folder) for name in (peek_header(path) or {}).get("rows", ())}
     for path in logs:
-        if path not in named:
+        if path.name not in named:
             path.unlink(missing_ok=True)
 
 
@@ -72,6 +67,6 @@ def read_state_header(path: Path, owner: str) -> dict[str, Any] | None:
             f"{path}: this checkpoint belongs to {header.get('owner')} after round {header.get('round')}, but its file name or "
             f"its run ({owner}) differs; move it, or delete the run directory to start the run again"
         )
-    if header is None or "rows" not in header or wrong_beginning(path.parent, header["rows"]):
+    if header is None or "rows" not in header or problems(path.parent, header["rows"], grown=True):
         return None
     return header

@@ -4,7 +4,7 @@ import functools
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,13 @@ def executor(
         return
     from fedtide.runs.jobs.cluster.connect import connected
 
-    with connected(where.cluster, workers, log) as cluster, _beacon(runs) as beacon:
+    # A file by which workers recognize the folder of runs.
+    path = folder(runs).absolute() / ".cluster"
+    remove_dead_parts(path.parent, ".cluster.*")
+    beacon = path.with_name(f"{path.name}{part_suffix()}")
+    with connected(where.cluster, workers, log) as cluster, ExitStack() as holding:
+        holding.callback(beacon.unlink, missing_ok=True)
+        beacon.touch()
         from fedtide.runs.jobs.cluster.pool import run_on_cluster  # with Dask
 
         def run(work: Work[Any, Any], jobs: Jobs[Any, Any], count: int) -> int | None:
@@ -41,16 +47,3 @@ def executor(
             return run_on_cluster(jobs, cluster, pickle.dumps(program), count, log)
 
         yield run
-
-
-@contextmanager
-def _beacon(runs: Path) -> Iterator[Path]:
-    """A file by which workers recognize the folder of runs."""
-    path = folder(runs).absolute() / ".cluster"
-    remove_dead_parts(path.parent, ".cluster.*")
-    beacon = path.with_name(f"{path.name}{part_suffix()}")
-    beacon.touch()
-    try:
-        yield beacon
-    finally:
-        beacon.unlink(missing_ok=True)

@@ -12,8 +12,8 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
+from fedtide.runs.display.progress import Follower
 from fedtide.runs.jobs.signals import StopSignals
-from fedtide.settings.scores import main_score
 
 _SECONDS = 2.0  # between two batches of rounds, which may last milliseconds
 
@@ -97,33 +97,17 @@ class RoundBatches(L.Callback):
 
 
 class Progress(L.Callback):
-    """Calls ``update`` with one line per round: round, session, main score, loss, clients, bytes, time left."""
+    """Calls ``update`` with a line after each round: how far a run directory is, and the time left."""
 
-    def __init__(self, update: Callable[[str], None]) -> None:
-        self.update = update
-        self._began = 0.0
-        self._first = 0
-        self._score: Any = None
+    def __init__(self, update: Callable[[str], None], directory: RunDirectory) -> None:
+        self.update, self._follower = update, Follower([directory.path])
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         self._began, self._first = time.perf_counter(), pl_module.state.round
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         module: FederatedModule = pl_module
-        if not trainer.is_global_zero or module.record is None:
-            return
-        row, rounds = module.record.row, module.timeline.rounds
-        done = module.state.round - self._first
-        left = (time.perf_counter() - self._began) / max(done, 1) * (rounds - module.state.round)
-        split, main = module.settings.evaluation.splits[0], main_score(module.settings.task)
-        found = row.get(f"{split}_{main.name}")
-        self._score = self._score if found is None else found
-        score = "" if self._score is None else f"  {split} {main.words} {main.shown(self._score)}"
-        loss = "" if row["train_loss"] is None else f"loss {row['train_loss']:.4f}  "
-        sent = (row["bytes_up"] or 0) + (row["bytes_down"] or 0)
-        sessions = max(module.timeline.sessions, module.parts.timeline.sessions)  # alarms may have begun more
-        self.update(
-            f"round {row['round']}/{rounds}  session {row['session']}/{sessions}{score}  "
-            f"{loss}clients {row['selected']}/{row['present']}  "
-            f"{sent / 1e6:,.1f} MB  {left:.0f} s left"
-        )
+        if trainer.is_global_zero:
+            done, rounds, score = module.state.round, module.timeline.rounds, self._follower.position().score
+            left = (time.perf_counter() - self._began) / max(done - self._first, 1) * (rounds - done)
+            self.update(f"round {done}/{rounds}  {score}  {left:.0f} s left")

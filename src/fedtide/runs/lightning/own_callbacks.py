@@ -38,12 +38,9 @@ class OwnCallbacks(L.Callback):
         self._metrics: dict[str, float] = {}
         self.pruned = False
         for (key, one), member in zip(self._chosen, self._members, strict=True):
-            if isinstance(member, Checkpoint):
-                raise SettingsError(
-                    f"{key}.path = {one.path!r}: `checkpoint` configures how states are saved; leave this out"
-                )
-            if isinstance(member, ProgressBar):
-                raise SettingsError(f"{key}.path = {one.path!r}: the command shows the progress; leave this out")
+            if isinstance(member, Checkpoint | ProgressBar):
+                done = "a run saves its states, as `checkpoint` says, and shows its progress itself"
+                raise SettingsError(f"{key}.path = {one.path!r}: {done}; leave this out")
 
     def states(self) -> dict[str, Any]:
         """Their entry of a saved state, for :meth:`continued`."""

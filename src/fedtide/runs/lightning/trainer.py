@@ -65,11 +65,6 @@ def _environment() -> ClusterEnvironment:
     return TorchElasticEnvironment() if "RANK" in os.environ else SLURMEnvironment()
 
 
-def refuse_missing_device(settings: RunSettings) -> None:
-    """Refuse settings for devices that the machine lacks, before anything is written."""
-    device_of(settings)
-
-
 def device_of(settings: RunSettings) -> torch.device:
     """The device that a run of one process trains on; refuses one that the machine lacks."""
     with _refusing(settings):

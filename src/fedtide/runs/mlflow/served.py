@@ -73,11 +73,8 @@ class Served:
 
 
 def _load_pyfunc(path: str) -> Served | FinalModel:
-    return load(Path(path))
-
-
-def load(folder: Path) -> Served | FinalModel:
     """The model in a folder: one that predicts rows of a table if the dataset had an encoding, else samples."""
+    folder = Path(path)
     described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     weights, encoding = folder / MODEL, described["constants"].get("encoding")
     clients = ClientModels.read(folder / SERVED)

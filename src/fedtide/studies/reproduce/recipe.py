@@ -7,6 +7,7 @@ cell's place in ``experiment.grid``, axis by axis.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -142,8 +143,6 @@ class Recipe:
         self._raw = raw
         self.columns = (*self.table.grid, "algorithm", "transition", "method")
         self._refuse_overridden_axes()
-        self._resolved: dict[tuple[tuple[str, ...], str, str, int], RunSettings] = {}
-        self._identities: dict[Cell, str] = {}
         axes = [axis.names for axis in self.table.grid.values()]
         self._worlds = {world: self._params(world) for world in itertools.product(*axes)}
         first = next(iter(self._worlds.values()))
@@ -183,14 +182,13 @@ class Recipe:
         """The run of a cell, followed by that of the reference if the measure needs one."""
         reference = self.table.measure.reference_run(cell.algorithm, cell.method)
         chosen = [(cell.algorithm, cell.method), *([reference] if reference else [])]
-        return [self._run(cell.world, algorithm, method, seed) for algorithm, method in chosen]
+        labels = (self.table.substitutes.get(method, {}).get(algorithm, algorithm) for algorithm, method in chosen)
+        return [self._run(cell.world, label, method, seed) for label, (_, method) in zip(labels, chosen, strict=True)]
 
-    def _run(self, world: tuple[str, ...], algorithm: str, method: str, seed: int) -> RunSettings:
-        label = self.table.substitutes.get(method, {}).get(algorithm, algorithm)
-        key = (world, label, method, seed)
-        if key not in self._resolved:
-            self._resolved[key] = self._worlds[world].run(label, method, seed)
-        return self._resolved[key]
+    @functools.cache  # noqa: B019
+    def _run(self, world: tuple[str, ...], label: str, method: str, seed: int) -> RunSettings:
+        """Resolved once: who runs them tells equal settings by identity."""
+        return self._worlds[world].run(label, method, seed)
 
     def _check_runs(self) -> None:
         for cell in self.cells:
@@ -220,15 +218,10 @@ class Recipe:
             return named
         return {name: place for name, place in named.items() if len({cell.values[place] for cell in self.cells}) > 1}
 
-    def identity(self, cell: Cell) -> str:
-        """Hash (12 hex digits) of the settings of a cell's runs, all seeds."""
-        if cell not in self._identities:
-            self._identities[cell] = self.identity_with(cell, self.seeds)
-        return self._identities[cell]
-
-    def identity_with(self, cell: Cell, seeds: Iterable[int]) -> str:
-        """The same hash for other seeds."""
-        return short_hash([run.canonical() for seed in seeds for run in self.runs(cell, seed)])
+    @functools.cache  # noqa: B019 a recipe lives as long as its command
+    def identity(self, cell: Cell, seeds: tuple[int, ...] | None = None) -> str:
+        """Hash (12 hex digits) of the settings of a cell's runs, by default of all seeds."""
+        return short_hash([run.canonical() for seed in seeds or self.seeds for run in self.runs(cell, seed)])
 
     def heading(self, cell: Cell) -> str:
         """A cell in words: ``alpha=0.3 algorithm=fedavg``."""

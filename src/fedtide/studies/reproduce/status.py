@@ -137,13 +137,13 @@ def _made_with(recipe: Recipe, cells: dict[tuple[str, ...], Cell], row: dict[str
     if recipe.identity(cell) == row["settings"]:
         return CURRENT
     first = _first_seeds(recipe, int(row["seeds"]))
-    return OTHER_SEEDS if recipe.identity_with(cell, first) == row["settings"] else EARLIER
+    return OTHER_SEEDS if recipe.identity(cell, first) == row["settings"] else EARLIER
 
 
-def _first_seeds(recipe: Recipe, count: int) -> list[int]:
+def _first_seeds(recipe: Recipe, count: int) -> tuple[int, ...]:
     """The first seeds of an experiment; beyond its own, those that follow them."""
-    own = list(recipe.seeds[:count])
-    return own + [own[-1] + 1 + place for place in range(count - len(own))]
+    own = recipe.seeds[:count]
+    return (*own, *(own[-1] + 1 + place for place in range(count - len(own))))
 
 
 def _span(ends: tuple[int, int]) -> str:

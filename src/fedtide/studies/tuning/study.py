@@ -28,8 +28,7 @@ from fedtide.settings.params import Params, parse
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import score_of
 from fedtide.studies.tuning import results
-from fedtide.studies.tuning.chosen import pruner, quietly
-from fedtide.studies.tuning.samplers import Proposals
+from fedtide.studies.tuning.samplers import Proposals, pruner, quietly
 from fedtide.studies.tuning.space import Space
 from fedtide.studies.tuning.trial import Outcome, SeedRun, Task, run_trial, scored_rounds
 from fedtide.studies.tuning.until import cut, last_period

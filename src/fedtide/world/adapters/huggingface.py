@@ -54,11 +54,8 @@ def from_huggingface(
         ):
             raise SettingsError(f"{type(rows).__name__} is not a datasets.Dataset, such as load_dataset(...)['train']")
     named = {"label": label, "client": client, "time": time}
-    for what, column in named.items():
-        if column is not None and column not in dataset.column_names:
-            raise SettingsError(nearest(f"{what}: no column {column!r}", column, dataset.column_names))
     features = [name for name in dataset.column_names if name not in named.values()] if inputs is None else list(inputs)
-    names = getattr(dataset.features[label], "names", None)
+    names = getattr(dataset.features.get(label), "names", None)
     if names is not None:
         options.setdefault("classes", names)
     pictures = Pictures({"size": size, "channels": channels, "white_level": white_level})

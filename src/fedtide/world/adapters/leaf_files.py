@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -38,19 +38,15 @@ class _File(BaseModel):
 
 def read_users(paths: Sequence[Path]) -> list[tuple[Path, str, User]]:
     """File, name and samples of the users that have samples, in the order of the files, as LEAF's own scripts write them."""
-    return [(path, name, user) for path in paths for name, user in _users(path) if user.y]
-
-
-def _users(path: Path) -> Iterator[tuple[str, User]]:
-    try:
-        content = _File.model_validate(json.loads(path.read_bytes()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _refusal(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (OSError, ValueError) as error:
-        raise _refusal(path, " ".join(str(error).split())) from None
-    return ((name, content.user_data[name]) for name in content.users)
-
-
-def _refusal(path: Path, problem: str) -> SettingsError:
-    return SettingsError(f"{path}: not a LEAF file ({problem}); replace it")
+    found = list[tuple[Path, str, User]]()
+    for path in paths:
+        try:
+            content = _File.model_validate(json.loads(path.read_bytes()))
+        except ValidationError as error:
+            first = error.errors()[0]
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise SettingsError(f"{path}: not a LEAF file ({problem}); replace it") from None
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{path}: not a LEAF file ({' '.join(str(error).split())}); replace it") from None
+        found += [(path, name, content.user_data[name]) for name in content.users if content.user_data[name].y]
+    return found

@@ -122,7 +122,9 @@ def from_tensors(
         train, held = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
         tensors = [tensor.clone() for tensor in tensors]  # the caller's may change
     else:
-        train, held = _hold_out(split or SplitSettings(), groups if made_by is None else made_by, when, unit)
+        chosen = split or SplitSettings()
+        period = period_of(chosen, when, len(groups), unit)
+        train, held = split_samples(chosen, groups if made_by is None else made_by, period, when)
         tensors = [tensors[0][train], tensors[0][held]]
     dataset = Dataset(
         name=name,
@@ -216,13 +218,6 @@ def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
     if tensors[0].shape[1] != tensors[-1].shape[1]:
         raise SettingsError(f"training samples have {tensors[0].shape[1]} labels, test samples {tensors[-1].shape[1]}")
     return torch.cat(tensors)
-
-
-def _hold_out(split: SplitSettings, groups: Ints, when: Ints | None, unit: str) -> tuple[Ints, Ints]:
-    train, held = split_samples(split, groups, period_of(split, when, len(groups), unit), when)
-    if not len(train) or not len(held):
-        raise SettingsError(f"{len(groups)} samples are too few for split.share = {split.share:g}")
-    return train, held
 
 
 def _vocabulary(tensors: list[Tensor], known: int | None) -> int:

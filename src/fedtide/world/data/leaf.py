@@ -76,10 +76,6 @@ class Leaf(DatasetPlugin):
         else:
             number = np.unique(samples.user, return_inverse=True)[1].astype(np.int64)
             train, held = split_samples(chosen.split, number, np.zeros_like(number), None)
-        if not len(train) or not len(held):
-            raise SettingsError(
-                f"{chosen.path}: {count} samples, too few for data.split.share = {chosen.split.share:g}"
-            )
         labels, names = classes(Column(pd.Series(samples.y), "y", samples.place), chosen.classes)
         first = samples.x[0]
         text = isinstance(first[0] if isinstance(first, list) and first else first, str)

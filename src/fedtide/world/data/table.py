@@ -180,10 +180,6 @@ class Table(DatasetPlugin):
             client, names = numbered.astype(np.int64), tuple(names[number] for number in present)
         period = period_of(chosen.split, time, len(last), unit)
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
-        if not len(test) or not len(train):
-            what = f"windows of {chosen.window} rows" if chosen.window else "rows"
-            few = f"{len(last)} {what} are too few for data.split.share = {chosen.split.share:g}"
-            raise SettingsError(f"{rows.path}: {few}")
         fit = np.zeros(len(order), dtype=np.bool_)
         fit[seen[train[period[train] == period[train].min()]]] = True
         encoding = Encoding.fit(

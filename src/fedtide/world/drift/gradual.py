@@ -18,10 +18,7 @@ class Gradual(Drift):
     settings: Settings
 
     def concepts(self, p: Population) -> Ints:
-        return from_start(p, np.arange(p.timeline.rounds)[:, None] >= self._start(p))
+        return from_start(p, np.arange(p.timeline.rounds)[:, None] >= self.settings.start_round(p))
 
     def share(self, t: int, p: Population) -> float:
-        return min(max((t - self._start(p) + 1) / self.settings.length, 0.0), 1.0)
-
-    def _start(self, p: Population) -> int:
-        return self.settings.start_round(p)
+        return min(max((t - self.settings.start_round(p) + 1) / self.settings.length, 0.0), 1.0)

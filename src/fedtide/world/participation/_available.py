@@ -41,54 +41,51 @@ class Available(Participation):
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         self.timeline, self.labels, self.seed = timeline, labels, seed
-        self._history: tuple[int, int, Ints] | None = None  # seed, round, last participation of everybody before it
+        self._restart()
+
+    def _restart(self) -> None:
+        self._next, self._last = 0, np.full(self.timeline.num_clients, -1, dtype=np.int64)
 
     @abstractmethod
-    def states(self, round_: int, seed: int) -> Bools:
+    def states(self, round_: int) -> Bools:
         """Who is available in ``round_``, present or not: bool [N]."""
 
     @abstractmethod
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         """Share of rounds in which each client is available in the long run, float64 [N]."""
 
-    def available(self, present: Ints, round_: int, seed: int) -> Ints:
+    def available(self, present: Ints, round_: int) -> Ints:
         """Positions into ``present`` of those available, at least one."""
-        here = np.flatnonzero(self.states(round_, seed)[present])
-        return here if len(here) else self.anybody(present, round_, seed)
+        here = np.flatnonzero(self.states(round_)[present])
+        return here if len(here) else self.anybody(present, round_)
 
-    def anybody(self, present: Ints, round_: int, seed: int) -> Ints:
+    def anybody(self, present: Ints, round_: int) -> Ints:
         """The position of one present client, sampled uniformly."""
-        return generator(seed, "participation.anybody", round_).integers(len(present), size=1)
+        return generator(self.seed, "participation.anybody", round_).integers(len(present), size=1)
 
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
-        oldest = self.settings.count is not None and self.settings.choose == "oldest"
-        return self._drawn(present, round_, seed, self._last(round_, seed) if oldest else None)
-
-    def participation_fraction(self, present: int) -> float:
-        """See :meth:`Participation.participation_fraction`: the mean availability, at most ``count`` of ``present``."""
-        share, count = float(self.stationary(self.seed).mean()), self.settings.count
-        return max(share if count is None else min(share, count / present), 1 / present)
-
-    def _drawn(self, present: Ints, round_: int, seed: int, last: Ints | None) -> Ints:
-        here, count = self.available(present, round_, seed), self.settings.count
+        here, count = self.available(present, round_), self.settings.count
         if count is None or len(here) <= count:
             return here
-        if last is not None:
-            return np.sort(here[np.argsort(last[present[here]], kind="stable")[:count]])
+        if self.settings.choose == "oldest":
+            return np.sort(here[np.argsort(self.last(round_)[present[here]], kind="stable")[:count]])
         keys = generator(seed, "participation.choice", round_).random(self.timeline.num_clients)
         return here[smallest(keys[present[here]], count)]
 
-    def _last(self, round_: int, seed: int) -> Ints:
+    def participation_fraction(self, present: int) -> float:
+        """See :meth:`Participation.participation_fraction`: the mean availability, at most ``count`` of ``present``."""
+        share, count = float(self.stationary().mean()), self.settings.count
+        return max(share if count is None else min(share, count / present), 1 / present)
+
+    def last(self, round_: int) -> Ints:
         """Round of each client's last participation before ``round_``, -1 for none: int64 [N]."""
-        t, last = 0, np.full(self.timeline.num_clients, -1, dtype=np.int64)
-        if self._history is not None and self._history[0] == seed and self._history[1] <= round_:
-            _, t, last = self._history
-        while t < round_:
-            present = self.timeline.eligible_of(self.timeline.at(t)).clients
-            last[present[self._drawn(present, t, seed, last)]] = t
-            t += 1
-        self._history = (seed, t, last)
-        return last
+        if round_ < self._next:
+            self._restart()
+        while self._next < round_:
+            present = self.timeline.eligible_of(self.timeline.at(self._next)).clients
+            self._last[present[self.draw(present, self._next, self.seed)]] = self._next
+            self._next += 1
+        return self._last
 
 
 class SharedSettings(AvailableSettings):
@@ -120,40 +117,33 @@ class Shared(Available):
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         super().bind(timeline, labels, seed)
-        self._pi: dict[int, Floats] = {}
-        self.pi(seed)
+        self.pi = client_shares(self.settings, timeline, labels, seed)
 
-    def pi(self, seed: int) -> Floats:
-        """pi_i, float64 [N]."""
-        if seed not in self._pi:
-            self._pi[seed] = client_shares(self.settings, self.timeline, self.labels, seed)
-        return self._pi[seed]
+    def stationary(self) -> Floats:
+        return self.pi
 
-    def stationary(self, seed: int) -> Floats:
-        return self.pi(seed)
-
-    def uniforms(self, round_: int, seed: int, attempt: int = 0) -> Floats:
+    def uniforms(self, round_: int, attempt: int = 0) -> Floats:
         """u_i(t) of everybody, float64 [N]."""
-        return coins(np.arange(self.timeline.num_clients), round_, seed, attempt)
+        return coins(np.arange(self.timeline.num_clients), round_, self.seed, attempt)
 
 
 class Independent(Shared):
     """Models whose rounds are independent; one in which nobody is available is drawn again."""
 
-    def chances(self, round_: int, seed: int) -> Floats:
+    def chances(self, round_: int) -> Floats:
         """p_i(t), float64 [N]."""
-        return self.pi(seed)
+        return self.pi
 
-    def states(self, round_: int, seed: int) -> Bools:
-        return self.uniforms(round_, seed) < self.chances(round_, seed)
+    def states(self, round_: int) -> Bools:
+        return self.uniforms(round_) < self.chances(round_)
 
-    def available(self, present: Ints, round_: int, seed: int) -> Ints:
+    def available(self, present: Ints, round_: int) -> Ints:
         """See :meth:`Available.available`; one client sampled uniformly if nobody has a chance."""
-        chances = self.chances(round_, seed)[present]
+        chances = self.chances(round_)[present]
         if not chances.any():
-            return self.anybody(present, round_, seed)
+            return self.anybody(present, round_)
         for attempt in range(_ATTEMPTS):
-            here = np.flatnonzero(self.uniforms(round_, seed, attempt)[present] < chances)
+            here = np.flatnonzero(self.uniforms(round_, attempt)[present] < chances)
             if len(here):
                 return here
         raise SettingsError(

@@ -29,10 +29,10 @@ class Active(Available):
             )
         super().bind(timeline, labels, seed)
 
-    def states(self, round_: int, seed: int) -> Bools:
+    def states(self, round_: int) -> Bools:
         return np.isin(np.arange(self.timeline.num_clients), self.timeline.active[round_])
 
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         """See :meth:`Available.stationary`: share of the rounds in which the client is present."""
         present = _counts([self.timeline.at(t).clients for t in range(self.timeline.rounds)], self.timeline.num_clients)
         return _counts(self.timeline.active, self.timeline.num_clients) / np.maximum(present, 1)

@@ -25,11 +25,11 @@ class Alternating(Available):
 
     settings: Settings
 
-    def states(self, round_: int, seed: int) -> Bools:
+    def states(self, round_: int) -> Bools:
         turns = self._turns()
         return np.asarray(self._block() == turns[round_ % len(turns)])
 
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         turns = self._turns()
         share: Floats = np.bincount(turns, minlength=self.settings.blocks)[self._block()] / len(turns)
         return share

@@ -43,25 +43,19 @@ class DpflReference(Available):
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         super().bind(timeline, labels, seed)
-        self._matrix: dict[int, Bools] = {}
+        s, shape = self.settings, (timeline.num_clients, timeline.rounds)
+        if s.pattern == "round_robin":
+            self._on = round_robin(*shape, s.interval, s.step, s.overlap)
+        else:
+            self._on = (random if s.pattern == "random" else markov)(*shape, seed)
 
-    def matrix(self, seed: int) -> Bools:
-        """Who is available when, bool [N, rounds]."""
-        s, shape = self.settings, (self.timeline.num_clients, self.timeline.rounds)
-        if seed not in self._matrix:
-            if s.pattern == "round_robin":
-                self._matrix[seed] = round_robin(*shape, s.interval, s.step, s.overlap)
-            else:
-                self._matrix[seed] = (random if s.pattern == "random" else markov)(*shape, seed)
-        return self._matrix[seed]
-
-    def states(self, round_: int, seed: int) -> Bools:
-        column: Bools = self.matrix(seed)[:, round_]
+    def states(self, round_: int) -> Bools:
+        column: Bools = self._on[:, round_]
         return column
 
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         """See :meth:`Available.stationary`: of this run."""
-        share: Floats = self.matrix(seed).mean(1)
+        share: Floats = self._on.mean(1)
         return share
 
 

@@ -24,8 +24,8 @@ class LeastRecentlySelected(Available):
 
     settings: Settings
 
-    def states(self, round_: int, seed: int) -> Bools:
+    def states(self, round_: int) -> Bools:
         return np.ones(self.timeline.num_clients, dtype=np.bool_)
 
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         return np.ones(self.timeline.num_clients)

@@ -69,22 +69,18 @@ class Markov(Shared):
 
     def bind(self, timeline: Timeline, labels: Ints, seed: int) -> None:
         super().bind(timeline, labels, seed)
-        self._state: tuple[int, int, Bools] | None = None  # seed, round, who is on in it
-        self.chain(seed)
+        s = self.settings
+        self._chain = from_stability(self.pi, s.stability) if s.mean_on is None else from_mean_on(self.pi, s.mean_on)
+        self._begin()
 
-    def chain(self, seed: int) -> Chain:
-        s, pi = self.settings, self.pi(seed)
-        return from_stability(pi, s.stability) if s.mean_on is None else from_mean_on(pi, s.mean_on)
+    def _begin(self) -> None:
+        self._round, self._on = 0, self.uniforms(0) < self.pi
 
-    def states(self, round_: int, seed: int) -> Bools:
+    def states(self, round_: int) -> Bools:
         """See :meth:`Available.states`; by recursion from round 0, of which the last state is kept."""
-        chain = self.chain(seed)
-        if self._state is not None and self._state[0] == seed and self._state[1] <= round_:
-            _, t, on = self._state
-        else:
-            t, on = 0, self.uniforms(0, seed) < self.pi(seed)
-        while t < round_:
-            t += 1
-            on = self.uniforms(t, seed) < np.where(on, chain.stay, chain.come)
-        self._state = (seed, t, on)
-        return on
+        if round_ < self._round:
+            self._begin()
+        while self._round < round_:
+            self._round += 1
+            self._on = self.uniforms(self._round) < np.where(self._on, self._chain.stay, self._chain.come)
+        return self._on

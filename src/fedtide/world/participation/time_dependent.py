@@ -41,24 +41,24 @@ class TimeDependent(Independent):
 
     settings: Settings
 
-    def chances(self, round_: int, seed: int) -> Floats:
-        return chances(self.settings, self.pi(seed), round_, self.phase(seed))
+    def chances(self, round_: int) -> Floats:
+        return chances(self.settings, self.pi, round_, self.phase())
 
-    def phase(self, seed: int) -> Floats:
+    def phase(self) -> Floats:
         """Phase of each client in periods, float64 [N]."""
         clients, groups = np.arange(self.timeline.num_clients), self.settings.phase_groups
         own: Floats = np.zeros(len(clients))
         if self.settings.phases == "uniform":
-            own = generator(seed, "participation.phases").random(len(clients))
+            own = generator(self.seed, "participation.phases").random(len(clients))
         elif self.settings.phases == "by_group":
             own = clients % groups / groups
         return self.settings.phase + own
 
-    def stationary(self, seed: int) -> Floats:
+    def stationary(self) -> Floats:
         """See :meth:`Available.stationary`: the mean over a period, or over a hundred that are no whole number of rounds."""
         period = self.settings.period
         rounds = int(period) if period.is_integer() else math.ceil(100 * period)
-        mean: Floats = np.mean([self.chances(t, seed) for t in range(rounds)], axis=0)
+        mean: Floats = np.mean([self.chances(t) for t in range(rounds)], axis=0)
         return mean
 
 

@@ -43,7 +43,8 @@ def read_devices(path: Path) -> list[Replay]:
     content = load_plain(path)
     if not isinstance(content, dict) or not content:
         raise SettingsError(f"{path}: should hold a dict of devices, got {type(content).__name__}")
-    return [parse_device(f"{path}, device {key!r}", trace) for key, trace in content.items()]
+    devices = [parse(_Device, trace, f"{path}, device {key!r}") for key, trace in content.items()]
+    return [Replay(list(zip(each.active, each.inactive, strict=True)), 0, each.finish_time) for each in devices]
 
 
 class _Device(SettingsModel, extra="ignore"):
@@ -56,12 +57,6 @@ class _Device(SettingsModel, extra="ignore"):
         if len(self.active) != len(self.inactive):
             raise SettingsError(f"{len(self.active)} active and {len(self.inactive)} inactive seconds")
         return self
-
-
-def parse_device(where: str, trace: Any) -> Replay:
-    """One device's trace; ``where`` it is, for a SettingsError."""
-    device: _Device = parse(_Device, trace, where)
-    return Replay(list(zip(device.active, device.inactive, strict=True)), 0, device.finish_time)
 
 
 class _PlainUnpickler(pickle.Unpickler):

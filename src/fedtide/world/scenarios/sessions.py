@@ -70,12 +70,7 @@ class Sessions(Scenario):
                 raise SettingsError(
                     f"explicit lists {len(self.explicit)} sessions with pattern {self.pattern}; use both or none"
                 )
-            if self.explicit:
-                self._check_lists()
-            return self
-
-        def _check_lists(self) -> None:
-            if len(self.explicit) != self.num_sessions:
+            if self.explicit and len(self.explicit) != self.num_sessions:
                 raise SettingsError(f"explicit lists {len(self.explicit)} sessions, num_sessions = {self.num_sessions}")
             devices = self.groups * self.num_devices
             for session, ids in enumerate(self.explicit):
@@ -83,6 +78,7 @@ class Sessions(Scenario):
                     raise SettingsError(
                         f"explicit, session {session + 1}: {list(ids)} should be different device IDs from 0 to {devices - 1}"
                     )
+            return self
 
     settings: Settings
     needs_classes = True

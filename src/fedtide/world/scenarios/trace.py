@@ -68,9 +68,12 @@ class Trace(Scenario):
                     "scenario.rounds = null: with mode: async and a trace in seconds the number of updates is "
                     "required; give a number"
                 )
-            return write_visits(world, _visits(intervals, ids), chosen.rounds, chosen.session_at_change, notes)
-        if chosen.seconds_per_round is not None:
-            intervals = _in_rounds(intervals, chosen.seconds_per_round)
+            own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
+            visits = Visits.of(own, [0] * len(ids), [0] * len(ids))
+            return write_visits(world, visits, chosen.rounds, chosen.session_at_change, notes)
+        if (seconds := chosen.seconds_per_round) is not None:  # the rounds in whose first seconds clients are present
+            first = [row._replace(join=-(-row.join // seconds), leave=-(-row.leave // seconds)) for row in intervals]
+            intervals = [row for row in first if row.join < row.leave]
         present = np.zeros(
             (len(ids), chosen.rounds or max((row.leave for row in intervals), default=1)), dtype=np.bool_
         )
@@ -119,14 +122,3 @@ def _interval(path: Path, line: int, row: dict[str, str]) -> Interval:
     if leave <= join:
         raise SettingsError(f"{path}, line {line}: leave = {leave} should be greater than join = {join}")
     return Interval(client, join, leave, line)
-
-
-def _in_rounds(intervals: list[Interval], seconds: int) -> list[Interval]:
-    """In whose first seconds, ``seconds`` apart, the client is present."""
-    first = [row._replace(join=-(-row.join // seconds), leave=-(-row.leave // seconds)) for row in intervals]
-    return [row for row in first if row.join < row.leave]
-
-
-def _visits(intervals: list[Interval], ids: list[int]) -> Visits:
-    own = [[(row.join, row.leave) for row in rows] for _, rows in groupby(intervals, lambda row: row.client)]
-    return Visits.of(own, [0] * len(ids), [0] * len(ids))

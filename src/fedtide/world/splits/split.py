@@ -36,8 +36,15 @@ def period_of(settings: SplitSettings, times: Ints | None, count: int, unit: str
 
 
 def split_samples(settings: SplitSettings, groups: Ints, period: Ints, times: Ints | None) -> tuple[Ints, Ints]:
-    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample."""
+    """Positions of training and of test samples, both ascending; ``groups``: client or class of each sample.
+
+    Raises:
+        SettingsError: there are too few samples, or no times to choose by.
+    """
     if settings.by == "time" and times is None:
         raise SettingsError("data.split.by = 'time' requires samples with timestamps; use random")
     chosen = times if settings.by == "time" else None
-    return hold_out(np.arange(len(groups)), groups, period, chosen, settings.share, settings.seed, "data.split")
+    train, test = hold_out(np.arange(len(groups)), groups, period, chosen, settings.share, settings.seed, "data.split")
+    if not len(train) or not len(test):
+        raise SettingsError(f"{len(groups)} samples are too few for split.share = {settings.share:g}")
+    return train, test

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedtide.core import plugins
+from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.storage.arrays import read_arrays, write_arrays
@@ -22,13 +24,14 @@ from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.dataset import (
     ARRAYS,
     ORIGINS,
+    SHAPES,
     TABLES,
+    TASKS,
     Dataset,
     Origins,
     constants_of,
     content_digest,
     further_arrays,
-    refuse_malformed,
     refuse_other_task,
 )
 from fedtide.world.storage.sources import fetch, make_folder
@@ -165,53 +168,69 @@ def read_files(plugin: DatasetPlugin, raw: Path) -> Dataset:
         problem = f"the files in {raw} are damaged, or not what their names say ({reason})"
         raise SettingsError(f"data {plugin.settings.name!r}: {problem}; replace them") from error
     refuse_malformed(plugin, dataset)
-    _refuse_inconsistent(dataset)
     return replace(dataset, digest=content_digest(dataset))
 
 
-def _refuse_inconsistent(dataset: Dataset) -> None:
-    """Refuse samples, labels, origins, label tables and an encoding that do not fit each other."""
-    _refuse_other_encoding(dataset)
+def refuse_malformed(plugin: Any, dataset: Any) -> None:
+    """Refuse what ``read`` of a dataset plug-in returned, if its parts do not fit its kind and task, or each other."""
+
+    def require(holds: bool, wanted: str, found: Any = "others") -> None:
+        if not holds:
+            raise broken_contract(plugin, "read", f"{wanted}, got {found}")
+
+    require(isinstance(dataset, Dataset), "a Dataset", type(dataset).__name__)
+    require(dataset.kind in SHAPES, f"kind {', '.join(SHAPES)}", repr(dataset.kind))
+    require(dataset.task in TASKS, f"task {', '.join(TASKS)}", repr(dataset.task))
+    classes = dataset.task == "classification"
+    require(classes or dataset.num_classes == 1, f"num_classes = 1 for task {dataset.task}", dataset.num_classes)
     for split in ("train", "test"):
-        origins, labels = dataset.origins, getattr(dataset, f"{split}_labels")
-        inputs, count = getattr(dataset, f"{split}_inputs"), len(labels)
-        refusal = f"data {dataset.name!r}: {{}}".format
-        if len(inputs) != count or count == 0:
-            counts = f"{len(inputs)} samples and {count} labels"
-            raise SettingsError(refusal(f"the {split} files hold {counts}; the counts must be equal and above 0"))
-        tables = None if dataset.tables is None else dataset.tables[split == "test"].numpy()
-        classes = labels.numpy() if dataset.task == "classification" else None
-        arrays = [
-            (f"{split}_client", getattr(origins, f"{split}_client"), 1, len(origins.clients)),
-            (f"{split}_time", getattr(origins, f"{split}_time"), 1, None),
-            (f"tables of {split} labels", tables, 2, dataset.num_classes),
-            (f"{split} labels", classes, 1, dataset.num_classes),
-        ]
-        for what, array, dims, end in arrays:
-            if array is None:
-                continue
-            if array.dtype != np.int64 or array.ndim != dims or array.shape[-1] != count:
-                shape = f"int64 {'[K, ' if dims == 2 else '['}{count}]"
-                raise SettingsError(refusal(f"{what} has {array.dtype} {array.shape}; expected {shape}"))
-            if end is not None and not 0 <= array.min() <= array.max() < end:
-                found = f"{array.min()} to {array.max()}"
-                raise SettingsError(refusal(f"{what} run from {found}; allowed are 0 to {end - 1}"))
+        inputs, labels = getattr(dataset, f"{split}_inputs"), getattr(dataset, f"{split}_labels")
+        tensors = isinstance(inputs, Tensor) and isinstance(labels, Tensor)
+        require(tensors, "tensors", f"{type(inputs).__name__} and {type(labels).__name__}")
+        if classes:
+            fits, wanted = labels.dtype == torch.int64 and labels.dim() == 1, "type torch.int64 and shape [n]"
+        else:
+            shapes = (1, 2) if dataset.task == "regression" else (2,)
+            fits = labels.is_floating_point() and labels.dim() in shapes and labels.shape[1:].numel() > 0
+            wanted = f"floating-point numbers {' or '.join(('[n]', '[n, T]')[-len(shapes) :])}"
+        require(fits, f"{split}_labels of {wanted}", f"{labels.dtype} {list(labels.shape)}")
+        require(classes or bool(labels.isfinite().all()), f"finite {split}_labels")
+        if dataset.task == "multilabel":
+            require(bool(((labels == 0) | (labels == 1)).all()), f"{split}_labels that are 0 or 1")
+        fits = inputs.dtype == torch.int64 if dataset.kind == "text" else inputs.is_floating_point()
+        fits |= dataset.kind == "image" and inputs.dtype == torch.uint8
+        wanted = f"{split}_inputs of kind {dataset.kind}, numbers {SHAPES[dataset.kind]}"
+        fits &= inputs.dim() == SHAPES[dataset.kind].count(",") + 1
+        require(fits, wanted, f"{inputs.dtype} {list(inputs.shape)}")
+        if inputs.is_floating_point() and not bool(inputs.sum().isfinite() or inputs.isfinite().all()):
+            wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
+            require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
+        count = len(labels)
+        require(
+            len(inputs) == count > 0, f"as many {split} samples as labels, one or more", f"{len(inputs)} and {count}"
+        )
+        origins, tables = dataset.origins, None if dataset.tables is None else dataset.tables[split == "test"].numpy()
+        for name, array, shape, end in (
+            (f"{split} labels", labels.numpy() if classes else None, (count,), dataset.num_classes),
+            (f"tables of {split} labels", tables, (0 if tables is None else len(tables), count), dataset.num_classes),
+            (f"{split}_client", getattr(origins, f"{split}_client"), (count,), len(origins.clients)),
+            (f"{split}_time", getattr(origins, f"{split}_time"), (count,), None),
+        ):
+            if array is not None:
+                require(
+                    array.dtype == np.int64 and array.shape == shape,
+                    f"{name} int64 {shape}",
+                    f"{array.dtype} {array.shape}",
+                )
+                low, high = array.min(), array.max()
+                require(end is None or 0 <= low <= high < end, f"{name} from 0 to {(end or 0) - 1}", f"{low} to {high}")
+    if (encoding := dataset.encoding) is not None:
+        from fedtide.world.adapters.encoding import Encoding
 
-
-def _refuse_other_encoding(dataset: Dataset) -> None:
-    """Refuse an encoding that is none, or does not belong to the inputs and labels."""
-    if dataset.encoding is None:
-        return
-    from fedtide.world.adapters.encoding import Encoding
-
-    if not isinstance(dataset.encoding, Encoding):
-        raise SettingsError(f"data {dataset.name!r}: encoding is a {type(dataset.encoding).__name__}, not an Encoding")
-    encoding = dataset.encoding
-    of_encoding = (encoding.task, [len(encoding.features)], len(encoding.outputs))
-    of_data = (dataset.task, list(dataset.input_shape), dataset.outputs)
-    if of_encoding != of_data:
-        found, wanted = (f"{task}, inputs {shape}, {count} outputs" for task, shape, count in (of_encoding, of_data))
-        raise SettingsError(f"data {dataset.name!r}: the encoding is of another dataset: {found}; expected {wanted}")
+        require(isinstance(encoding, Encoding), "an Encoding", type(encoding).__name__)
+        own = f"{dataset.task}, inputs {list(dataset.input_shape)}, {dataset.outputs} outputs"
+        other = f"{encoding.task}, inputs {[len(encoding.features)]}, {len(encoding.outputs)} outputs"
+        require(own == other, f"an encoding of {own}", other)
 
 
 def content_hashes(files: Iterable[Path]) -> dict[str, str]:
