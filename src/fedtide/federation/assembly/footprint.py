@@ -26,7 +26,7 @@ from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
-from fedtide.training.resources.memory import available_bytes, measure
+from fedtide.training.resources.memory import available_bytes, outlined
 from fedtide.training.resources.workers import available_cores
 from fedtide.world.adapters.encoding import Encoding, Hashed
 from fedtide.world.dataset import Dataset, resident_bytes
@@ -100,13 +100,13 @@ def gigabytes(size: int) -> str:
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
     """The memory of a run on loaded data."""
-    settings, size = chosen.settings, measure(chosen.model, data)
-    number, sample = dtype.itemsize, math.prod(data.input_shape)
-    vector = number * (size.parameters + size.buffers)
+    settings, network = chosen.settings, outlined(chosen.model, data)
+    layout, number, sample = Layout(network), dtype.itemsize, math.prod(data.input_shape)
+    vector = number * (layout.size + layout.buffer_size)
+    constants = sum(value.numel() for value in network.parameters()) - layout.size
     cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
-    layout = Layout(size.network)
     kept = chosen.client_rows(layout)
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
@@ -119,18 +119,18 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     )
     device_parts = [
         Part(
-            f"{once + workers} copies of the model with {size.parameters:,} parameters",
-            (once + workers) * (vector + number * size.constants),
+            f"{once + workers} copies of the model with {layout.size:,} parameters",
+            (once + workers) * (vector + number * constants),
             "lower engine.workers, or choose a smaller model",
         ),
         Part(
-            f"a cohort of {cohort} clients with {each:g} vectors of {size.parameters:,} numbers each",
+            f"a cohort of {cohort} clients with {each:g} vectors of {layout.size:,} numbers each",
             int(cohort * each * vector),
             "lower the number of participants, or choose a smaller model",
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
-            at_once * number * (size.parameters + width * sample),
+            at_once * number * (layout.size + width * sample),
             "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
         ),
         Part(
@@ -230,7 +230,7 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings and data: what has no effect, hashed columns, remarks of model, algorithm and links."""
+    """What to know about settings and data: what has no effect, hashed columns, advice of algorithm and links."""
     timeline, local, initializer = parts.timeline, parts.settings.local, parts.initializer
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -252,7 +252,6 @@ def advice(parts: Parts) -> list[str]:
         *_unused_partition(parts.settings),
         *_hashed_columns(parts),
         *_unknown_owners(parts),
-        *parts.network.remarks,
         *parts.algorithm.advice(preview),
         *(line for link in parts.links for line in link.advice(preview)),
     ]
