@@ -28,7 +28,6 @@ from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
 from fedtide.training.resources.memory import available_bytes, outlined
 from fedtide.training.resources.workers import available_cores
-from fedtide.world.adapters.encoding import Encoding, Hashed
 from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.scenarios.base import Scenario
 from fedtide.world.timeline import Timeline
@@ -225,12 +224,12 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     return (
         f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
         f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}{kept}; "
-        f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
+        f"executor {type(parts.executor).__name__.lower()}, {parts.workers.count} workers"
     )
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings and data: what has no effect, hashed columns, advice of algorithm and links."""
+    """What to know about settings and data: what has no effect, advice of algorithm and links."""
     timeline, local, initializer = parts.timeline, parts.settings.local, parts.initializer
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -250,7 +249,6 @@ def advice(parts: Parts) -> list[str]:
     )
     return [
         *_unused_partition(parts.settings),
-        *_hashed_columns(parts),
         *_unknown_owners(parts),
         *parts.algorithm.advice(preview),
         *(line for link in parts.links for line in link.advice(preview)),
@@ -266,16 +264,6 @@ def _unused_partition(chosen: RunSettings) -> list[str]:
     return [
         f"partition {chosen.partition.name} has no effect{rest}: with these settings, scenario "
         f"{chosen.scenario.name} assigns the clients' data itself"
-    ]
-
-
-def _hashed_columns(parts: Parts) -> list[str]:
-    encoding = parts.data.encoding
-    columns = encoding.columns if isinstance(encoding, Encoding) else ()
-    return [
-        f"data {parts.data.name}: the categories of column {column.column!r} are hashed into {column.buckets} features"
-        for column in columns
-        if isinstance(column, Hashed)
     ]
 
 
