@@ -71,7 +71,10 @@ class WrappedModel(Model):
         fit_head(module, head, num_classes)
         if chosen.weights and not is_meta:
             load_weights(module, head, Path(chosen.weights))
-        self._refuse_other_outputs(module, head, sample, num_classes)
+        try:
+            logits_of(self._run(module, sample))
+        except TypeError as error:
+            raise SettingsError(f"{self.title}: {error}") from None
         network = ForeignNetwork(module, head, sample)
         network.freeze(chosen.freeze, "model.freeze")
         return network
@@ -83,17 +86,6 @@ class WrappedModel(Model):
         except Exception as error:
             fault = self.fault(error)
             raise SettingsError(f"{fault} (on samples {list(sample.shape[1:])})") from error
-
-    def _refuse_other_outputs(self, module: nn.Module, head: str, sample: Tensor, classes: int) -> None:
-        try:
-            outputs = logits_of(self._run(module, sample))
-        except TypeError as error:
-            raise SettingsError(f"{self.title}: {error}") from None
-        if outputs.shape == (len(sample), classes):
-            return
-        found = f"{list(outputs.shape)}, with the head {head}"
-        wanted = f"forward should return logits [{len(sample)}, {classes}] for {len(sample)} samples"
-        raise SettingsError(f"{self.title}: {wanted}, got {found}")
 
 
 def _sample(module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) -> Tensor:
