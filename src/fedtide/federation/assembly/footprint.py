@@ -270,7 +270,8 @@ def _unused_partition(chosen: RunSettings) -> list[str]:
 def _unknown_owners(parts: Parts) -> list[str]:
     """A line if scores per client are asked for that there are none of."""
     evaluation = parts.settings.evaluation
-    of, split = owners(parts.evaluator), evaluation.splits[0]
+    split = evaluation.splits[0]
+    of = owners(parts.evaluator, split)
     why = f"{split} samples have no client IDs" if of is None and parts.data.task != "classification" else ""
     if of is not None and not np.isin(parts.timeline.origin_of_client, of).any():
         why = f"no {split} sample is of a client with training samples; use data split by sample, not by client"
