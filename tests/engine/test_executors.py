@@ -219,21 +219,6 @@ def test_a_batch_of_one_sample_is_trained_on_with_batchnorm(algorithm: str) -> N
     assert bool(torch.isfinite(states[0].w).all())
 
 
-@pytest.mark.parametrize("chosen", [{}, {"chunk": 1}, {"chunk": 16, "workers": 2}, {"executor": "threads"}])
-def test_an_executor_describes_itself_in_plain_words(chosen: dict[str, Any]) -> None:
-    fed = federation(settings(engine={"workers": 1, "executor": "stacked", **chosen}), steady([4], 1), vectors())
-    fed.parts.workers.close()
-    assert (
-        fed.parts.executor.describe()
-        == {
-            (): "stacked, chunks of as many clients as fit the caches, one chunk at a time",
-            (1,): "stacked, chunks of one client, one chunk at a time",
-            (16, 2): "stacked, chunks of 16 clients, 2 chunks at a time",
-            ("threads",): "threads, one client at a time",
-        }[tuple(chosen.values())]
-    )
-
-
 def test_the_rule_is_fixed_by_family_size_and_device() -> None:
     def task(model: Any, data: Dataset) -> tuple[Task, EngineSettings]:
         fed = federation(settings(model=model), steady([4], 1), data)

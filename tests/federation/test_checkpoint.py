@@ -42,7 +42,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
         extra={"table": torch.zeros(2, 2)},
         initializer={"w": torch.ones(4, dtype=torch.float64)},
     )
-    checkpoint.save(tmp_path, checkpoint.Saved("run", 3, {}, state.tensors()))
+    checkpoint.Generations(tmp_path).save(checkpoint.Saved("run", 3, {}, state.tensors()))
     found, skipped = checkpoint.load(tmp_path, "run")
     assert found is not None
     assert skipped == {}
@@ -61,7 +61,7 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_two_generations_are_kept_and_nothing_else(tmp_path: Path) -> None:
     for number in (1, 2, 9, 10):
-        checkpoint.save(tmp_path, saved(number))
+        checkpoint.Generations(tmp_path).save(saved(number))
     assert [path.name for path in checkpoint.generations(tmp_path)] == ["state-00000010.pt", "state-00000009.pt"]
     assert sorted(tmp_path.iterdir()) == sorted(checkpoint.generations(tmp_path))
 
@@ -73,8 +73,8 @@ def test_nothing_saved_is_no_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
-    checkpoint.save(tmp_path, saved(1))
-    checkpoint.save(tmp_path, saved(2))
+    checkpoint.Generations(tmp_path).save(saved(1))
+    checkpoint.Generations(tmp_path).save(saved(2))
     newest = checkpoint.generations(tmp_path)[0]
     DAMAGES[damage](newest)
     loaded, skipped = checkpoint.load(tmp_path, "run")
@@ -86,7 +86,7 @@ def test_a_damaged_state_falls_back_to_the_one_before(tmp_path: Path, damage: st
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> None:
     for number in (1, 2):
-        checkpoint.save(tmp_path, saved(number))
+        checkpoint.Generations(tmp_path).save(saved(number))
     for path in checkpoint.generations(tmp_path):
         DAMAGES[damage](path)
     with pytest.raises(
@@ -97,7 +97,7 @@ def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> No
 
 
 def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, saved(1))
+    checkpoint.Generations(tmp_path).save(saved(1))
     (tmp_path / "state-00000002.part").write_bytes(b"half")
     loaded, skipped = checkpoint.load(tmp_path, "run")
     assert loaded is not None
@@ -106,10 +106,10 @@ def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
 
 def test_a_state_of_another_run_or_under_another_name_is_refused(tmp_path: Path) -> None:
     """In a line that names the file, the run and the round."""
-    checkpoint.save(tmp_path, saved(1, owner="other"))
+    checkpoint.Generations(tmp_path).save(saved(1, owner="other"))
     with pytest.raises(SettingsError, match=r"state-00000001\.pt: this checkpoint belongs to other after round 1, but"):
         checkpoint.load(tmp_path, "run")
-    checkpoint.save(tmp_path, saved(1))
+    checkpoint.Generations(tmp_path).save(saved(1))
     (tmp_path / "state-00000001.pt").rename(tmp_path / "state-00000007.pt")
     with pytest.raises(SettingsError, match=r"state-00000007\.pt: this checkpoint belongs to run after round 1, but"):
         checkpoint.load(tmp_path, "run")
@@ -117,7 +117,7 @@ def test_a_state_of_another_run_or_under_another_name_is_refused(tmp_path: Path)
 
 def test_a_state_is_continued_only_with_its_records(tmp_path: Path) -> None:
     for number in (1, 2):
-        checkpoint.save(tmp_path, saved(number, rows={"bytes": number, "sha256": ""}))
+        checkpoint.Generations(tmp_path).save(saved(number, rows={"bytes": number, "sha256": ""}))
 
     def lost(limit: int) -> Callable[[Marks], list[str]]:
         return lambda marks: ["rows are gone"] if marks["rows"]["bytes"] > limit else []
@@ -134,7 +134,7 @@ def test_a_state_is_continued_only_with_its_records(tmp_path: Path) -> None:
 
 def test_a_file_that_could_run_code_is_not_loaded(tmp_path: Path) -> None:
     """States are tensors and numbers: anything else is refused even with a valid hash, in one line."""
-    checkpoint.save(tmp_path, checkpoint.Saved("run", 1, {}, {"w": Path("x")}))
+    checkpoint.Generations(tmp_path).save(checkpoint.Saved("run", 1, {}, {"w": Path("x")}))
     with pytest.raises(SettingsError, match=r"state-00000001\.pt: not a fedtide checkpoint; delete it") as caught:
         checkpoint.load(tmp_path, "run")
     assert "\n" not in str(caught.value)

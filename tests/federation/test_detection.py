@@ -176,7 +176,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, resp
             state = restored_state(fed.parts, saved.values)
         state, new = run_rounds(fed, 1, state)
         records += new
-        checkpoint.save(tmp_path, checkpoint.Saved("run", done + 1, {}, state.tensors()))
+        checkpoint.Generations(tmp_path).save(checkpoint.Saved("run", done + 1, {}, state.tensors()))
     assert state is not None
     assert_same(whole, state)
     assert rows(records) == rows(expected)

@@ -68,10 +68,6 @@ class Recording(Executor):
 
         return recorded
 
-    def describe(self) -> str:
-        """See :meth:`Executor.describe`."""
-        return self.executor.describe()
-
 
 def uploads_of(run: dict[str, Any]) -> Callable[[int, int], list[int]]:
     """The upload steps a golden run lists for its two groups."""

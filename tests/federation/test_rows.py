@@ -68,7 +68,7 @@ def test_a_save_appends_what_has_changed_since_the_state_that_it_replaces(tmp_pa
 
 def test_clients_never_seen_take_no_space(tmp_path: Path) -> None:
     run = Run()
-    checkpoint.save(tmp_path, run.change(some(3, 7)))
+    checkpoint.Generations(tmp_path).save(run.change(some(3, 7)))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 4 * ROW + 9 * CLIENTS + 5000
 
 
@@ -102,10 +102,10 @@ def test_damage_to_a_log_leaves_the_other_state(tmp_path: Path, damage: str) -> 
 def test_rows_of_a_loaded_state_are_saved_again(tmp_path: Path) -> None:
     """State that was loaded from another folder; the log of that folder is not needed any more."""
     run = Run()
-    checkpoint.save(tmp_path / "a", run.change(some(5, 400)))
+    checkpoint.Generations(tmp_path / "a").save(run.change(some(5, 400)))
     found, _ = checkpoint.load(tmp_path / "a", "run")
     assert found is not None
-    checkpoint.save(tmp_path / "b", found)
+    checkpoint.Generations(tmp_path / "b").save(found)
     for path in (tmp_path / "a").iterdir():
         path.unlink()
     again, _ = checkpoint.load(tmp_path / "b", "run")
@@ -114,7 +114,7 @@ def test_rows_of_a_loaded_state_are_saved_again(tmp_path: Path) -> None:
 
 
 def test_logs_that_no_state_names_are_removed(tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, Run().change(some(0, 3)))
+    checkpoint.Generations(tmp_path).save(Run().change(some(0, 3)))
     (tmp_path / "rows-00000009.npys").write_bytes(b"of a process that was killed")
     checkpoint.sweep(tmp_path)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["rows-00000001.npys", "state-00000001.pt"]

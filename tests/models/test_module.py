@@ -13,7 +13,6 @@ from torch.nn import functional
 
 import own_nets
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
 from fedtide.training.engine.flat import Layout
 from fedtide.training.models.base import KeyedDropout, Network
@@ -142,7 +141,7 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
         ),
         (own("Plain", head="body.2"), r"model\.head = 'body\.2': this layer has no parameters"),
         (own("Plain", head="body.0"), r"own_nets\.py:\d+: in forward: RuntimeError"),
-        (own("Pyramid"), r"should return logits \[2, 3\] for 2 samples, got \[2, 3, 6, 6\], with the head 0"),
+        (own("Pyramid"), r"a network with logits \[2, 3\] for 2 samples, got \[2, 3, 6, 6\]"),
         (
             own("Odd", head="classifier", arguments={"what": "weight"}),
             r"'classifier': forward does not call it",
@@ -205,16 +204,13 @@ class TestWeights:
     @pytest.mark.parametrize(
         ("change", "problem"),
         [
-            (lambda w: w.pop("body.0.bias"), r"plain\.pt' lacks body\.0\.bias"),
-            (lambda w: w.update(extra=torch.zeros(1)), r"plain\.pt' has unknown tensors: extra"),
+            (lambda w: w.pop("body.0.bias"), r"plain\.pt': .*Missing key.*body\.0\.bias"),
+            (lambda w: w.update(extra=torch.zeros(1)), r"plain\.pt': .*Unexpected key.*extra"),
             (
                 lambda w: w.update({"body.0.bias": torch.zeros(5)}),
-                r"body\.0\.bias has shape \[5\], the module's has \[4\]",
+                r"plain\.pt': .*size mismatch for body\.0\.bias",
             ),
-            (
-                lambda w: w.update(epoch=3),
-                r"should hold a state_dict \(tensors by name\), got a dictionary of Tensor, int",
-            ),
+            (lambda w: w.update(epoch=3), r"plain\.pt': should hold a state_dict \(tensors by name\)"),
         ],
     )
     def test_what_does_not_fit_is_named(self, build: Build, saved: Path, change: Any, problem: str) -> None:
@@ -308,10 +304,7 @@ class TestFreeze:
         assert losses[0] == losses[2] != losses[1]
 
 
-def test_of_a_lightning_module_forward_is_used_and_the_log_says_so() -> None:
+def test_of_a_lightning_module_forward_is_used() -> None:
     run = fed(own("Lit"))
-    (line,) = [line for line in advice(run.parts) if "LightningModule" in line]
-    assert "its forward is used; its training_step and its optimizers are not" in line
-    assert "objectives/" in line
     state, _ = run_rounds(run)
     assert float(functional.mse_loss(state.w, run.parts.w0)) > 0

@@ -267,11 +267,6 @@ def test_feedback_and_scaling_of_random_places_exclude_each_other() -> None:
         ({"name": "qsgd", "levels": 3}, {"size": 10_000}, 1),
         ({"name": "qsgd", "levels": 10}, {"size": 10_000}, 0),
         ({"name": "qsgd", "levels": None}, {"size": 10_000}, 0),
-        ({"name": "top_k"}, {"participation_fraction": 0.01}, 1),
-        ({"name": "top_k"}, {"participation_fraction": 0.2}, 0),
-        ({"name": "top_k", "error_feedback": False}, {"participation_fraction": 0.01}, 0),
-        ({"name": "sign", "magnitude": 0.1}, {}, 1),
-        ({"name": "sign"}, {}, 0),
     ],
 )
 def test_advice(values: dict[str, Any], of_run: dict[str, Any], lines: int) -> None:

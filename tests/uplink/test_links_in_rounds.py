@@ -10,7 +10,6 @@ from federation.jobs import EQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.discovery.faults import PluginError
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.features.uplink import Uplink
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
@@ -219,12 +218,6 @@ def test_one_compressor_at_a_time() -> None:
         SettingsError, match=r"uplink qsgd: the error-feedback residual would diverge with levels = 2; set levels >= 5"
     ):
         made(uplink=[{"name": "qsgd", "levels": 2, "error_feedback": True}])
-
-
-def test_links_give_advice_before_the_first_round() -> None:
-    fed = made(uplink=[{"name": "sign", "magnitude": 1.0}])
-    assert sum(line.startswith("uplink sign") for line in advice(fed.parts)) == 1
-    fed.parts.workers.close()
 
 
 def test_memories_are_forgotten_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -383,7 +383,3 @@ class RoundContext:
         """Whether the run has diverged; asked once the model has moved."""
         finite = bool(torch.isfinite(self.state.w).all()) and (math.isfinite(self.train_loss) or not self.plan.ids)
         return not finite or self.train_loss > self.parts.settings.divergence_threshold
-
-    def column(self, values: Tensor) -> Tensor:
-        """A column [C, 1] of all participants, from one that is right in the rows of this process."""
-        return values if self.share.whole else self.share.spread(values[self.share.rows])

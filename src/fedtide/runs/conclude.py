@@ -8,7 +8,8 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.storage.files import replacing
 from fedtide.federation.module import FederatedModule
-from fedtide.federation.scoring.final_models import client_models, own_samples, serves_others
+from fedtide.federation.scoring.client_samples import owners
+from fedtide.federation.scoring.final_models import client_models, serves_others
 from fedtide.records.files.states import remove_states
 from fedtide.records.measures import detections, drifts, erasure
 from fedtide.records.measures.periods import alarms_in, means_next, undefined_in
@@ -54,7 +55,7 @@ def keep_served(run: OpenRun, module: FederatedModule) -> Summary:
     if not serves_others(parts):
         return {}
     found: Summary = {} if "global" in parts.algorithm.models else {"trains_global": False}
-    if not own_samples(parts):
+    if owners(parts.evaluator, "train") is None:
         return found | {"served": "unowned"}
     if run.settings.keep == "global":
         return found | {"served": "discarded"}

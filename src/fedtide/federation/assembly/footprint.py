@@ -26,9 +26,8 @@ from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.optimizers import optimizer
 from fedtide.training.engine.plan import step_count
-from fedtide.training.resources.memory import available_bytes, measure
+from fedtide.training.resources.memory import available_bytes, outlined
 from fedtide.training.resources.workers import available_cores
-from fedtide.world.adapters.encoding import Encoding, Hashed
 from fedtide.world.dataset import Dataset, resident_bytes
 from fedtide.world.scenarios.base import Scenario
 from fedtide.world.timeline import Timeline
@@ -100,13 +99,13 @@ def gigabytes(size: int) -> str:
 
 def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.device, dtype: torch.dtype) -> Footprint:
     """The memory of a run on loaded data."""
-    settings, size = chosen.settings, measure(chosen.model, data)
-    number, sample = dtype.itemsize, math.prod(data.input_shape)
-    vector = number * (size.parameters + size.buffers)
+    settings, network = chosen.settings, outlined(chosen.model, data)
+    layout, number, sample = Layout(network), dtype.itemsize, math.prod(data.input_shape)
+    vector = number * (layout.size + layout.buffer_size)
+    constants = sum(value.numel() for value in network.parameters()) - layout.size
     cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
-    layout = Layout(size.network)
     kept = chosen.client_rows(layout)
     takes = [feature.memory(chosen, timeline, layout) for feature in chosen.features]
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
@@ -119,18 +118,18 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     )
     device_parts = [
         Part(
-            f"{once + workers} copies of the model with {size.parameters:,} parameters",
-            (once + workers) * (vector + number * size.constants),
+            f"{once + workers} copies of the model with {layout.size:,} parameters",
+            (once + workers) * (vector + number * constants),
             "lower engine.workers, or choose a smaller model",
         ),
         Part(
-            f"a cohort of {cohort} clients with {each:g} vectors of {size.parameters:,} numbers each",
+            f"a cohort of {cohort} clients with {each:g} vectors of {layout.size:,} numbers each",
             int(cohort * each * vector),
             "lower the number of participants, or choose a smaller model",
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
-            at_once * number * (size.parameters + width * sample),
+            at_once * number * (layout.size + width * sample),
             "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
         ),
         Part(
@@ -225,12 +224,12 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     return (
         f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
         f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}{kept}; "
-        f"{parts.executor.describe()}{', channels last' if parts.task.layout == torch.channels_last else ''}"
+        f"executor {type(parts.executor).__name__.lower()}, {parts.workers.count} workers"
     )
 
 
 def advice(parts: Parts) -> list[str]:
-    """What to know about settings and data: what has no effect, hashed columns, remarks of model, algorithm and links."""
+    """What to know about settings and data: what has no effect, advice of algorithm and links."""
     timeline, local, initializer = parts.timeline, parts.settings.local, parts.initializer
     sizes = timeline.sizes_at(0)
     mean = float(sizes.mean())
@@ -250,9 +249,7 @@ def advice(parts: Parts) -> list[str]:
     )
     return [
         *_unused_partition(parts.settings),
-        *_hashed_columns(parts),
         *_unknown_owners(parts),
-        *parts.network.remarks,
         *parts.algorithm.advice(preview),
         *(line for link in parts.links for line in link.advice(preview)),
     ]
@@ -270,20 +267,11 @@ def _unused_partition(chosen: RunSettings) -> list[str]:
     ]
 
 
-def _hashed_columns(parts: Parts) -> list[str]:
-    encoding = parts.data.encoding
-    columns = encoding.columns if isinstance(encoding, Encoding) else ()
-    return [
-        f"data {parts.data.name}: the categories of column {column.column!r} are hashed into {column.buckets} features"
-        for column in columns
-        if isinstance(column, Hashed)
-    ]
-
-
 def _unknown_owners(parts: Parts) -> list[str]:
     """A line if scores per client are asked for that there are none of."""
     evaluation = parts.settings.evaluation
-    of, split = owners(parts.evaluator), evaluation.splits[0]
+    split = evaluation.splits[0]
+    of = owners(parts.evaluator, split)
     why = f"{split} samples have no client IDs" if of is None and parts.data.task != "classification" else ""
     if of is not None and not np.isin(parts.timeline.origin_of_client, of).any():
         why = f"no {split} sample is of a client with training samples; use data split by sample, not by client"

@@ -25,7 +25,7 @@ from fedtide.core.storage.sealed import read_content, sealing
 from fedtide.records.files.marks import GrowingFiles, Mark, Marks
 from fedtide.records.files.states import generations, log_name, read_state_header, state_name, sweep
 
-__all__ = ["Generations", "Saved", "generations", "load", "save", "sweep"]
+__all__ = ["Generations", "Saved", "generations", "load", "sweep"]
 
 _GROWTH = 2  # length of a log that a new one replaces, as a multiple of the new one's
 
@@ -154,11 +154,6 @@ class Generations:
             if log.size + one * int((written > log.round).sum()) <= _GROWTH * one * int((written > 0).sum()):
                 return log
         return RowLog(self._folder, log_name(round_))
-
-
-def save(folder: Path, saved: Saved, keep: int = 2) -> None:
-    """Write one state, with all rows; see :class:`Generations`."""
-    Generations(folder, keep).save(saved)
 
 
 def load(

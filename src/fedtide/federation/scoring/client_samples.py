@@ -7,7 +7,6 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
 from fedtide.federation.scoring.evaluator import Evaluator, part_of
-from fedtide.world.dataset import Split
 from fedtide.world.presence.membership import last_round
 from fedtide.world.timeline import HeldOut
 
@@ -49,31 +48,25 @@ def samples_of(evaluator: Evaluator, t: int, clients: Ints) -> Tested:
     return Tested(_drawn_samples(evaluator, t, clients, counts), counts, True)
 
 
-def owners(evaluator: Evaluator) -> Ints | None:
-    """Whose the samples are, by virtual position, that hold those of the first split; ``None`` if the data does not know."""
-    return _of_part(evaluator, part_of(evaluator.settings.splits[0]))
+def owners(evaluator: Evaluator, split: str) -> Ints | None:
+    """Whose the samples are, by virtual position, that hold those of a split; ``None`` unless the clients of the run own them.
 
-
-def has_owners(evaluator: Evaluator, split: str) -> bool:
-    """Whether samples of a split are of clients of the run."""
-    return _of_part(evaluator, part_of(split)) is not None
+    ``split``: one of an evaluation, or ``train``.
+    """
+    origins, timeline = evaluator.data.origins, evaluator.timeline
+    found = origins.train_client if part_of(split) == "train" else origins.test_client
+    if found is None or not len(timeline.origin_of_client):
+        return None
+    return np.tile(found, len(timeline.concepts.maps))
 
 
 def owners_of(evaluator: Evaluator, split: str, held_out: HeldOut | None) -> Ints:
     """Whose each sample of :meth:`Evaluator.samples` is, where they have owners."""
-    of, trained = _of_part(evaluator, part_of(split)), _of_part(evaluator, "train")
+    of, trained = owners(evaluator, split), owners(evaluator, "train")
     assert of is not None
     assert trained is not None
     later = held_out.train if split == "test" and held_out is not None else np.zeros(0, dtype=np.int64)
     return np.concatenate([of[evaluator.positions(split, held_out)], trained[later]])
-
-
-def _of_part(evaluator: Evaluator, part: Split) -> Ints | None:
-    origins, timeline = evaluator.data.origins, evaluator.timeline
-    found = origins.train_client if part == "train" else origins.test_client
-    if found is None or not len(timeline.origin_of_client):
-        return None
-    return np.tile(found, len(timeline.concepts.maps))
 
 
 def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | None:
@@ -81,7 +74,8 @@ def own_samples(evaluator: Evaluator, t: int, clients: Ints) -> list[Ints] | Non
 
     In the training set for ``validation``, else in the test set; ``None`` if the data does not know whose they are.
     """
-    timeline, split, of = evaluator.timeline, evaluator.settings.splits[0], owners(evaluator)
+    timeline, split = evaluator.timeline, evaluator.settings.splits[0]
+    of = owners(evaluator, split)
     if of is None:
         return None
     found: dict[int, Ints] = {}

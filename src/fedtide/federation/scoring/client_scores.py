@@ -250,7 +250,10 @@ class ClientFits:
     @property
     def columns(self) -> list[str]:
         """Columns of the history; none if clients are not evaluated."""
-        if not self._evaluator.settings.clients_every or owners(self._evaluator) is None:
+        if (
+            not self._evaluator.settings.clients_every
+            or owners(self._evaluator, self._evaluator.settings.splits[0]) is None
+        ):
             return []
         names = [f"client_{score}_{name}" for score in _RECORDED for name in (*_SPREAD, *GROUPS)]
         if self._own:

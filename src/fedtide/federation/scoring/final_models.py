@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.assembly.hardware import MemoryStore
+from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.scoring.evaluator import ModelValues
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import Parts, RunState
@@ -20,14 +21,9 @@ def serves_others(parts: Parts) -> bool:
     return overrides(parts.algorithm, "served")
 
 
-def own_samples(parts: Parts) -> bool:
-    """Whether the clients of the run own the data's samples."""
-    return parts.data.origins.train_client is not None and len(parts.timeline.origin_of_client) > 0
-
-
 def file_size(parts: Parts) -> int:
     """Bytes of the models that are kept of clients, at most: as if each had one of its own."""
-    if not (serves_others(parts) and own_samples(parts) and parts.settings.keep == "served"):
+    if not (serves_others(parts) and owners(parts.evaluator, "train") is not None and parts.settings.keep == "served"):
         return 0
     size = parts.layout.size + parts.layout.buffer_size
     return (parts.timeline.num_clients + 1) * size * parts.hardware.dtype.itemsize

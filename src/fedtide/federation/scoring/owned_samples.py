@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.federation.scoring.client_samples import has_owners, owners_of
+from fedtide.federation.scoring.client_samples import owners, owners_of
 from fedtide.federation.scoring.client_scores import cells, spread
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
@@ -49,7 +49,7 @@ class OwnedSamples:
         self._names = (*RECORDED[parts.data.task], *self.evaluator.settings.metrics)
         apart = not self.evaluator.has_views and self.evaluator.timeline.mixture_at(0) is None
         splits = self.evaluator.settings.splits if apart else ()
-        self.splits = [split for split in splits if has_owners(self.evaluator, split)]
+        self.splits = [split for split in splits if owners(self.evaluator, split) is not None]
 
     @property
     def columns(self) -> list[str]:
@@ -115,9 +115,9 @@ class OwnedSamples:
         who = [owners_of(evaluator, split, held_out) for held_out in wanted]
         sizes = [len(inputs) for inputs, _ in samples]
         if self._own:
-            inputs, owners = torch.cat([inputs for inputs, _ in samples]), np.concatenate(who)
+            inputs, whose = torch.cat([inputs for inputs, _ in samples]), np.concatenate(who)
             values = torch.zeros(len(inputs), evaluator.data.outputs, dtype=torch.float64)
-            for models, of, places in self._served.of_owners(state, t, owners):
+            for models, of, places in self._served.of_owners(state, t, whose):
                 rows = [np.concatenate([places[c] for c in np.flatnonzero(of == m)]) for m in np.unique(of)]
                 chosen = [(models[0][m], models[1][m]) for m in np.unique(of)]
                 parts = [inputs[torch.from_numpy(some).to(inputs.device)] for some in rows]

@@ -7,10 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.methods.algorithms._absent import AbsentSettings
-from fedtide.methods.algorithms.base import Algorithm, Round, RunPreview, Tunable
-
-_LONG = 10.0
-"""lr * steps / p at which clipping is advised: that of the released experiments' rarest clients, who are clipped."""
+from fedtide.methods.algorithms.base import Algorithm, Round, Tunable
 
 
 class FedAwe(Algorithm):
@@ -27,8 +24,8 @@ class FedAwe(Algorithm):
     join late, from the current model with e_i = 1 (``current``).
 
     Only the abstract was available: formulas are those of the authors' code. It also clips the averaged step at norm 0.5
-    (``delta_clip: 0.5``; off by default, as the abstract does not mention it) and evaluates the mean of all clients' x_i; here
-    w is evaluated. The recorded ``drift`` is measured from w, not from x_i.
+    (``delta_clip: 0.5``; off by default, as the abstract does not mention it, although echoed steps may overshoot) and
+    evaluates the mean of all clients' x_i; here w is evaluated. The recorded ``drift`` is measured from w, not from x_i.
 
     With ``client_state.on_session_start: keep`` clients that stay go on from their own x_i and ignore the initializer's model,
     so prefer ``reset``. A device that leaves within a session returns as a newcomer.
@@ -91,11 +88,3 @@ class FedAwe(Algorithm):
     def record(self, r: Round) -> dict[str, Tensor | float]:
         """e_i of every participant; their sum over a client's rounds is the number of rounds up to its last one."""
         return {"echo": r.extra["echo"][torch.tensor(r.ids)].to(r.W).unsqueeze(1)}
-
-    def advice(self, run: RunPreview) -> list[str]:
-        echo = 1 / run.participation_fraction
-        reach = run.lr * run.steps * echo
-        return [
-            f"local.lr * {run.steps} steps * a mean echo of {echo:.3g} = {reach:.3g}: an echoed step may overshoot; "
-            "algorithm.delta_clip 0.5 is the released code's limit"
-        ] * (self.settings.delta_clip is None and reach >= _LONG)

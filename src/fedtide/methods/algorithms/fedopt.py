@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -54,7 +53,7 @@ class FedOpt(Algorithm):
         s, m, v = self.settings, r.server.m, r.server.v
         D = r.average() - r.w
         if s.optimizer == "sgd":
-            return self._momentum(r.w, m, D)
+            return r.w.add(m.mul_(s.beta1).add_(D), alpha=s.server_lr)
         m.mul_(s.beta1).add_(D, alpha=1 - s.beta1)  # (1)
         square = D.square()
         if s.optimizer == "adagrad":
@@ -65,12 +64,3 @@ class FedOpt(Algorithm):
             v.sub_((1 - s.beta2) * square * (v - square).sign())
         step: Tensor = s.server_lr * m / (v.sqrt() + s.tau)  # (2)
         return r.w + step
-
-    def _momentum(self, w: Tensor, m: Tensor, D: Tensor) -> Tensor:
-        """torch's SGD, run on -w so that its momentum buffer is m (SGD subtracts, D is added)."""
-        minus = torch.nn.Parameter(-w)
-        minus.grad = D
-        optimizer = torch.optim.SGD([minus], lr=self.settings.server_lr, momentum=self.settings.beta1)
-        optimizer.state[minus]["momentum_buffer"] = m
-        optimizer.step()
-        return -minus.detach()

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedtide.core.plugins import PluginSettings, Tunable
-from fedtide.methods.algorithms.base import RunPreview, Vectors
+from fedtide.methods.algorithms.base import Vectors
 from fedtide.methods.uplink.base import Compression, Draws, Link, Sending
 from fedtide.training.engine.flat import Layout
 
@@ -74,10 +74,6 @@ class Compressor(Compression):
         self._gone += float(torch.linalg.vector_norm(gone.error, dim=1).to(torch.float64).sum())
 
 
-RARE = 0.1
-"""Share of the rounds below which what a client has kept is old when it is sent."""
-
-
 class PartSettings(CompressSettings):
     fraction: float = Tunable(
         0.05, low=0.001, high=0.5, log=True, gt=0, le=1, description="share of the parameters that is sent"
@@ -95,15 +91,6 @@ class Part(Compressor):
 
     def exact(self, size: int) -> bool:
         return self.count(size) == size
-
-    def advice(self, run: RunPreview) -> list[str]:
-        if not self.memory or run.participation_fraction >= RARE:
-            return []
-        return [
-            f"uplink {self.settings.name} with error_feedback: a client takes part in "
-            f"{run.participation_fraction:.1%} of the rounds, so its residual is stale; check error_age, or set "
-            "memory_decay < 1"
-        ]
 
 
 class NormSettings(CompressSettings):

@@ -4,7 +4,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedtide.methods.algorithms.base import RunPreview
 from fedtide.methods.uplink._compress import ByNorm, NormSettings
 from fedtide.methods.uplink.base import Draws
 
@@ -35,11 +34,3 @@ class Sign(ByNorm):
         given = self.settings.magnitude
         magnitude = v.abs().mean() if given is None else torch.full_like(v[0], given)
         return torch.where(v < 0, -magnitude, magnitude)
-
-    def advice(self, run: RunPreview) -> list[str]:
-        if self.settings.magnitude is None:
-            return []
-        return [
-            f"uplink sign with magnitude = {self.settings.magnitude:g}: every update has the same norm at any "
-            "learning rate; null scales with the updates"
-        ]

@@ -14,13 +14,15 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.training.engine.local import GradientAt, Local, NoStep, Term
 
 
-def tensor(plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...]) -> Tensor:
+def tensor(
+    plugin: Any, hook: str, value: Any, like: Tensor | None, *shapes: tuple[int, ...], name: str = "a tensor"
+) -> Tensor:
     """``value``, if it is a tensor of one of some ``shapes``: like ``like``, or with None of any floating-point type."""
     if not isinstance(value, Tensor):
-        raise broken_contract(plugin, hook, f"a tensor, got {type(value).__name__}")
+        raise broken_contract(plugin, hook, f"{name}, got {type(value).__name__}")
     if tuple(value.shape) not in shapes:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
-        raise broken_contract(plugin, hook, f"a tensor of shape {wanted}, got {list(value.shape)}")
+        raise broken_contract(plugin, hook, f"{name} of shape {wanted}, got {list(value.shape)}")
     if like is None and not value.is_floating_point():
         raise broken_contract(plugin, hook, f"floating-point numbers, got {value.dtype}")
     if like is not None and (value.dtype, value.device) != (like.dtype, like.device):
@@ -56,10 +58,8 @@ def local(plugin: Any, value: Any, clients: int, size: int) -> Local:
     vectors, columns = [(size,), (1, size), (clients, size)], [(), (1,), (1, 1), (clients, 1)]
     allowed = {"linear": vectors, "toward": vectors, "pull": [*vectors, *columns]}
     for field in fields(added):
-        item, shapes = getattr(added, field.name), allowed.get(field.name, columns)
-        if isinstance(item, Tensor) and tuple(item.shape) not in shapes:
-            wanted = " or ".join(str(list(shape)) for shape in shapes)
-            raise broken_contract(plugin, "local", f"{field.name} of shape {wanted}, got {list(item.shape)}")
+        if isinstance(item := getattr(added, field.name), Tensor):
+            tensor(plugin, "local", item, item, *allowed.get(field.name, columns), name=field.name)
     return added
 
 

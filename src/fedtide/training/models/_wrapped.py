@@ -70,16 +70,14 @@ class WrappedModel(Model):
         head = find_head(module, chosen.head, lambda: self._run(module, sample))
         fit_head(module, head, num_classes)
         if chosen.weights and not is_meta:
-            path = Path(chosen.weights)
-            load_weights(module, head, read_weights(path, "model.weights"), f"model.weights = {chosen.weights!r}")
-        self._refuse_other_outputs(module, head, sample, num_classes)
+            load_weights(module, head, Path(chosen.weights))
+        try:
+            logits_of(self._run(module, sample))
+        except TypeError as error:
+            raise SettingsError(f"{self.title}: {error}") from None
         network = ForeignNetwork(module, head, sample)
         network.freeze(chosen.freeze, "model.freeze")
-        network.remarks = self.remarks(module)
         return network
-
-    def remarks(self, module: nn.Module) -> tuple[str, ...]:
-        return ()
 
     def _run(self, module: nn.Module, sample: Tensor) -> Any:
         try:
@@ -88,17 +86,6 @@ class WrappedModel(Model):
         except Exception as error:
             fault = self.fault(error)
             raise SettingsError(f"{fault} (on samples {list(sample.shape[1:])})") from error
-
-    def _refuse_other_outputs(self, module: nn.Module, head: str, sample: Tensor, classes: int) -> None:
-        try:
-            outputs = logits_of(self._run(module, sample))
-        except TypeError as error:
-            raise SettingsError(f"{self.title}: {error}") from None
-        if outputs.shape == (len(sample), classes):
-            return
-        found = f"{list(outputs.shape)}, with the head {head}"
-        wanted = f"forward should return logits [{len(sample)}, {classes}] for {len(sample)} samples"
-        raise SettingsError(f"{self.title}: {wanted}, got {found}")
 
 
 def _sample(module: nn.Module, input_shape: tuple[int, ...], vocabulary: int) -> Tensor:
@@ -114,10 +101,11 @@ def _is_meta(module: nn.Module) -> bool:
     return any(value.is_meta for value in module.parameters())
 
 
-def read_weights(path: Path, key: str) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors by name, from a ``state_dict`` that ``torch.save`` has written, or from a ``.safetensors`` file."""
+    where = f"model.weights = {str(path)!r}"
     if not path.is_file():
-        raise SettingsError(f"{key} = {str(path)!r}: no such file")
+        raise SettingsError(f"{where}: no such file")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -125,42 +113,28 @@ def read_weights(path: Path, key: str) -> dict[str, Tensor]:
             return dict(load_file(path))
         found = torch.load(path, map_location="cpu", weights_only=True)
     except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"{key} = {str(path)!r}: reading it requires the package {error.name}; install it"
-        ) from None
+        raise SettingsError(f"{where}: reading it requires the package {error.name}; install it") from None
     except Exception as error:
-        raise SettingsError(f"{key} = {str(path)!r} cannot be read: {shortened(str(error))}") from error
+        raise SettingsError(f"{where} cannot be read: {shortened(str(error))}") from error
     if not isinstance(found, dict) or not found or not all(isinstance(value, Tensor) for value in found.values()):
-        raise SettingsError(f"{key} = {str(path)!r}: should hold a state_dict (tensors by name), got {_kind(found)}")
+        raise SettingsError(f"{where}: should hold a state_dict (tensors by name), got {type(found).__name__}")
     return found
 
 
-def load_weights(module: nn.Module, head: str, weights: dict[str, Tensor], source: str) -> None:
+def load_weights(module: nn.Module, head: str, path: Path) -> None:
     """Copy weights by name into a module, those of the ``head`` if they fit.
 
-    Other names or shapes outside of the head are a SettingsError about their ``source``.
+    Other names or shapes outside of the head are a SettingsError.
     """
-    own = module.state_dict()
-    in_head = {name for name in {*own, *weights} if name.startswith(f"{head}.")}
-    absent, unknown = sorted(set(own) - set(weights) - in_head), sorted(set(weights) - set(own) - in_head)
-    for names, what in ((absent, "lacks"), (unknown, "has unknown tensors:")):
-        if names:
-            raise SettingsError(f"{source} {what} {_listed(names)}")
-    other = [name for name in sorted(set(own) - in_head) if own[name].shape != weights[name].shape]
-    if other:
-        found, wanted = (list(values[other[0]].shape) for values in (weights, own))
-        raise SettingsError(f"{source}: {other[0]} has shape {found}, the module's has {wanted}")
-    heads = {name: value.shape for name, value in own.items() if name in in_head}
-    if heads != {name: value.shape for name, value in weights.items() if name in in_head}:
-        weights = {name: value for name, value in weights.items() if name not in in_head}
-    module.load_state_dict(weights, strict=False)
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _kind(found: object) -> str:
-    if isinstance(found, dict) and found:
-        return f"a dictionary of {', '.join(sorted({type(value).__name__ for value in found.values()}))}"
-    return type(found).__name__
+    weights = read_weights(path)
+    own, given = (
+        {name: value for name, value in values.items() if name.startswith(f"{head}.")}
+        for values in (module.state_dict(), weights)
+    )
+    if {name: value.shape for name, value in own.items()} != {name: value.shape for name, value in given.items()}:
+        weights = {name: value for name, value in weights.items() if name not in given} | own
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        _, _, problems = str(error).partition("\n")
+        raise SettingsError(f"model.weights = {str(path)!r}: {shortened(problems)}") from None

@@ -23,11 +23,10 @@ class Outputs(NamedTuple):
 class Network(nn.Module):
     """A classifier in two parts, which sub-classes define: ``features`` and ``head``, the last layer.
 
-    Parameters that require no gradient are constants: they are neither trained nor sent. ``remarks`` are lines for the log.
+    Parameters that require no gradient are constants: they are neither trained nor sent.
     """
 
     head: nn.Module
-    remarks: tuple[str, ...] = ()
 
     @property
     def has_linear_head(self) -> bool:

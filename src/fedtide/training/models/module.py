@@ -28,7 +28,7 @@ class Module(WrappedModel):
 
     Dropout layers get keyed masks; other draws in ``forward`` are refused, as are writes into the inputs, attributes that
     change from call to call, and Python that depends on values, which a trace would freeze. Of a ``LightningModule``
-    only ``forward`` is used.
+    only ``forward`` is used: the loss is the objective, the optimizer that of ``local``.
     """
 
     class Settings(WrappedSettings):
@@ -63,14 +63,6 @@ class Module(WrappedModel):
 
     def fault(self, error: BaseException) -> SettingsError:
         return fault_of(error, self.settings.path, "model.path")
-
-    def remarks(self, module: nn.Module) -> tuple[str, ...]:
-        if not any(cls.__name__ == "LightningModule" for cls in type(module).__mro__):
-            return ()
-        return (
-            f"{self.title} is a LightningModule: its forward is used; its training_step and its optimizers are not. "
-            "The loss is the objective (add a file in objectives/ for a new one), the optimizer that of local",
-        )
 
 
 def _parameters(maker: Any) -> set[str]:

@@ -37,7 +37,7 @@ class _Function:
     def __init__(self, graph: GraphModule) -> None:
         self._left = _OFTEN
         self._graph: GraphModule | None = graph
-        self._run = _called(GraphModule(graph, _copied(graph)))
+        self._run = _called(graph)
 
     def __call__(self, *given: Tensor) -> Any:
         if self._graph is not None:
@@ -54,12 +54,6 @@ class _Function:
                 self._run, self._graph = _scripted(self._graph) or self._run, None
         finally:
             TRACING.release()
-
-
-def _copied(graph: GraphModule) -> Graph:
-    lines = Graph()
-    lines.output(lines.graph_copy(graph.graph, {}))
-    return lines
 
 
 def _scripted(graph: GraphModule) -> Callable[..., Any] | None:
@@ -89,7 +83,8 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
 
     TorchScript reads a module four times as slowly.
     """
-    lines, constants = _copied(graph), list[Any]()
+    lines, constants = Graph(), list[Any]()
+    lines.output(lines.graph_copy(graph.graph, {}))
     *_, place = (node for node in lines.nodes if node.op == "placeholder")
     for node in list(lines.nodes):
         node.target = getattr(node.target, "overloadpacket", node.target)  # TorchScript chooses among overloads itself

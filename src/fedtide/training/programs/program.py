@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from fedtide.training.programs.interpreter import TRACING, as_function
 from fedtide.training.programs.narrow import use_narrow_forms
 from fedtide.training.programs.onednn import is_faster, use_onednn
-from fedtide.training.programs.views import RESHAPES, drop_idle_views, example, is_transposition
+from fedtide.training.programs.views import RESHAPES, example, is_transposition
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 
@@ -83,11 +83,9 @@ def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Gr
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
-    drop_idle_views(graph.graph)
     if arguments[0].device.type == "cpu":
         use_narrow_forms(graph.graph)
         use_onednn(graph.graph)
-        drop_idle_views(graph.graph)
     return _as_function(graph, arguments)
 
 

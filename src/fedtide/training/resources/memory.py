@@ -4,12 +4,10 @@ import math
 import os
 import re
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from fedtide.training.engine.flat import trained
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.control_groups import GROUPS, PROCESS, control_groups, read
@@ -60,28 +58,14 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
     return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
 
 
-@dataclass(frozen=True)
-class Size:
-    """Size of a network: parameters d, buffers q and constants, which are not trained."""
-
-    network: Network
-    parameters: int
-    buffers: int
-    constants: int
-
-
-def measure(model: Model, data: Dataset) -> Size:
-    """The size of the network that a model builds for a dataset, from tensors without content."""
+def outlined(model: Model, data: Dataset) -> Network:
+    """The network that a model builds for a dataset, of tensors without content."""
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            network = model.build(data.input_shape, data.outputs, data.vocabulary)
+            return model.build(data.input_shape, data.outputs, data.vocabulary)
     except Exception:  # something that needs values, or bad settings: build it
         with torch.random.fork_rng(devices=[]):
-            network = model.build(data.input_shape, data.outputs, data.vocabulary)
-    parameters = sum(value.numel() for value in trained(network).values())
-    constants = sum(value.numel() for value in network.parameters()) - parameters
-    buffers = sum(value.numel() for value in network.buffers() if value.is_floating_point())
-    return Size(network, parameters, buffers, constants)
+            return model.build(data.input_shape, data.outputs, data.vocabulary)
 
 
 _UNLIMITED = 1 << 60  # version 1 of control groups writes a huge number for no limit

@@ -115,9 +115,6 @@ class Workers:
             deque(numbers, maxlen=0)  # nor after an interrupt
         return [results[number] for number in range(len(todo))]
 
-    def at_a_time(self, noun: str) -> str:
-        return f"one {noun} at a time" if self.count == 1 else f"{self.count} {noun}s at a time"
-
     def close(self) -> None:
         """End the threads; further work begins new ones."""
         if "_pool" in self.__dict__:

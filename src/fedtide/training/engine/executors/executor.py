@@ -19,10 +19,6 @@ class Executor(ABC):
     def begin(self, cohort: Cohort) -> Advance:
         """Set up the training of a cohort; nothing is trained yet."""
 
-    @abstractmethod
-    def describe(self) -> str:
-        """How this executor works, in a few words for the log."""
-
 
 def stepwise(workers: Workers, pieces: Sequence[Iterator[None]], longest: int) -> Advance:
     """Training in pieces that the workers advance in parallel: iterators that take one local step per item.

@@ -30,9 +30,6 @@ class Resident(Executor):
 
         return advance
 
-    def describe(self) -> str:
-        return f"resident modules, {self.workers.at_a_time('client')}"
-
     def _client(self, worker: WorkerState, cohort: Cohort, row: int, first: int, last: int) -> None:
         task, module, plan = self.task, worker.module, cohort.plan
         rows = slice(row, row + 1)

@@ -31,11 +31,6 @@ class Stacked(Executor):
         chunks = [self._chunk(cohort, slice(at, min(at + chunk, clients))) for at in range(0, clients, chunk)]
         return stepwise(self.workers, chunks, cohort.plan.longest)
 
-    def describe(self) -> str:
-        limit = "the caches" if self.task.device.type == "cpu" else "a quarter of the free memory"
-        clients = {0: f"as many clients as fit {limit}", 1: "one client"}.get(self.chunk, f"{self.chunk} clients")
-        return f"stacked, chunks of {clients}, {self.workers.at_a_time('chunk')}"
-
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
         plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
         if longest == 0:

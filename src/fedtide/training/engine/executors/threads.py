@@ -32,9 +32,6 @@ class Threads(Executor):
         busy = [self._client(cohort, row) for row, steps in enumerate(cohort.plan.steps) if steps > 0]
         return stepwise(self.workers, busy, cohort.plan.longest)
 
-    def describe(self) -> str:
-        return f"threads, {self.workers.at_a_time('client')}"
-
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
         task, plan, stop, loss = self.task, cohort.plan, cohort.stop, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
