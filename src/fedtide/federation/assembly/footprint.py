@@ -224,7 +224,7 @@ def memory_plan(parts: Parts, wanted: Footprint) -> str:
     return (
         f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "
         f"{gigabytes(wanted.kept.size)} of client state on {parts.memory}{kept}; "
-        f"executor {type(parts.executor).__name__.lower()}, {parts.workers.count} workers"
+        f"executor {type(parts.executor).__name__.lower()}, workers: {parts.workers.count}"
     )
 
 
