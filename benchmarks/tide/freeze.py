@@ -7,7 +7,6 @@ folder. A suite that results were compared on is never frozen again.
 """
 
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ BYTES = 10
 """Times FedAvg's."""
 
 SECONDS = {"away": 0.6}
-"""Share of FedAvg's simulated seconds, the median over the seeds, after which evaluations no longer count."""
+"""Share of FedAvg's simulated seconds at the same seed after which evaluations no longer count."""
 
 
 def real(file: Path) -> bool:
@@ -51,8 +50,10 @@ def frozen(file: Path) -> dict[str, object]:
         "bytes": BYTES * max(summary["bytes_up"] + summary["bytes_down"] for summary in summaries),
     }
     if timed:
-        seconds = statistics.median(summary["latency"] for summary in summaries)
-        found["seconds"] = float(f"{SECONDS[file.stem] * seconds:.3g}")
+        share = SECONDS[file.stem]
+        found["seconds"] = {
+            seed: float(f"{share * run['latency']:.3g}") for seed, run in zip(seeds, summaries, strict=True)
+        }
     return found
 
 

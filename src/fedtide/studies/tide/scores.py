@@ -42,7 +42,7 @@ def row(method: str, world: World, seed: int, directory: RunDirectory, timeline:
     """The row of a run that has ended."""
     summary, history = directory.summary() or {}, directory.history()
     state = str(summary.get("state", "unfinished"))
-    served, of_global = scores(world, history, timeline) if state == "complete" else (None, None)
+    served, of_global = scores(world, seed, history, timeline) if state == "complete" else (None, None)
     spent = gradients(history, world.params.run().local.amount)
     traffic = int(summary.get("bytes_up", 0)) + int(summary.get("bytes_down", 0))
     return Row(
@@ -59,7 +59,9 @@ def untrained(method: str, world: World) -> list[Row]:
     return [Row(method, world.name, seed, DIVERGED, world.limits.trivial, math.nan, 0, 0.0, math.nan) for seed in seeds]
 
 
-def scores(world: World, history: Sequence[Mapping[str, str]], timeline: Timeline) -> tuple[float | None, float | None]:
+def scores(
+    world: World, seed: int, history: Sequence[Mapping[str, str]], timeline: Timeline
+) -> tuple[float | None, float | None]:
     """Means over the world's rounds on test samples, of what clients are served and of the global model; None without any.
 
     Where seconds are limited, over the last evaluations before they are spent.
@@ -71,11 +73,9 @@ def scores(world: World, history: Sequence[Mapping[str, str]], timeline: Timelin
     if world.limits.seconds is None:
         rounds = scored_rounds(timeline, tune, evaluation)
     else:
-        evaluated = [line for line in history if measured(line, metric)]
-        elapsed = dict(zip((line["round"] for line in history), _elapsed(history), strict=True))
-        rounds = tuple(int(line["round"]) for line in evaluated if elapsed[line["round"]] <= world.limits.seconds)[
-            -LAST:
-        ]
+        times = zip(history, _elapsed(history), strict=True)
+        in_time = [line for line, seconds in times if measured(line, metric) and seconds <= world.limits.seconds[seed]]
+        rounds = tuple(int(line["round"]) for line in in_time[-LAST:])
     return mean_over(history, metric, rounds), mean_over(history, f"test_{main}{ahead}", rounds)
 
 

@@ -52,8 +52,8 @@ class Limits(SettingsModel):
     timelines: dict[int, str] = Field(description="digest of the timeline by seed")
     trivial: float = Field(description="score of a constant prediction, which a run that diverged gets")
     bytes: float = Field(ge=1, description="most bytes of a run, in both directions")  # integers end at 2^31 here
-    seconds: float | None = Field(
-        None, gt=0, description="simulated seconds after which evaluations no longer count; null: all count"
+    seconds: dict[int, float] | None = Field(
+        None, description="simulated seconds by seed after which evaluations no longer count; null: all count"
     )
 
 
