@@ -61,6 +61,7 @@ TABLE = [
     *(Reduction(named("fedprox", mu=mu), FEDAVG, 1e-14, ONE_STEP) for mu in (0.01, 1.0, 8.0)),
     Reduction(named("moon", mu=0.0), FEDAVG, local=MOMENTUM),
     *(Reduction(named("ditto", lambda_=pull, personal_epochs=3), FEDAVG, local=MOMENTUM) for pull in (0.0, 2.0)),
+    Reduction(named("local_finetuning"), FEDAVG, local=MOMENTUM),
     Reduction(named("fedgen", alpha=0.0, beta=0.0, **GENERATOR), FEDAVG, local=MOMENTUM),
     Reduction(named("mimelite", beta=0.0), FEDAVG),
     Reduction(named("fedcm", alpha=1.0), FEDAVG, local={**PLAIN, "weight_decay": 0.01}),

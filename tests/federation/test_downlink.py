@@ -141,7 +141,7 @@ def test_clients_train_from_what_they_have_received() -> None:
 
 REFUSED = {
     **dict.fromkeys(
-        ("apfl", "ditto", "fedccfa", "feddrift", "fedper", "fedrep", "ifca", "local", "pfedme"),
+        ("apfl", "ditto", "fedccfa", "feddrift", "fedper", "fedrep", "ifca", "local", "local_finetuning", "pfedme"),
         "does not send the same model to all clients",
     ),
     **dict.fromkeys(("creff", "oracle_reset", "fedacg", "fedawe"), "another model than the one that is sent"),

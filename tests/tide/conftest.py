@@ -16,9 +16,9 @@ validation: 0.2
 scenario: {{name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2}}
 model: {{name: softmax_regression}}
 local: {{steps: 2, lr: 0.1}}
-evaluation: {{session_start_losses: false}}
+evaluation: {{session_start_losses: false, clients_every: 1}}
 compare: {{seeds: [0, 1]}}
-tune: {{trials: 3, sampler: {{name: grid}}, prune: false, metric: validation_accuracy, over: {over}}}
+tune: {{trials: 3, sampler: {{name: grid}}, prune: false, metric: {metric}, over: {over}}}
 tracking: {{mlflow: false}}
 """
 
@@ -33,8 +33,11 @@ def frozen(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
     """A suite of two worlds, in which a run takes a moment."""
     mine = tmp_path_factory.mktemp("frozen") / "mine"
     (mine / "worlds").mkdir(parents=True)
-    for name, over in (("changing", "changes"), ("ending", "end")):
-        (mine / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over))
+    for name, over, metric in (
+        ("changing", "changes", "validation_accuracy"),
+        ("ending", "end", "served_accuracy_mean"),
+    ):
+        (mine / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over, metric=metric))
     freeze(mine)
     return mine
 

@@ -10,7 +10,7 @@ from fedtide.core.discovery.shipped import TIDE
 from fedtide.settings.groups.tuning import SearchChoices
 from fedtide.studies.tide.board import PUBLISHED, board, read_rows
 from fedtide.studies.tide.method import Method
-from fedtide.studies.tide.suite import suite
+from fedtide.studies.tide.suite import REFERENCE_LINES, suite
 from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
@@ -21,7 +21,18 @@ METHODS = sorted(path.stem for path in (TIDE / "methods").glob("*.yaml"))
 
 def test_it_is_the_one_of_the_project() -> None:
     assert TIDE.resolve() == PROJECT / "benchmarks" / "tide"
+    assert list(suite())[:3] == ["months", "seasons", "weekends"]
     assert len(suite()) == 8
+
+
+def test_models_that_clients_are_served_are_scored_and_a_constant_prediction_is_the_least() -> None:
+    for world in suite().values():
+        real = world.params.run().scenario.name == "calendar"
+        assert world.params.experiment.tune.metric == (
+            "validation_served_auroc_next" if real else "served_accuracy_mean"
+        )
+        assert world.limits.trivial == (0.5 if real else 0.1)
+        assert list(world.limits.timelines) == list(range(7001, 7006 if real else 7011))
 
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -31,7 +42,7 @@ def test_every_method_fits_every_world_with_equal_trials_and_seeds(part: int) ->
         method = Method.of(name)
         for world in list(suite().values())[(place + part) % 2 :: 2]:
             options = method.params(world).experiment
-            assert (options.tune.trials, options.tune.seed) == (12, 1000)
+            assert (options.tune.trials, options.tune.seed) == (12, 7000)
             sizes = {
                 key: len(values.choices)
                 for key, values in options.tune.space.items()
@@ -44,10 +55,10 @@ def test_every_method_fits_every_world_with_equal_trials_and_seeds(part: int) ->
 
 def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
     world = suite()["seasons"]
-    settings = world.params.run(seed=3)
+    settings = world.params.run(seed=7003)
     data = load_data(settings)
     assert data.digest == world.limits.data
-    assert timeline_for(settings, data).digest == world.limits.timelines[3]
+    assert timeline_for(settings, data).digest == world.limits.timelines[7003]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -56,11 +67,14 @@ def test_a_method_is_named_as_its_file(name: str) -> None:
 
 
 def test_the_published_methods_are_those_of_the_suite_on_its_seeds() -> None:
-    worlds = suite()
-    rows = read_rows(TIDE / PUBLISHED)
-    found = board(rows, list(worlds.values()))
-    assert len(found.methods) >= 15
-    assert {*rows["method"]} <= {*METHODS, *plugins.names("algorithms")}
+    worlds, rows = suite(), read_rows(TIDE / PUBLISHED)
+    if rows.empty:
+        pytest.skip("no methods are published yet")
+    assert {*board(rows, list(worlds.values())).methods.index} <= {
+        *METHODS,
+        *plugins.names("algorithms"),
+        *REFERENCE_LINES,
+    }
     for (method, world), group in rows.groupby(["method", "world"]):
         assert set(group["seed"]) == set(worlds[str(world)].limits.timelines), method
         assert group["score"].between(0, 1).all()

@@ -1,6 +1,7 @@
 """``fedtide tide``: a method runs, its folder is verified, and it is on the board; what was changed is found by name."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -68,12 +69,12 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
         seed = settings(home)["seed"]
         line = scores.set_index(["method", "world", "seed"]).loc[("careful", "ending", seed)]
         history = pd.read_csv(home / "history.csv")
-        assert line["score"] == pytest.approx(history["test_accuracy"].iloc[-1], abs=1e-9)  # a tenth of six rounds
+        for column, score in (("client_accuracy_mean", "score"), ("test_accuracy", "global_score")):
+            assert line[score] == pytest.approx(history[column].iloc[-1], abs=1e-9)  # a tenth of six rounds
         assert line["bytes"] == history["bytes_up"].iloc[-1] + history["bytes_down"].iloc[-1]
         assert line["gradients"] == 2 * history["completed"].sum()
     table = pd.read_csv(out / "board.csv", index_col="method")
-    assert table.loc["fedavg", "gain"] == 0
-    assert table.loc["fedavg", "better"] == 0.5
+    assert table.loc["fedavg", "mean"] == 0
     assert table["bytes"].tolist() == [1, 1]
     page = (out / "board.html").read_text()
     assert "<h1>mine</h1>" in page
@@ -142,9 +143,12 @@ def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path,
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        (["local.epochs=3"], "its settings differ from those of the world"),
+        (["local.epochs=3"], "its settings differ from those of the world (local.epochs)"),
         (["local.lr=another"], "its settings differ from those of the best trial"),
-        (["scenario.rounds_per_session=1"], "its settings differ from those of the world"),
+        (
+            ["scenario.rounds_per_session=1"],
+            "its settings differ from those of the world (scenario.rounds_per_session)",
+        ),
     ],
 )
 def test_a_run_with_other_settings_is_named(
@@ -181,8 +185,8 @@ def test_a_run_with_other_settings_is_named(
         ),
         (
             ["run", "bad.yaml"],
-            "algorithm: {name: fedavg, with: {evaluation: {every: 2}}}",
-            "sets evaluation.every, which belongs",
+            "algorithm: {name: fedavg, with: {evaluation: {batch_size: 9}}}",
+            "sets evaluation.batch_size, which belongs",
         ),
         (["run", "bad.yaml"], "algorithm: {name: fedavgg}", "did you mean"),
         (["run", "bad.yaml"], "algorithms: {}", "bad.yaml: algorithm: Field required"),
@@ -190,13 +194,15 @@ def test_a_run_with_other_settings_is_named(
         (["run", "none.yaml"], "", "no method file none.yaml"),
         (["run", "fedavg", "--world", "endig"], "", "did you mean 'ending'?"),
         (["verify", "nowhere"], "", "nowhere: no method folder (with a method.yaml) found; see `fedtide tide run`"),
-        (["board"], "", "no methods are published with this suite (scores.csv); use --alone"),
+        (["run", "local.yaml"], "", "local.yaml: local is a reference of the suite; rename the method"),
+        (["board"], "", "no runs for the leaderboard; give a folder of methods"),
     ],
 )
 def test_bad_input_is_one_line(
     fedtide: Fedtide, suite: Path, folder: Path, arguments: list[str], method: str, line: str
 ) -> None:
     (folder / "bad.yaml").write_text(method)
+    (folder / "local.yaml").write_text("algorithm: {name: fedavg}")
     found = fedtide("tide", *arguments, "--suite", str(suite))
     assert found.status == 2
     assert len(found.err) == 1
@@ -223,7 +229,7 @@ def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suit
     (folder / "headed.yaml").write_text("algorithm: {name: fedper}\n")
     found = fedtide("tide", "run", "headed.yaml", "--suite", str(suite), "--workers", "1")
     assert found.status == 0
-    assert sum("no runs" in line for line in found.err) == 2  # softmax regression has no head
+    assert sum("not applicable" in line for line in found.err) == 2  # softmax regression has no head
     found = fedtide("tide", "verify", "--suite", str(suite))
     assert found.status == 0
     assert found.out[-1] == "headed: 0 runs in 2 worlds, verified"
@@ -243,17 +249,85 @@ def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path,
     assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")
 
 
-def test_a_run_that_diverged_scores_nothing(suite: Path, ran: Path) -> None:
+def test_a_run_that_diverged_has_the_trivial_score(suite: Path, ran: Path) -> None:
     world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
+    assert world.limits.trivial == 0.1  # ten digits
     own = world.params.run(seed=settings(home)["seed"])
     timeline = world.timelines[own.seed]
     complete = row("careful", world, own.seed, RunDirectory(home), timeline)
     assert complete.state == "complete"
-    assert complete.score > 0
+    assert min(complete.score, complete.global_score) > 0.1
     history = pd.read_csv(home / "history.csv")
     assert complete.bytes == history["bytes_up"].iloc[-1] + history["bytes_down"].iloc[-1]
     assert complete.gradients == 2 * history["completed"].sum()
     summary = home / "summary.json"
     summary.write_text(json.dumps(hashed((read_hashed(summary) or {}) | {"state": "diverged"})))
     diverged = row("careful", world, own.seed, RunDirectory(home), timeline)
-    assert diverged == complete._replace(state="diverged", score=0.0)
+    assert math.isnan(diverged.global_score)
+    assert diverged._replace(global_score=0.0) == complete._replace(state="diverged", score=0.1, global_score=0.0)
+
+
+WILD = """
+algorithm: {name: fedavg, with: {divergence_threshold: 1.0e+6}}
+space: {local.lr: {choices: [1.0e+20, 1.0e+30]}}
+"""
+
+
+def test_a_world_in_which_all_trials_diverged_has_the_trivial_score(
+    fedtide: Fedtide, suite: Path, folder: Path
+) -> None:
+    """It is no refusal; trials that were changed, or a search that has not ended, do not count."""
+    (folder / "wild.yaml").write_text(WILD)
+    arguments = ("--suite", str(suite), "--world", "ending")
+    found = fedtide("tide", "run", "wild.yaml", *arguments, "--workers", "1")
+    assert found.status == 0
+    assert any(line.endswith("all trials diverged, so every seed scores 0.1") for line in found.err)
+
+    def verified() -> tuple[list[dict[str, Any]], list[str]]:
+        (method,) = json.loads(fedtide("tide", "verify", "tide/wild", *arguments, "--json").out[-1])
+        assert method["refused"] == {}
+        return method["rows"], method["problems"]
+
+    rows, problems = verified()
+    assert problems == []
+    assert [(row["seed"], row["state"], row["score"]) for row in rows] == [(0, "diverged", 0.1), (1, "diverged", 0.1)]
+    search = folder / "tide" / "wild" / "ending" / "search"
+    trial = run_folders(search / "runs")[0]
+    text = (trial / "history.csv").read_text()
+    (trial / "history.csv").write_text(text.replace("1", "2", 1))
+    assert verified() == ([], [f"wild, ending: trial {trial.name}: history.csv was changed"])
+    (trial / "history.csv").write_text(text)
+    (search / "trials.csv").unlink()
+    assert verified()[1][0] == "wild, ending: no trial of the study is complete"
+
+
+def test_a_search_on_test_samples_is_named(fedtide: Fedtide, suite: Path, ran: Path) -> None:
+    search = ran / "careful" / "ending" / "search"
+    names = [path.name for path in run_folders(search / "runs")]
+    own = yaml.safe_load((search / "best.yaml").read_text())
+    shutil.rmtree(search)
+    sets = ["compare.workers=1", "compare.seeds=[1000]", "evaluation.splits=[test, validation]"]
+    words = [word for item in sets for word in ("--set", item)]
+    (search / "runs").mkdir(parents=True)
+    (search / "best.yaml").write_text(yaml.safe_dump(own))
+    done = fedtide("compare", "--params", str(search / "best.yaml"), "--runs", str(search / "runs"), "-q", *words)
+    assert done.status == 0
+    (trial,) = run_folders(search / "runs")
+    assert trial.name not in names
+    found = fedtide("tide", "verify", "tide", "--suite", str(suite))
+    assert found.status == 1
+    assert (
+        f"careful, ending: trial {trial.name}: its settings differ from those of the study (evaluation.splits)"
+        in found.out
+    )
+
+
+def test_references_run_beside_the_methods(fedtide: Fedtide, suite: Path, folder: Path) -> None:
+    """Their settings may be the world's, and their timelines others than its."""
+    arguments = ("--suite", str(suite), "--world", "ending")
+    assert fedtide("tide", "run", "pooled", "local", *arguments, "--workers", "1", "-q").status == 0
+    found = fedtide("tide", "verify", *arguments)
+    assert found.out == [f"{name}: 2 runs in 1 worlds, verified" for name in ("local", "pooled")]
+    (folder / "tide" / "pooled").rename(folder / "tide" / "other")
+    (line, *_) = fedtide("tide", "verify", "tide/other", *arguments).out
+    assert "its settings differ from those of the study (scenario." in line

@@ -1,4 +1,4 @@
-"""``fedtide tide``: the suite Tide-1."""
+"""``fedtide tide``: the suite Tide-2."""
 
 import json
 from dataclasses import asdict
@@ -21,7 +21,7 @@ tide = typer.Typer(
 Worlds = Annotated[
     list[str] | None, typer.Option("--world", help="Run only this scenario of the suite; may be repeated.")
 ]
-Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite. Default: Tide-1.", show_default=False)]
+Suite = Annotated[Path, typer.Option("--suite", help="Folder of another suite. Default: Tide-2.", show_default=False)]
 
 
 @tide.command()
@@ -96,7 +96,7 @@ def board(
     require("report", "fedtide tide board")
     from fedtide.studies.tide.board import board as board_of
     from fedtide.studies.tide.board import entries
-    from fedtide.studies.tide.page import HEADS, lines, write
+    from fedtide.studies.tide.page import HEADS, gain_lines, lines, write
     from fedtide.studies.tide.suite import chosen_worlds
 
     worlds = chosen_worlds(None, suite)
@@ -104,4 +104,6 @@ def board(
     found = board_of(rows, worlds)
     page = write(found, rows, out, worlds[0].suite)
     print_table(HEADS, lines(found))
+    print("\nGain over FedAvg in every world, points (* some runs diverged)")
+    print_table(("method", *found.worlds), gain_lines(found))
     print(f"\nboard: {page}")

@@ -8,7 +8,7 @@ from pathlib import Path
 SHIPPED = Path(__file__).parents[2] / "shipped"
 
 TIDE = SHIPPED / "tide"
-"""The suite Tide-1."""
+"""The suite Tide-2."""
 
 DEFAULTS = SHIPPED / "params.yaml"
 """The default experiment."""

@@ -9,11 +9,13 @@ import yaml
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import make_folder, write_text
 from fedtide.core.storage.locks import held
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import compare, unsuccessful
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.studies.tide.method import METHOD_FILE, Method
+from fedtide.studies.tide.scores import DIVERGED
 from fedtide.studies.tide.suite import World
 from fedtide.studies.tuning.study import tune
 from fedtide.world.storage.prepared import load_data
@@ -58,7 +60,7 @@ def run_method(
     with held(home / ".lock", f"{home}: another process is running this method in this folder"):
         _claim(home / METHOD_FILE, method)
         for world in worlds:
-            outcomes.append(_in_world(plans[world.name], home / world.name, watch))
+            outcomes.append(_in_world(plans[world.name], home / world.name, world.limits.trivial, watch))
             watch.log(f"{method.name}, {world.name}: {outcomes[-1].line}")
             if outcomes[-1].stopped is not None:
                 break
@@ -86,7 +88,14 @@ def _claim(file: Path, method: Method) -> None:
     write_text(file, content)
 
 
-def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
+def all_diverged(search: Path) -> bool:
+    """Whether a search has ended, and each of its trials diverged."""
+    trials = [RunDirectory(path.parent) for path in (search / RUNS).glob("*/settings.json")]
+    states = {(trial.summary() or {}).get("state") for trial in trials}
+    return (search / "trials.csv").is_file() and states == {DIVERGED}
+
+
+def _in_world(params: Params, home: Path, trivial: float, watch: Watch) -> Outcome:
     """Search, then the runs of all seeds with what the search has found."""
     (home / REFUSED).unlink(missing_ok=True)
     try:
@@ -98,9 +107,11 @@ def _in_world(params: Params, home: Path, watch: Watch) -> Outcome:
         best = Params.read(home / SEARCH / "best.yaml")
         summaries, stopped = compare(best.grid(), _workspace(home / RUNS, params), params.experiment.compare, watch)
     except SettingsError as error:
+        if all_diverged(home / SEARCH):
+            return Outcome(f"all trials diverged, so every seed scores {trivial:g}")
         make_folder(home)
         write_text(home / REFUSED, f"{error}\n")
-        return Outcome(f"no runs: {error}")
+        return Outcome(f"not applicable: {error}")
     states = [summary["state"] for summary in summaries]
     line = "; ".join([f"{states.count('complete')} of {len(states)} runs complete", *unsuccessful(summaries)])
     return Outcome(line, stopped, "failed" in states)

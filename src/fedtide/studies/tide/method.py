@@ -16,7 +16,7 @@ from fedtide.settings.params import Params, parse
 from fedtide.settings.reading.overrides import apply_overrides
 from fedtide.settings.reading.yaml_files import read_mapping
 from fedtide.settings.run import plain_name
-from fedtide.studies.tide.suite import World, refuse_other_world
+from fedtide.studies.tide.suite import REFERENCE_LINES, World, refuse_other_world
 
 METHOD_FILE = "method.yaml"
 
@@ -51,7 +51,7 @@ class Method:
 
     @staticmethod
     def of(given: str, folder: Path = TIDE) -> Method:
-        """The method of a file, by its path; of the suite, by name; or an algorithm with its defaults, by name.
+        """The method of a file, by its path; of the suite, by name; or an algorithm with its defaults, or a reference, by name.
 
         Raises:
             SettingsError: there is none, or its file is not one.
@@ -62,22 +62,25 @@ class Method:
             if not path.is_file():
                 raise SettingsError(f"no method file {path}")
             name = path.parent.name if path.name == METHOD_FILE else path.stem
+            if name in REFERENCE_LINES:
+                raise SettingsError(f"{path}: {name} is a reference of the suite; rename the method")
             return Method(plain_name(name), parse(MethodSettings, read_mapping(path), path.name))
-        if given not in (algorithms := plugins.names("algorithms")):
+        if given not in (algorithms := [*plugins.names("algorithms"), *REFERENCE_LINES]):
             raise SettingsError(nearest(f"no method {given!r}, and not a .yaml file", given, {*shipped, *algorithms}))
         return Method(given, MethodSettings(algorithm={"name": given}))
 
     def params(self, world: World, overrides: list[str] | None = None) -> Params:
-        """Settings of its search and its runs in a world.
+        """Settings of its search and its runs in a world; a reference's own may belong to the world.
 
         Raises:
             SettingsError: they are not valid, or set what belongs to the world.
         """
         algorithm, initializer, label = self.settings.algorithm, self.settings.initializer, self.name
+        line = label in REFERENCE_LINES
         start = str(initializer.get("name", "previous"))
         raw = world.with_method(
             {
-                "algorithms": {label: {"name": label, **algorithm}},
+                "algorithms": {} if line else {label: {"name": label, **algorithm}},
                 "initializers": {start: initializer},
                 "algorithm": {"name": label},
                 "initializer": {"name": start},
@@ -88,5 +91,11 @@ class Method:
         )
         apply_overrides(raw, overrides or ())
         params = Params(raw, f"method {label} in world {world.name}")
-        refuse_other_world(params.run(), world.params.run(), params.source)
+        if not line:
+            refuse_other_world(params.run(), world.params.run(), params.source)
         return params
+
+
+def frame(method: str, world: World) -> Params:
+    """The world as a method has to leave it: its own settings, and those of a reference."""
+    return Method.of(method).params(world) if method in REFERENCE_LINES else world.params

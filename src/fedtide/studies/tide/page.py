@@ -13,10 +13,12 @@ from matplotlib.image import AxesImage
 from fedtide.core.storage.files import make_folder, write_bytes, write_text
 from fedtide.report.charts.style import GRAY, PALETTE, WIDTH, paper, png
 from fedtide.report.formats import NOTHING
-from fedtide.studies.tide.board import NO_RUNS, Board
-from fedtide.studies.tide.suite import REFERENCE
+from fedtide.studies.tide.board import Board
+from fedtide.studies.tide.suite import REFERENCE, REFERENCE_LINES
 
-HEADS = ("method", "mean rank", "gain, points", "better", "bytes", "gradients")
+HEADS = ("method", "mean gain, points", "median", "worst world", "bytes", "gradients")
+
+NOT_APPLICABLE = "n/a"
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -30,18 +32,21 @@ img {{ max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: 13px; margin: 1rem 0; display: block; overflow-x: auto; }}
 th, td {{ padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }}
 th:first-child, td:first-child {{ text-align: left; }}
+tr.line td {{ border-top: 2px solid #222; }}
 </style>
 </head>
 <body>
 <h1>{suite}</h1>
-<p>Methods on {worlds} changing client populations, by their mean rank. A score is the world's metric on test samples, in
-percent; the gain is the interquartile mean over the worlds of the difference from {reference} (the picture has the plain
-mean, too); <em>better</em> is the probability of a better score than {reference}'s at the same seed. Intervals are 95 % over
-seeds, for these worlds. Bytes and gradients are multiples of {reference}'s. A run that diverged scores 0, and so does a world
-without runs: it refuses the method, or all trials of the search diverged.</p>
+<p>Methods on {worlds} changing client populations, by the plain mean over the worlds of their gain over {reference}, in
+points, with 95 % intervals over the seeds. A score is the world's metric on test samples, of the model that each client is
+served. A world that refuses a method is not applicable ({none}); such a method has no overall number. A run that diverged has
+the score of a constant prediction, and is counted beside it. Bytes and gradients are multiples of {reference}'s. References
+below the line are not ranked.</p>
 <img alt="{described}" src="data:image/png;base64,{picture}">
 {board}
-<h2>Scores</h2>
+<h2>Gain in every world, points</h2>
+{gains}
+<h2>Scores, mean and standard deviation over the seeds; in brackets that of the global model</h2>
 {scores}
 </body>
 </html>
@@ -58,23 +63,31 @@ def write(board: Board, rows: pd.DataFrame, out: Path, suite: str) -> Path:
     """
     make_folder(out)
     picture = board_png(board)
-    described = "; ".join(" ".join(line[:2]) for line in lines(board))
-    scores = pd.DataFrame(
-        [[method, *_cells(board, method)] for method in map(str, board.scores.index)],
-        columns=["method", *(f"{world}, {seeds} seeds" for world, seeds in board.seeds.items())],
-    )
     page = _PAGE.format(
         suite=html.escape(suite),
         worlds=len(board.worlds),
         reference=REFERENCE,
-        described=html.escape(described),
+        none=NOT_APPLICABLE,
+        described=html.escape("; ".join(" ".join(line[:2]) for line in lines(board))),
         picture=base64.b64encode(picture).decode("ascii"),
-        board=pd.DataFrame(lines(board), columns=HEADS).to_html(index=False, border=0),
-        scores=scores.to_html(index=False, border=0),
+        board=_table(lines(board), list(HEADS)),
+        gains=_table(gain_lines(board, intervals=True), ["method", *board.worlds]),
+        scores=_table(
+            [[method, *(_score(board, method, world) for world in board.worlds)] for method in board.methods.index],
+            ["method", *(f"{world}, {seeds} seeds" for world, seeds in board.seeds.items())],
+        ),
     )
     write_text(out / "board.html", page)
     write_bytes(out / "board.png", picture)
-    write_text(out / "board.csv", board.methods.join(board.scores).to_csv(float_format="%.5g", lineterminator="\n"))
+    parts = {
+        "": board.scores,
+        "global_": board.global_scores,
+        "gain_": board.gains,
+        "low_": board.low,
+        "high_": board.high,
+    }
+    table = board.methods.join([values.add_prefix(prefix) for prefix, values in parts.items()])
+    write_text(out / "board.csv", table.to_csv(float_format="%.5g", lineterminator="\n"))
     write_text(out / "scores.csv", rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     return out / "board.html"
 
@@ -83,77 +96,92 @@ def lines(board: Board) -> list[list[str]]:
     """Cells under :data:`HEADS`, a line per method."""
     found = []
     for method, row in board.methods.iterrows():
-        own = method == REFERENCE
-        found.append(
-            [
-                str(method),
-                _with_interval(row, "rank", ".1f"),
-                NOTHING if own else _with_interval(row, "gain", "+.1f"),
-                NOTHING if own else _with_interval(row, "better", ".0%"),
-                f"{row['bytes']:.1f}",
-                f"{row['gradients']:.1f}",
-            ]
-        )
+        gain = [
+            _number(row["mean"], row["mean_low"], row["mean_high"]),
+            _number(row["median"]),
+            f"{_number(row['worst'])} {row['worst_world']}".strip(),
+        ]
+        found.append([str(method), *([NOTHING] * 3 if method == REFERENCE else gain), *_costs(row)])
     return found
 
 
-def _with_interval(row: pd.Series, name: str, digits: str) -> str:
-    value, low, high = (f"{row[key]:{digits}}" for key in (name, f"{name}_low", f"{name}_high"))
-    return f"{value} ({low} to {high})".replace("-", "\N{MINUS SIGN}")
+def gain_lines(board: Board, intervals: bool = False) -> list[list[str]]:
+    """The gain of every method in every world, ``*`` where runs diverged."""
+    found = []
+    for method in board.methods.index:
+        cells = []
+        for world in board.worlds:
+            ends = (board.low[world][method], board.high[world][method]) if intervals else ()
+            starred = "*" if (method, world) in board.diverged else ""
+            cells.append(NOTHING if method == REFERENCE else _number(board.gains[world][method], *ends) + starred)
+        found.append([str(method), *cells])
+    return found
 
 
-def _cells(board: Board, method: str) -> list[str]:
-    """Mean and standard deviation of the score in every world, in percent, with what failed."""
-    cells = []
-    for world in board.worlds:
-        words = board.failed.get((method, world))
-        mean, spread = (table[world][method] for table in (board.scores, board.spread))
-        cell = f"{mean:.1f} ± {spread:.1f}"
-        cells.append(cell if words is None else words if words == NO_RUNS else f"{cell}, {words}")
-    return cells
+def _costs(row: pd.Series) -> list[str]:
+    return [f"{row[cost]:.1f}" if np.isfinite(row[cost]) else NOTHING for cost in ("bytes", "gradients")]
+
+
+def _number(value: float, *interval: float) -> str:
+    """Points with their sign and an interval, if one is given."""
+    if not np.isfinite(value):
+        return NOT_APPLICABLE
+    text = f"{value:+.1f} ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else f"{value:+.1f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _score(board: Board, method: str, world: str) -> str:
+    """Mean and standard deviation of the score in a world, in percent, that of the global model, and what diverged."""
+    mean, spread, of_global = (table[world][method] for table in (board.scores, board.spread, board.global_scores))
+    if not np.isfinite(mean):
+        return NOT_APPLICABLE
+    count = board.diverged.get((method, world))
+    ends = [f" [{of_global:.1f}]"] * bool(np.isfinite(of_global)) + [f", {count} diverged"] * bool(count)
+    return "".join([f"{mean:.1f} ± {spread:.1f}", *ends])
+
+
+def _table(cells: list[list[str]], heads: list[str]) -> str:
+    """A table of HTML, with a line above the first of the references."""
+    text = pd.DataFrame(cells, columns=heads).to_html(index=False, border=0)
+    first = next((line[0] for line in cells if line[0] in REFERENCE_LINES), None)
+    return text.replace(f"<tr>\n      <td>{first}<", f'<tr class="line">\n      <td>{first}<')
 
 
 def board_png(board: Board) -> bytes:
-    """Mean ranks and gains with their intervals, and the gain in every world."""
+    """Means over the worlds with their intervals and medians, and the gain in every world."""
     methods = list(board.methods.index)
     with paper():
         figure = Figure(figsize=(WIDTH, _REST + _ROW * len(methods)), layout="constrained")
-        ranks, gains, worlds = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 1.3])
-        _intervals(ranks, board.methods, "rank", "mean rank over the worlds")
-        _intervals(gains, board.methods, "gain", f"gain over {REFERENCE}, points")
-        gains.plot(board.gains.mean(axis=1), np.arange(len(methods)), "D", color=PALETTE[1], mfc="white", markersize=4)
-        gains.axvline(0, color=GRAY, linewidth=0.8)
-        gains.set_title("\N{BLACK CIRCLE} interquartile mean, \N{WHITE DIAMOND} mean", fontsize=8, fontweight="normal")
+        means, worlds = figure.subplots(1, 2, sharey=True, width_ratios=[1, 2])
+        places, table = np.arange(len(methods)), board.methods
+        means.hlines(places, table["mean_low"], table["mean_high"], color=PALETTE[0], linewidth=1.2)
+        means.plot(table["mean"], places, "o", color=PALETTE[0], markersize=4)
+        means.plot(table["median"], places, "D", color=PALETTE[1], mfc="white", markersize=4)
+        means.axvline(0, color=GRAY, linewidth=0.8)
+        means.set_xlabel(f"gain over {REFERENCE}, points")
+        means.set_title(
+            "\N{BLACK CIRCLE} mean, \N{WHITE DIAMOND} median of the worlds", fontsize=8, fontweight="normal"
+        )
+        means.grid(axis="x")
         figure.colorbar(_worlds(worlds, board), ax=worlds, shrink=0.6, extend="both", label="points")
-        ranks.set_yticks(range(len(methods)), methods)
-        ranks.set_ylim(len(methods) - 0.5, -0.5)
+        means.set_yticks(range(len(methods)), methods)
+        means.set_ylim(len(methods) - 0.5, -0.5)
+        ranked = int((~table["line"]).sum())
+        for axes in (means, worlds) if ranked < len(methods) else ():
+            axes.axhline(ranked - 0.5, color="black", linewidth=0.8)
         return png(figure, Description="; ".join(" ".join(line[:3]) for line in lines(board)))
 
 
-def _intervals(axes: Axes, methods: pd.DataFrame, name: str, label: str) -> None:
-    values, low, high = (methods[key].to_numpy() for key in (name, f"{name}_low", f"{name}_high"))
-    places = np.arange(len(methods))
-    axes.hlines(places, low, high, color=PALETTE[0], linewidth=1.2)
-    axes.plot(values, places, "o", color=PALETTE[0], markersize=4)
-    axes.set_xlabel(label)
-    axes.grid(axis="x")
-
-
 def _worlds(axes: Axes, board: Board) -> AxesImage:
-    """A cell per method and world: the gain in points, in color up to :data:`_WIDEST`; gray without runs."""
+    """A cell per method and world: the gain in points, in color up to :data:`_WIDEST`; gray where it is not applicable."""
     gains = board.gains.to_numpy()
-    missing = [[board.failed.get((method, world)) == NO_RUNS for world in board.worlds] for method in board.gains.index]
-    shown = np.ma.masked_array(gains, mask=missing)
     axes.set_facecolor("#d9d9d9")
-    image = axes.imshow(shown, cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
-    for line, method in enumerate(board.gains.index):
-        for column, world in enumerate(board.worlds):
-            words = board.failed.get((method, world), "")
-            text = f"{gains[line, column]:+.1f}{'*' if words else ''}".replace("-", "\N{MINUS SIGN}")
-            text = NO_RUNS.replace(" ", "\n") if words == NO_RUNS else "" if method == REFERENCE else text
-            dark = abs(gains[line, column]) > 0.7 * _WIDEST and words != NO_RUNS
+    image = axes.imshow(np.ma.masked_invalid(gains), cmap="PuOr_r", vmin=-_WIDEST, vmax=_WIDEST, aspect="auto")
+    for line, (_, *texts) in enumerate(gain_lines(board)):
+        for column, text in enumerate(texts):
+            dark = abs(gains[line, column]) > 0.7 * _WIDEST
             axes.text(column, line, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
     axes.set_xticks(range(gains.shape[1]), board.worlds, rotation=35, ha="right")
-    axes.set_title("gain in every world, points", fontsize=9, fontweight="normal")
+    axes.set_title("gain in every world, points (* diverged runs)", fontsize=9, fontweight="normal")
     axes.grid(visible=False)
     return image

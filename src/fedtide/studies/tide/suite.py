@@ -24,10 +24,13 @@ from fedtide.world.timeline import Timeline
 REFERENCE = "fedavg"
 """The method that others are compared with."""
 
+REFERENCE_LINES = ("pooled", "local")
+"""Baselines beside the methods: their settings belong to the world, and they have no place in the order."""
+
 _CHOSEN = frozenset(
     {
         *("algorithm", "initializer", "objective", "communication", "aggregation", "uplink", "downlink", "detector"),
-        *("privacy", "client_state"),
+        *("privacy", "client_state", "mode"),
     }
 )
 """Settings of a run that a method chooses."""
@@ -47,9 +50,10 @@ class Limits(SettingsModel):
     file: str = Field(description="SHA-256 of the world's settings file")
     data: str = Field(description="digest of the prepared data")
     timelines: dict[int, str] = Field(description="digest of the timeline by seed")
+    trivial: float = Field(description="score of a constant prediction, which a run that diverged gets")
     bytes: float = Field(ge=1, description="most bytes of a run, in both directions")  # integers end at 2^31 here
-    seconds: float | None = Field(
-        None, gt=0, description="simulated seconds after which evaluations no longer count; null: all count"
+    seconds: dict[int, float] | None = Field(
+        None, description="simulated seconds by seed after which evaluations no longer count; null: all count"
     )
 
 
@@ -148,15 +152,21 @@ def given_of(recorded: Mapping[str, Any], own: RunSettings, source: str) -> dict
     return given(settings)
 
 
+def difference(here: Mapping[str, Any], there: Mapping[str, Any]) -> str | None:
+    """The first setting that differs between two results of :func:`given`, by its dotted name; None if none does."""
+    for key in sorted(here.keys() | there.keys()):
+        mine, theirs = here.get(key), there.get(key)
+        if mine == theirs:
+            continue
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            key += "." + next(name for name in sorted(mine | theirs) if mine.get(name) != theirs.get(name))
+        return key
+    return None
+
+
 def refuse_other_world(settings: RunSettings, own: RunSettings, source: str) -> None:
     """Refuse settings that differ from the world's ``own`` in what a method does not choose."""
-    here, there = given(settings), given(own)
-    for key in sorted(here | there):
-        if here.get(key) == there.get(key):
-            continue
-        if isinstance(here.get(key), dict) and isinstance(there.get(key), dict):
-            inner = sorted(here[key] | there[key])
-            key += "." + next(name for name in inner if here[key].get(name) != there[key].get(name))
+    if key := difference(given(settings), given(own)):
         raise SettingsError(
             f"{source}: sets {key}, which belongs to the world; a method chooses {', '.join(sorted(_CHOSEN))}, and of local "
             f"{', '.join(sorted(_CHOSEN_LOCAL))}"

@@ -8,11 +8,12 @@ from typing import Any
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
 from fedtide.runs.check import check_run
+from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-from fedtide.studies.tide.campaign import REFUSED, RUNS, SEARCH, refuse_other_data
-from fedtide.studies.tide.method import METHOD_FILE
-from fedtide.studies.tide.scores import Row, row
-from fedtide.studies.tide.suite import World, chosen, given, given_of
+from fedtide.studies.tide.campaign import REFUSED, RUNS, SEARCH, all_diverged, refuse_other_data
+from fedtide.studies.tide.method import METHOD_FILE, frame
+from fedtide.studies.tide.scores import DIVERGED, Row, row, untrained
+from fedtide.studies.tide.suite import REFERENCE_LINES, World, chosen, difference, given, given_of
 from fedtide.studies.tuning.space import Space
 from fedtide.studies.tuning.trial import score, scored_rounds
 from fedtide.studies.tuning.until import cut, last_period
@@ -26,8 +27,8 @@ class Verified:
     """What was found of a method.
 
     Attributes:
-        method: its name. rows: of its runs, without those of worlds with problems. problems: a line each. refused: why there
-            are no runs in a world, by the world's name.
+        method: its name. rows: of its runs, without those of worlds with problems. problems: a line each. refused: why it is
+            not applicable in a world, by the world's name.
     """
 
     method: str
@@ -75,8 +76,13 @@ def verify(home: Path, worlds: Sequence[World]) -> Verified:
 def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]:
     """Rows of the seeds, and problems."""
     refuse_other_data(world)
-    winners, problems = _search(world, home / SEARCH / RUNS)
-    folders, rows = _run_folders(home / RUNS), []
+    params = frame(method, world)
+    winners, problems = _search(params, home / SEARCH / RUNS)
+    folders, rows = _run_folders(home / RUNS), list[Row]()
+    if not folders and all_diverged(home / SEARCH):
+        return untrained(method, world), problems
+    if not winners:
+        problems.append("no trial of the study is complete")
     for seed, timeline in world.timelines.items():
         named = [path for path in folders if _recorded(path).get("seed") == seed]
         if len(named) != 1:
@@ -86,40 +92,39 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
         folders.remove(path)
         if chosen(_recorded(path)) not in winners:
             problems.append(f"{path.name}: its settings differ from those of the best trial")
-        found, wrong = _run(method, world, path, world.params.run(seed=seed), timeline)
+        found, wrong = _run(method, world, path, params.run(seed=seed), timeline)
         rows += found
         problems += [f"{path.name}: {line}" for line in wrong]
     return rows, problems + [f"{path.name}: this run is not part of the suite" for path in folders]
 
 
 def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Timeline) -> tuple[list[Row], list[str]]:
-    """The row of a run, and what is wrong with it; ``own``: the world's settings at its seed."""
-    checked, directory, limits = check_run(path), RunDirectory(path), world.limits
+    """The row of a run, and what is wrong with it; ``own``: settings at its seed that a method does not choose."""
+    checked, directory, limits, line = check_run(path), RunDirectory(path), world.limits, method in REFERENCE_LINES
     if checked.state != "intact":
         return [], list(checked.problems) or [f"it is {checked.state}"]
-    found, problems = row(method, world, own.seed, directory, timeline), []
+    found, problems = row(method, world, own.seed, directory, timeline), _differs(path, own, "world")
     manifest = read_json(path / "manifest.json") or {}
-    if given_of(_recorded(path), own, f"{path.name}/settings.json") != given(own):
-        problems.append("its settings differ from those of the world")
+    frozen = limits.timelines.get(own.seed)
     for what, mine, theirs in (
-        ("the timeline built here has digest", timeline.digest, limits.timelines.get(own.seed)),
-        ("it ran on timeline", manifest.get("timeline"), limits.timelines.get(own.seed)),
+        ("the timeline built here has digest", timeline.digest, frozen),
+        ("it ran on timeline", manifest.get("timeline"), timeline_for(own, load_data(own)).digest if line else frozen),
         ("it ran on data", manifest.get("data"), limits.data),
     ):
         if mine != theirs:
             problems.append(f"{what} {mine}, the suite has {theirs}")
-    if found.state not in ("complete", "diverged"):
+    if found.state not in ("complete", DIVERGED):
         problems.append(f"it is {found.state}")
     elif found.state == "complete" and (done := len(directory.history())) != timeline.rounds:
         problems.append(f"it has {done} rounds, the suite requires {timeline.rounds}")
-    if found.bytes > limits.bytes:
+    if found.bytes > limits.bytes and not line:
         problems.append(f"it has sent {found.bytes:,} bytes, the budget is {limits.bytes:,.0f}")
     return [found], problems
 
 
-def _search(world: World, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """What the best trials of a search have chosen, and what is wrong with it."""
-    params, folders, problems = world.params, _run_folders(runs), list[str]()
+def _search(params: Params, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """What the best trials of a search have chosen, none if no trial is complete, and what is wrong with it."""
+    folders, problems = _run_folders(runs), list[str]()
     options, space = params.experiment.tune, Space(params)
     data = load_data(space.base)
     own = cut(space.settings({}), last_period(space.base, data, options.until)[0])
@@ -128,17 +133,20 @@ def _search(world: World, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
         problems.append(f"{len(folders)} trials, the budget is {options.trials}")
     values = []
     for path in folders:
-        directory, recorded = RunDirectory(path), _recorded(path)
-        problems += [f"trial {path.name}: {line}" for line in check_run(path).problems]
-        if given_of(recorded, own, f"{path.name}/settings.json") != given(own):
-            problems.append(f"trial {path.name}: its settings differ from those of the study")
+        directory = RunDirectory(path)
+        wrong = [*check_run(path).problems, *_differs(path, own, "study")]
+        problems += [f"trial {path.name}: {line}" for line in wrong]
         complete = (directory.summary() or {}).get("state") == "complete"
         value = score(directory.history(), options.metric, rounds) if complete else None
-        values += [] if value is None else [(value, chosen(recorded))]
-    if not values:
-        return [], [*problems, "no trial of the study is complete"]
-    most = max(value for value, _ in values)
+        values += [] if value is None else [(value, chosen(_recorded(path)))]
+    most = max((value for value, _ in values), default=None)
     return [choice for value, choice in values if value == most], problems
+
+
+def _differs(path: Path, own: RunSettings, whose: str) -> list[str]:
+    """A line if the recorded settings differ from ``own`` in what a method does not choose."""
+    key = difference(given_of(_recorded(path), own, f"{path.name}/settings.json"), given(own))
+    return [f"its settings differ from those of the {whose} ({key})"] if key else []
 
 
 def _run_folders(runs: Path) -> list[Path]:
