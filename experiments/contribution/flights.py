@@ -39,10 +39,9 @@ def main(out: Path, overrides: list[str]) -> None:
     found = pd.read_csv(out / FILE)
     found["group"], found["months"] = found["client"].map(of), [int(here[each].sum()) for each in found["client"]]
     by_group = found.groupby("group")[["loss", "own_loss", "others_loss"]]
+    print(found["group"].value_counts().to_string())
     print((1e6 * by_group.agg(["mean", "sem"])).round(1).to_string())  # millionths of a nat
-    print(
-        f"ranks of attackers among {len(found)}: {[place + 1 for place in np.flatnonzero(found['group'] == 'attack')]}"
-    )
+    print(f"ranks of attackers among {len(found)}: {(1 + np.flatnonzero(found['group'] == 'attack')).tolist()}")
     print(f"correlation of months present and loss: {found['months'].corr(found['loss'], method='spearman'):.2f}")
 
 
