@@ -17,10 +17,11 @@ from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import problems
-from fedtide.records.run_directory import ENCODING
+from fedtide.records.run_directory import ENCODING, ENVIRONMENT, hashed
+from fedtide.runs.catalog import why_repeated
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
-from fedtide.runs.open_run import NO_STATE, OpenRun
+from fedtide.runs.open_run import NO_STATE, OpenRun, environment
 from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
@@ -71,10 +72,15 @@ def train(
         What is left of the fit, or the number of rounds done where a signal arrived before one of this process.
     """
     directory, timeline = run.directory, run.timeline
-    saved = None if directory.is_new else _resume(run)
+    new = directory.is_new
+    saved = None if new else _resume(run)
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
+    made_with = environment(run.settings, str(device_of(run.settings)))
+    write_json(directory.path / ENVIRONMENT, hashed(made_with), durable=True)
+    if new and (line := why_repeated(directory.path, run.key.rpartition("-")[0])):
+        run.watch.log(line)
     values, rounds = continued(own, saved)
     if stop.received is not None:
         return rounds
