@@ -22,7 +22,10 @@ def listed(path: Path) -> dict[str, Any]:
     with suppress(SettingsError):
         facts, results = read_json(path / "manifest.json") or {}, _results(path)
     best: Any = headline(results)  # type: ignore[arg-type]
-    files = [file.stat() for file in path.rglob("*") if file.is_file()]
+    files = []
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):  # which a run in progress has just replaced
+            files += [file.stat()] if file.is_file() else []
     found = {key: facts.get(key) for key in ("label", "initializer", "seed")}
     found |= {"state": results["state"], "rounds": results.get("rounds"), "planned": facts.get("rounds")}
     found |= {"metric": best and best.name, "value": best and best.value, "bytes": sum(file.st_size for file in files)}
@@ -45,11 +48,8 @@ def find(runs: Path, name: str) -> Path:
     found = [name] if name in folders else [known for known in folders if known.startswith(name)]
     if len(found) == 1:
         return folders[found[0]]
-    why = (
-        f"{len(found)} runs begin with it: {_first(found)}"
-        if found
-        else f"no such run{meant(name, folders)}; see `fedtide runs list`"
-    )
+    several = f"{len(found)} runs begin with it: {_first(found)}"
+    why = several if found else f"no such run{meant(name, folders)}; see `fedtide runs list`"
     raise SettingsError(f"{runs}: {shortened(name)!r}: {why}")
 
 
@@ -65,10 +65,8 @@ def differences(first: Path, second: Path) -> list[tuple[str, str, Any, Any]]:
 
 
 def _facts(path: Path) -> dict[str, dict[str, Any]]:
-    settings, made_with = recorded(path), read_hashed(path / ENVIRONMENT)
-    data = {
-        settings["data"].get("file", settings["data"]["name"]): (read_json(path / "manifest.json") or {}).get("data")
-    }
+    settings, manifest, made_with = recorded(path), read_json(path / "manifest.json"), read_hashed(path / ENVIRONMENT)
+    data = {settings["data"].get("file", settings["data"]["name"]): (manifest or {}).get("data")}
     results = {key: value for key, value in _results(path).items() if key == "state" or isinstance(value, int | float)}
     results = {key: value for key, value in results.items() if key not in ("seed", "seconds", "signal")}
     facts = {"settings": dict(flat(settings)), "data": data, "records": {ENVIRONMENT: made_with is not None}}
