@@ -72,15 +72,12 @@ def train(
         What is left of the fit, or the number of rounds done where a signal arrived before one of this process.
     """
     directory, timeline = run.directory, run.timeline
-    new = directory.is_new
-    saved = None if new else _resume(run)
+    saved = None if directory.is_new else _resume(run)
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
     made_with = environment(run.settings, str(device_of(run.settings)))
     write_json(directory.path / ENVIRONMENT, hashed(made_with), durable=True)
-    if new and (line := why_repeated(directory.path, run.key.rpartition("-")[0])):
-        run.watch.log(line)
     values, rounds = continued(own, saved)
     if stop.received is not None:
         return rounds
@@ -139,6 +136,8 @@ class _Announcement(L.Callback):
 def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) -> None:
     """Record versions and guarantees, and log what is known of the run before its first round."""
     parts = module.parts
+    if run.directory.is_new and (line := why_repeated(run.directory.path, run.key.rpartition("-")[0])):
+        run.watch.log(line)
     libraries = plugins.create(Model, run.settings.model).libraries()
     if run.settings.detector.name != "none":
         libraries |= plugins.create(Detector, run.settings.detector).libraries()
