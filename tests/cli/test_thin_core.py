@@ -46,7 +46,8 @@ small = fedtide.Params.read(fedtide.Params().raw, "scenario.rounds_per_session=1
 print("found:", json.dumps([found, len(fedtide.run(small).history)]))
 """
 RUN = ["run", "--set", "scenario.rounds_per_session=1"]
-WORKS = (RUN, ["list"], ["list", "models"], ["show", "algorithm", "scaffold"], ["check"], ["init"], ["schema"])
+WORKS = (RUN, ["list"], ["list", "models"], ["show", "algorithm", "scaffold"], ["check"], ["init"], ["schema"],
+         ["runs", "list"], ["doctor"])  # fmt: skip
 NEEDS = {
     "report": (["report"], ["watch"], ["timeline"]),
     "reproduce": (["reproduce", "--list"],),

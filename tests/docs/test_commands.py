@@ -37,7 +37,7 @@ from support import LIGHT
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
-EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init"}
+EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init", "runs", "doctor"}
 STOPPED = {"compare", "contribution", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch", "ui"}
 
 

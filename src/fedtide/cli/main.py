@@ -12,11 +12,13 @@ from fedtide import __version__
 from fedtide.cli.commands.check import check
 from fedtide.cli.commands.cite import cite
 from fedtide.cli.commands.contribution import contribution
+from fedtide.cli.commands.doctor import doctor
 from fedtide.cli.commands.init import init
 from fedtide.cli.commands.plot import plot
 from fedtide.cli.commands.plugin import contract, new
 from fedtide.cli.commands.predict import predict
 from fedtide.cli.commands.reproduce import reproduce
+from fedtide.cli.commands.runs import app as recorded_runs
 from fedtide.cli.commands.tide import tide
 from fedtide.cli.commands.ui import ui
 from fedtide.cli.commands.watch import watch
@@ -26,6 +28,7 @@ from fedtide.cli.options import (
     AllowFailures,
     ClusterOption,
     Json,
+    Like,
     Mlruns,
     Override,
     ParamsFile,
@@ -39,6 +42,7 @@ from fedtide.cli.options import (
 )
 from fedtide.cli.reporter import log, print_report, print_table, progress, silent
 from fedtide.core.discovery.shipped import DEFAULTS
+from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import creatable
 
@@ -58,22 +62,27 @@ def fedtide(
 
 @app.command()
 def run(
+    context: typer.Context,
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     mlruns: Mlruns = None,
     name: Annotated[str | None, typer.Option(help="Name of the run directory. Default: the run key.")] = None,
+    like: Like = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run one `algorithm`, `initializer` and `seed`. A finished run is loaded from disk, an interrupted one resumes."""
     from fedtide.records.summary import headline, of_global, score_in
+    from fedtide.runs.catalog import find
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import workspace
     from fedtide.settings.scores import Score, main_score
 
-    chosen = read_params(params, overrides)
+    if like is not None and getattr(context.get_parameter_source("params"), "name", "") == "COMMANDLINE":
+        raise SettingsError("--like and --params both give the settings of the run; use one of them")
+    chosen = read_params(params, overrides, find(runs, like) if like is not None else None)
     where = workspace(chosen, creatable(runs), worlds, mlruns_named(mlruns), log)
     with progress(quiet) as watch:
         summary = execute(chosen.run(), where, name=name, watch=watch)
@@ -188,13 +197,15 @@ def download(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     out: Annotated[Path, typer.Option(help="Output file for the dataset's description.")] = Path("data/dataset.json"),
+    as_json: Json = False,
 ) -> None:
     """Fetch and prepare the dataset."""
     from fedtide.cli import stages
 
     facts = stages.download(read_params(params, overrides), out)
     samples = f"{facts['train']:,} training and {facts['test']:,} test samples"
-    print(f"{facts['name']}: {samples}, {facts['classes']} classes")
+    told = f"{facts['outputs']} outputs" if "outputs" in facts else f"{facts['classes']} classes"
+    print(json.dumps(facts) if as_json else f"{facts['name']}: {samples}, {told}")
 
 
 @app.command()
@@ -217,10 +228,12 @@ app.command("test")(contract)
 app.command()(init)
 app.command()(predict)
 app.command()(check)
+app.command()(doctor)
 app.command()(contribution)
 app.command()(reproduce)
 app.command()(ui)
 app.command()(watch)
+app.add_typer(recorded_runs)
 app.add_typer(tide)
 app.add_typer(mlflow)
 
@@ -267,19 +280,16 @@ def sync(
 ) -> None:
     """Upload missing runs, rounds and models from run directories to MLflow. Exit status 1 if any was not uploaded."""
     require("mlflow", "fedtide mlflow sync")
-    from fedtide.core.errors import SettingsError
+    from fedtide.runs.check import run_directories
     from fedtide.runs.mlflow.upload import mirror
     from fedtide.runs.workspace import experiment_of, mlflow_place
     from fedtide.settings.params import Params
 
     chosen = read_params(params, overrides) if params != DEFAULTS or overrides else Params()
-    folders = sorted(path.parent for path in runs.glob("*/manifest.json"))
-    if not folders:
-        raise SettingsError(f"{runs}: no run directories in this folder")
     tracking = chosen.experiment.tracking
     models = Path(chosen.run().data.root) if tracking.model else None
     where = mlflow_place(tracking, mlruns_named(mlruns))
-    if mirror(folders, where, experiment_of(tracking), log, models, tracking.register):
+    if mirror(run_directories(runs), where, experiment_of(tracking), log, models, tracking.register):
         raise typer.Exit(1)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,6 +48,7 @@ ClusterOption = Annotated[
         help="Execute runs on Dask workers: a scheduler address, local, slurm, pbs, sge or lsf; see compare.cluster.",
     ),
 ]
+Like = Annotated[str | None, typer.Option("--like", metavar="RUN", help="Use the settings of this recorded run.")]
 AllowFailures = Annotated[
     bool, typer.Option("--allow-failures", help="Exit with status 0 even if runs diverged or failed; they are listed.")
 ]
@@ -55,16 +56,27 @@ AllowFailures = Annotated[
 PARAMS = Path("params.yaml")
 
 
-def read_params(path: Path, overrides: list[str] | None) -> Params:
-    """A command's settings, without a file those of the default experiment; remarks about them are logged."""
+def read_params(path: Path, overrides: list[str] | None, like: Path | None = None) -> Params:
+    """A command's settings: of a run directory ``like`` it, or a file, or the default experiment; remarks are logged."""
     from fedtide.settings.params import Params
 
-    if path == DEFAULTS:
+    if like is None and path == DEFAULTS:
         log("no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`")
-    params = Params.read(path, overrides or ())
+    params = Params.read(path if like is None else _recorded(like), overrides or ())
     for remark in params.remarks:
         log(remark)
     return params
+
+
+def _recorded(run: Path) -> dict[str, Any]:
+    """The settings of a recorded run, without those that follow from others, which may be overridden."""
+    from fedtide.runs.catalog import recorded
+
+    raw = recorded(run)
+    name, seed, start = raw["algorithm"]["name"], raw["seed"], raw["initializer"]["name"]
+    derived = {"label": name, "initializer_label": start, "world_seed": seed}
+    kept = {key: value for key, value in raw.items() if derived.get(key) != value}
+    return {**kept, "algorithms": {name: {"name": name}}}  # no built-in reference, whose settings would come on top
 
 
 def as_given(params: Path, overrides: Iterable[str] | None) -> list[str]:

@@ -5,8 +5,8 @@ round and participant, if the algorithm records any) ·
 ``session_scores.csv`` (a row per session and earlier session, if sessions have test samples of their own) ·
 ``owner_scores.csv`` (a row per period and client: its scores on the next one, if samples have owners) ·
 ``client_scores/`` (a Parquet file per evaluation of the clients, if enabled) ·
-``events.jsonl`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a table
-are encoded) · ``privacy.csv`` (a row per client, with noise) ·
+``events.jsonl`` · ``environment.json`` · ``loggers.json`` · ``state/`` · ``timeline.npz`` · ``encoding.json`` (if rows of a
+table are encoded) · ``privacy.csv`` (a row per client, with noise) ·
 ``model.pt``, ``served.pt`` (if clients are served models of their own) and ``summary.json`` at the end ·
 ``error.txt`` after a failure.
 
@@ -49,6 +49,9 @@ HISTORY_COLUMNS = (
     "round", "session", "test_accuracy", "test_loss", "train_loss", "present", "selected", "completed", "drift",
     "bytes_up", "bytes_down", "gradient_rounds", "lr", "seconds",
 )  # fmt: skip
+
+ENVIRONMENT = "environment.json"
+"""Versions, and a hash of each source that the run depends on, of the process that trained last."""
 
 LOGGERS = "loggers.json"
 """The last round that each Lightning logger has."""

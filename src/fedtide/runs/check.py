@@ -9,7 +9,7 @@ from fedtide.core.storage.files import short_hash
 from fedtide.core.storage.locks import claimed, is_held
 from fedtide.records.files.marks import problems
 from fedtide.records.files.states import generations, read_state_header, remove_states
-from fedtide.records.run_directory import LOGGERS, RunDirectory, read_hashed, read_json
+from fedtide.records.run_directory import ENVIRONMENT, LOGGERS, RunDirectory, read_hashed, read_json
 
 _SIGNS = ("settings.json", "manifest.json", "history.csv", "summary.json", "state")
 """Any of these makes a folder a run directory, even if most of it is lost."""
@@ -36,11 +36,16 @@ def check(runs: Path) -> Iterator[Checked]:
     Raises:
         SettingsError: there are none.
     """
+    yield from map(check_run, run_directories(runs))
+
+
+def run_directories(runs: Path) -> list[Path]:
+    """All run directories of a folder, by name; a SettingsError if there are none."""
     found = sorted(path for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else []
     folders = [path for path in found if any((path / name).exists() for name in _SIGNS)]
     if not folders:
         raise SettingsError(f"{runs}: no run directories in this folder")
-    yield from map(check_run, folders)
+    return folders
 
 
 def check_run(path: Path) -> Checked:
@@ -70,7 +75,8 @@ def _manifest(directory: RunDirectory) -> list[str]:
 
 def _records(directory: RunDirectory) -> list[str]:
     """All files of a run that has ended; of any other, rounds without a gap; what its loggers have."""
-    read_hashed(directory.path / LOGGERS)
+    for name in (LOGGERS, ENVIRONMENT):
+        read_hashed(directory.path / name)
     if directory.summary() is None:
         directory.history()
     lost = ["summary.json is missing"] if directory.has_lost_summary else []

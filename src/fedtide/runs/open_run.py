@@ -3,14 +3,16 @@
 The run key is a hash of settings, data and code, so that equal keys mean equal results.
 """
 
+import platform
 import socket
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 from fedtide.core import plugins
 from fedtide.core.discovery.imports import own_files
-from fedtide.core.discovery.source import closure, fingerprint, fingerprint_files
+from fedtide.core.discovery.source import closure, fingerprint, fingerprint_files, fingerprint_of, source_file
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import short_hash
 from fedtide.records.run_directory import RunDirectory
@@ -22,6 +24,7 @@ from fedtide.settings.run import RunSettings, plain_name
 from fedtide.training.models.base import Model
 from fedtide.world.building.build import timeline_for, world_identity
 from fedtide.world.dataset import Dataset
+from fedtide.world.scenarios.base import Scenario
 from fedtide.world.storage.prepared import content_hashes, load_data
 from fedtide.world.timeline import Timeline
 
@@ -158,6 +161,19 @@ def code(settings: RunSettings) -> list[str]:
     own += [fingerprint_files(sorted(called.items()))] if called else []
     hashes = content_hashes(files)
     return [fingerprint(modules(settings)), *own, *(hashes[str(file)] for file in files)]
+
+
+def environment(settings: RunSettings, device: str) -> dict[str, dict[str, str]]:
+    """``sources``: hashes of those that a run depends on, by module or file. ``versions``: of what executes it, and where."""
+    model, scenario = plugins.create(Model, settings.model), plugins.create(Scenario, settings.scenario)
+    own = [model.sources(), *(own_files(each.path, "engine.callbacks") for each in settings.engine.callbacks)]
+    named = [(module, source_file(module)) for module in modules(settings)]
+    named += [pair for files in own for pair in files.items()]
+    sources = {module: fingerprint_of(file) for module, file in named if file is not None}
+    sources |= {file: text[:12] for file, text in content_hashes([*model.files(), *scenario.files()]).items()}
+    versions = {"python": platform.python_version(), "system": platform.platform(), "device": device}
+    versions |= {name: version(name) for name in ("torch", "lightning", "numpy")}
+    return {"sources": sources, "versions": versions}
 
 
 def run_key(settings: RunSettings, data: Dataset) -> str:

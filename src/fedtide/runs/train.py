@@ -17,10 +17,11 @@ from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import problems
-from fedtide.records.run_directory import ENCODING
+from fedtide.records.run_directory import ENCODING, ENVIRONMENT, hashed
+from fedtide.runs.catalog import why_repeated
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
-from fedtide.runs.open_run import NO_STATE, OpenRun
+from fedtide.runs.open_run import NO_STATE, OpenRun, environment
 from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def train(
     timeline.save(directory.path / "timeline.npz", run.world)
     if run.data.encoding is not None:
         write_json(directory.path / ENCODING, run.data.encoding.model_dump(mode="json"), durable=True)
+    made_with = environment(run.settings, str(device_of(run.settings)))
+    write_json(directory.path / ENVIRONMENT, hashed(made_with), durable=True)
     values, rounds = continued(own, saved)
     if stop.received is not None:
         return rounds
@@ -133,6 +136,8 @@ class _Announcement(L.Callback):
 def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) -> None:
     """Record versions and guarantees, and log what is known of the run before its first round."""
     parts = module.parts
+    if run.directory.is_new and (line := why_repeated(run.directory.path, run.key.rpartition("-")[0])):
+        run.watch.log(line)
     libraries = plugins.create(Model, run.settings.model).libraries()
     if run.settings.detector.name != "none":
         libraries |= plugins.create(Detector, run.settings.detector).libraries()

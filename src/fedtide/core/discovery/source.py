@@ -141,6 +141,12 @@ def _imports(module: str) -> frozenset[str]:
     )
 
 
+@functools.cache
+def fingerprint_of(file: Path) -> str:
+    """Twelve hex digits of what one source file does, without layout and texts for people."""
+    return hashlib.sha256(_meaning(file)).hexdigest()[:12]
+
+
 def closure(modules: Iterable[str], within: Callable[[str], bool] = lambda _: True) -> list[str]:
     """The modules and all they import, directly or not, anywhere in their sources, of fedtide and of plug-in packages; sorted.
 
