@@ -198,11 +198,14 @@ def _parsed(column: Column, key: str) -> pd.Series[pd.Timestamp]:
     """ISO dates."""
     parsed = _dates(column.values, None)
     if parsed.isna().any():
-        cures = (
-            f"for other dates set {key}date_format, such as '%d/%m/%Y'; to leave such rows out, empty the cell and set "
+        fitting = formats_of(column.values)
+        such = " or ".join(repr(known) for known in fitting or ["%d/%m/%Y"])
+        hint = f"for other dates set {key}date_format, such as {such}"
+        if None in fitting:
+            hint = f"as most are; correct it, or empty the cell and set {key}unlabeled: drop"
+        column.refuse(
+            parsed.isna(), "an integer or a date such as 2013-01-31T18:00:00Z" + (f" ({hint})" if key else "")
         )
-        hint = f" ({cures}{key}unlabeled: drop)" if key else ""
-        column.refuse(parsed.isna(), f"an integer or a date such as 2013-01-31T18:00:00Z{hint}")
     if not pd.api.types.is_datetime64_any_dtype(column.values):
         _refuse_mixed_zones(column)
     return parsed
