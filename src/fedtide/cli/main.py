@@ -12,12 +12,14 @@ from fedtide import __version__
 from fedtide.cli.commands.check import check
 from fedtide.cli.commands.cite import cite
 from fedtide.cli.commands.contribution import contribution
+from fedtide.cli.commands.evaluate import evaluate
 from fedtide.cli.commands.init import init
 from fedtide.cli.commands.plot import plot
 from fedtide.cli.commands.plugin import contract, new
 from fedtide.cli.commands.predict import predict
 from fedtide.cli.commands.reproduce import reproduce
 from fedtide.cli.commands.tide import tide
+from fedtide.cli.commands.trees import trees
 from fedtide.cli.commands.ui import ui
 from fedtide.cli.commands.watch import watch
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
@@ -216,8 +218,10 @@ app.command()(new)
 app.command("test")(contract)
 app.command()(init)
 app.command()(predict)
+app.command()(evaluate)
 app.command()(check)
 app.command()(contribution)
+app.command()(trees)
 app.command()(reproduce)
 app.command()(ui)
 app.command()(watch)
