@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedtide import __version__
+from fedtide.cli import completion
 from fedtide.cli.commands.check import check
 from fedtide.cli.commands.cite import cite
 from fedtide.cli.commands.contribution import contribution
@@ -44,7 +46,7 @@ from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
 from fedtide.core.storage.files import creatable
 
-app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="fedtide", no_args_is_help=True, pretty_exceptions_enable=False)
 mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="MLflow integration.")
 
 
@@ -232,7 +234,10 @@ app.add_typer(mlflow)
 @app.command("list")
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="Plug-in kind (algorithms, datasets, ...). Omit to list the kinds.")
+        str | None,
+        typer.Argument(
+            help="Plug-in kind (algorithms, datasets, ...). Omit to list the kinds.", autocompletion=completion.kinds
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -247,7 +252,11 @@ def list_(
 
 
 @app.command()
-def show(kind: str, name: str, as_json: Json = False) -> None:
+def show(
+    kind: Annotated[str, typer.Argument(autocompletion=completion.kinds)],
+    name: Annotated[str, typer.Argument(autocompletion=completion.names)],
+    as_json: Json = False,
+) -> None:
     """Show documentation, settings with bounds, and traffic of a plug-in."""
     from fedtide.cli.commands.describe import describe, facts
 
@@ -289,7 +298,7 @@ def sync(
 
 def main() -> None:
     """Entry point of the command."""
-    guarded(app)
+    guarded(partial(app, prog_name="fedtide"))
 
 
 if __name__ == "__main__":
