@@ -123,11 +123,11 @@ def test_the_table_of_means_names_the_scores(fedtide: Fedtide, table: Path) -> N
         (["--only", "pooled"], "--only = 'pooled' should be pooled_trees or local_trees"),
         (
             settings(TABLE),
-            "partition = dirichlet_equal: local_trees score rows by their owners; use partition natural and data with owners, "
+            "partition = dirichlet_equal: local_trees score rows by owner; use partition natural and data with owners, "
             "or --only pooled_trees",
         ),
         (
-            settings(TABLE, "drift={name: sudden, at: 2}"),
+            settings(TABLE, "drift=sudden"),
             "drift = sudden: trees are fitted on the rows as they are; use drift none",
         ),
     ],

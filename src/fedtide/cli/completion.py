@@ -1,6 +1,5 @@
-"""What the shell proposes for words of a command line: kinds and names of plug-ins, settings and their plug-ins."""
+"""What the shell proposes for words of a command line: kinds and names of plug-ins, settings and their values."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from fedtide.settings.reading.references import REFERENCES
 
 def kinds(incomplete: str) -> list[str]:
     """Kinds of plug-ins that begin with a text."""
-    return _beginning(incomplete, plugins.KINDS)
+    return [kind for kind in plugins.KINDS if kind.startswith(incomplete)]
 
 
 def names(context: typer.Context, incomplete: str) -> list[str]:
@@ -23,7 +22,8 @@ def names(context: typer.Context, incomplete: str) -> list[str]:
 
     with suppress(SettingsError):
         chosen = context.params.get("kind")
-        return _beginning(incomplete, _labels([kind_of(chosen)] if chosen else plugins.KINDS))
+        found = {name for kind in ([kind_of(chosen)] if chosen else plugins.KINDS) for name in _labels(kind)}
+        return sorted(name for name in found if name.startswith(incomplete))
     return []
 
 
@@ -34,29 +34,19 @@ def settings(incomplete: str) -> list[str]:
     from fedtide.settings.reading.yaml_files import read_mapping
 
     key, equals, _ = incomplete.partition("=")
-    *path, last = key.split(".")
+    *path, last = key.removesuffix(".name" if equals else "").split(".")
     with suppress(SettingsError):
         raw = read_mapping(file if (file := Path("params.yaml")).is_file() else DEFAULTS)
-        if not equals:
-            group = group_at(Experiment, raw, path)
-            fields = group.model_fields if group else ()
-            return _beginning(incomplete, (f"{'.'.join([*path, name])}=" for name in fields))
-        if last == "name":
-            *path, last = path
-        parent = group_at(Experiment, raw, path)
-        choice = choice_of(parent.model_fields.get(last)) if parent else None
-        if choice is not None:
-            table = () if path else raw.get(choice.kind) or ()
-            found = {*(_labels([choice.kind]) if choice.kind == "algorithms" else choice.names), *table}
-            return _beginning(incomplete, (f"{key}={name}" for name in sorted(found)))
+        group = group_at(Experiment, raw, path)
+        found = [".".join([*path, f"{name}="]) for name in (group.model_fields if group else ())]
+        if equals:
+            choice = choice_of(group.model_fields.get(last)) if group else None
+            known = {*choice.names, *_labels(choice.kind), *(raw.get(choice.kind) or ())} if choice else ()
+            found = [f"{key}={name}" for name in sorted(known)]
+        return [word for word in found if word.startswith(incomplete)]
     return []
 
 
-def _labels(chosen: Iterable[str]) -> list[str]:
-    """Names of the plug-ins of some kinds; references are algorithms."""
-    found = {name for kind in chosen for name in [*plugins.names(kind), *(REFERENCES if kind == "algorithms" else ())]}
-    return sorted(found)
-
-
-def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
-    return [word for word in words if word.startswith(incomplete)]
+def _labels(kind: str) -> list[str]:
+    """Names of the plug-ins of a kind; references are algorithms."""
+    return [*(plugins.names(kind) if kind else ()), *(REFERENCES if kind == "algorithms" else ())]

@@ -16,13 +16,7 @@ def evaluate(
     runs: Runs = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Score the final global model of a run on another population or split.
-
-    --set changes what the model is scored on: data, validation, long_tail,
-    scenario, partition, participation, drift, world_seed and evaluation; the
-    rest is that of the run. Scores are those after the last round of that
-    world, as in history.csv.
-    """
+    """Score the final global model of a run after the last round of another world, which --set describes."""
     from fedtide.settings.scores import score_of
     from fedtide.studies.elsewhere import evaluate as score
 

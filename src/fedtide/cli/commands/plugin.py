@@ -13,13 +13,8 @@ from fedtide.cli.reporter import log
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, meant, nearest, shortened
 
-Kind = Annotated[
-    str,
-    typer.Argument(
-        help="Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector.",
-        autocompletion=completion.kinds,
-    ),
-]
+_KINDS = "Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector."
+Kind = Annotated[str, typer.Argument(help=_KINDS, autocompletion=completion.kinds)]
 Folder = Annotated[
     Path | None, typer.Option(help="Plug-in folder. Default: the first one in $FEDTIDE_PLUGINS, or plugins.")
 ]

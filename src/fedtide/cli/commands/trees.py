@@ -1,6 +1,5 @@
 """``fedtide trees``."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -21,30 +20,27 @@ def trees(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit gradient-boosted trees on the rows of a table that clients train on: baselines beside `pooled` and `local`.
-
-    For every seed of `compare`, scikit-learn's HistGradientBoosting with its
-    default settings is fitted at the end of every session and scored on the
-    held-out rows of the runs.
-    """
+    """Fit gradient-boosted trees on the rows of a table that clients train on: baselines beside `pooled` and `local`."""
     from fedtide.core.errors import SettingsError
     from fedtide.core.storage.files import creatable
+    from fedtide.records.measures.metrics import mean_std
     from fedtide.report.formats import Scale
     from fedtide.settings.scores import score_of
-    from fedtide.studies.trees import FILE, Baseline, means
+    from fedtide.studies.trees import BASELINES, FILE
     from fedtide.studies.trees import trees as fit
 
-    if only is not None and only not in set(Baseline):
-        raise SettingsError(f"--only = {only!r} should be pooled_trees or local_trees")
+    if only is not None and only not in BASELINES:
+        raise SettingsError(f"--only = {only!r} should be {' or '.join(BASELINES)}")
     chosen = read_params(params, overrides)
     with progress(quiet) as watch:
-        frame = fit(chosen, creatable(out), tuple(Baseline) if only is None else (Baseline(only),), worlds, watch)
-    found = means(frame)
+        frame = fit(chosen, creatable(out), BASELINES if only is None else (only,), worlds, watch)
+    means = frame.drop(columns=["session", "rows"]).groupby(["baseline", "seed"], sort=False).mean()  # over sessions
+    found = means.groupby(level="baseline", sort=False)
     if as_json:
-        print(json.dumps({name: {key: value[0] for key, value in row.items()} for name, row in found.items()}))
+        print(found.mean().to_json(orient="index"))
         return
-    keys = [(key, score_of(key)) for key in next(iter(found.values()))]
-    heads = [Scale(score.share).heading(f"{key.partition('_')[0]} {score.words}") for key, score in keys]
-    lines = [[name, *(Scale(score.share).value(*row[key]) for key, score in keys)] for name, row in found.items()]
+    scales = {column: Scale(score_of(column).share) for column in means}
+    heads = [scale.heading(f"{key.partition('_')[0]} {score_of(key).words}") for key, scale in scales.items()]
+    lines = [[str(name), *(scales[key].value(*mean_std(own[key])) for key in scales)] for name, own in found]
     print_table(["baseline", *heads], lines)
     print(f"\nmeans over sessions, ± over seeds; every session: {out / FILE}")
