@@ -1,5 +1,8 @@
 """What the shell proposes: asked as bash does, through the command's own completion."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -7,9 +10,11 @@ from commands import Fedtide
 from fedtide.core import plugins
 from fedtide.settings.experiment import Experiment
 
+Proposed = Callable[[str], list[str]]
+
 
 @pytest.fixture
-def proposed(fedtide: Fedtide, monkeypatch: pytest.MonkeyPatch):
+def proposed(fedtide: Fedtide, monkeypatch: pytest.MonkeyPatch) -> Proposed:
     def ask(line: str) -> list[str]:
         monkeypatch.setenv("_FEDTIDE_COMPLETE", "complete_bash")
         monkeypatch.setenv("COMP_WORDS", line)
@@ -21,7 +26,7 @@ def proposed(fedtide: Fedtide, monkeypatch: pytest.MonkeyPatch):
     return ask
 
 
-def test_kinds_and_names_of_plugins(proposed):
+def test_kinds_and_names_of_plugins(proposed: Proposed) -> None:
     assert proposed("fedtide list al") == ["algorithms"]
     assert proposed("fedtide list ") == list(plugins.KINDS)
     assert proposed("fedtide new sc") == ["scenarios"]
@@ -31,7 +36,7 @@ def test_kinds_and_names_of_plugins(proposed):
     assert proposed("fedtide test scaf") == ["scaffold", "scaffold_released"]
 
 
-def test_settings_are_those_of_the_file(proposed, folder):
+def test_settings_are_those_of_the_file(proposed: Proposed, folder: Path) -> None:
     assert proposed("fedtide run --set ") == [f"{name}=" for name in Experiment.model_fields]
     assert proposed("fedtide run --set local.l") == ["local.lr="]
     assert "scenario.num_devices=" in proposed("fedtide compare --set scenario.")

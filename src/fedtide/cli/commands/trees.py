@@ -39,7 +39,7 @@ def trees(
     if as_json:
         print(found.mean().to_json(orient="index"))
         return
-    scales = {column: Scale(score_of(column).share) for column in means}
+    scales = {key: Scale(score_of(key).share) for key in map(str, means)}
     heads = [scale.heading(f"{key.partition('_')[0]} {score_of(key).words}") for key, scale in scales.items()]
     lines = [[str(name), *(scales[key].value(*mean_std(own[key])) for key in scales)] for name, own in found]
     print_table(["baseline", *heads], lines)
