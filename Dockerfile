@@ -11,5 +11,6 @@ RUN pip install --no-cache-dir -c /usr/src/fedtide/constraints.txt "/usr/src/fed
 
 ENV DVC_NO_ANALYTICS=1 MLFLOW_DISABLE_TELEMETRY=true HOME=/project
 WORKDIR /project
+EXPOSE 5000 8000
 ENTRYPOINT ["fedtide"]
 CMD ["--help"]

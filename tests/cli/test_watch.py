@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fedtide.cli.commands.watch import renew, served, signature
+from fedtide.cli.options import listening
 from fedtide.report.comparison import report, run_directories
 from fedtide.settings.params import Params
 from small_runs import execute, stop_after
@@ -65,6 +66,27 @@ def test_a_port_that_is_taken_is_one_line(fedtide: Any, port: int) -> None:
         called = fedtide("watch", "--port", str(port))
     wanted = f"fedtide: --port {port}: Address already in use; use another port"
     assert (called.status, called.out, called.err) == (2, [], [wanted])
+
+
+@pytest.mark.parametrize("command", ["watch", "ui"])
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "203.0.113.7"])
+def test_an_address_of_another_machine_is_one_line(fedtide: Any, folder: Path, command: str, host: str) -> None:
+    (folder / "mlruns").mkdir()
+    (folder / "mlruns" / "mlflow.db").touch()
+    called = fedtide(command, "--host", host)
+    assert (called.status, called.out, len(called.err)) == (2, [], 1)
+    assert called.err[0].startswith(f"fedtide: --host = '{host}': ")
+    assert called.err[0].endswith("; use an address of this machine, such as 127.0.0.1 or 0.0.0.0")
+
+
+def test_other_machines_are_let_in_with_a_warning(port: int, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert listening("localhost") == "127.0.0.1"
+    assert capfd.readouterr().err == ""
+    address = listening("0.0.0.0")
+    assert capfd.readouterr().err.startswith("WARNING --host 0.0.0.0: the page has no password")
+    (folder / "report.html").write_text("the report")
+    with served(folder, port, 7, address), urllib.request.urlopen(f"http://127.0.0.2:{port}/") as answer:
+        assert answer.read() == b"the report"
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ PAGES = {
 LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}"}
 PROGRAMS = (
     *("fedtide", "python", "python3", "make", "pip", "dvc", "uv", "kubectl", "torchrun", "srun", "tensorboard"),
+    "docker",
     *("ls", "cut", "head"),
 )
 _NOTED = r"""#!/bin/bash

@@ -37,8 +37,8 @@ from support import LIGHT
 WITH_COMMANDS = [name for name, text in PAGES.items() if script(text).strip()]
 AT_HAND = ("digits", "table", "visits")  # data that needs no download
 SMALL = {"rounds_per_session": 1, "rounds_per_period": 1, "rounds": 1, "num_sessions": 3, "num_devices": 4}
-EXECUTED = {"list", "show", "check", "run", "predict", "new", "test", "cite", "init", "runs", "doctor"}
-STOPPED = {"compare", "contribution", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch", "ui"}
+EXECUTED = {"list", "show", "check", "run", "predict", "evaluate", "new", "test", "cite", "init", "runs", "doctor"}
+STOPPED = {"compare", "contribution", "trees", "report", "plot", "tune", "tide", "reproduce", "mlflow", "watch", "ui"}
 
 
 class Enough(Exception):
@@ -164,6 +164,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr("fedtide.runs.mlflow.upload.mirror", enough)
     monkeypatch.setattr("fedtide.runs.mlflow.store.ui_command", enough)
     monkeypatch.setattr("fedtide.studies.contribution.contributions", lambda settings, *_: grid([settings]))
+    monkeypatch.setattr("fedtide.studies.trees.trees", lambda params, *_: grid(params.grid()))
     monkeypatch.setattr(study, "tune", search)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
     monkeypatch.setattr("fedtide.cli.commands.reproduce._experiments", enough)  # test_experiments_page.py lists them
@@ -182,6 +183,8 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
         monkeypatch.chdir(tempfile.mkdtemp(dir="."))
         for table in Path("..").glob("*.csv"):
             shutil.copy(table, ".")
+    if arguments[0] == "evaluate":
+        arguments = ["evaluate", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
     if arguments[0] == "predict":
         arguments = ["predict", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
         shutil.copyfile("orders.csv", arguments[2])
@@ -260,7 +263,7 @@ def call_other(call: Call, repository: Path, monkeypatch, capfd) -> None:
         assert arguments[0] == "export"
     else:
         serves = program == "mlflow" and arguments[:2] == ["models", "serve"]
-        known = ("curl", "kubectl", "tensorboard", "optuna-dashboard", "ls", "cut", "head")
+        known = ("docker", "curl", "kubectl", "tensorboard", "optuna-dashboard", "ls", "cut", "head")
         assert serves or program in known, f"no rule for {call}"
 
 

@@ -1,5 +1,6 @@
 """``fedtide init``: what it writes runs; nothing is overwritten, nothing is written beside an error."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from fedtide.authoring.project.templates import TEMPLATES, template
 from fedtide.cli.commands.init import Template
 from fedtide.core import plugins
 from fedtide.core.discovery.shipped import DEFAULTS
+from fedtide.settings.experiment import Experiment
 from fedtide.settings.params import Params
 
 PROJECT = Path(__file__).parents[2]
@@ -50,12 +52,20 @@ def test_every_template_can_be_chosen():
 
 def test_settings_are_written_once(fedtide, empty):
     assert fedtide("init").status == 0
-    assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
+    first, _, rest = (empty / "params.yaml").read_text().partition("\n")
+    assert first == "# yaml-language-server: $schema=params.schema.json"
+    assert rest == DEFAULTS.read_text()
+    assert json.loads((empty / "params.schema.json").read_text()) == json.loads(
+        json.dumps(Experiment.model_json_schema())
+    )
+    assert [run.canonical() for run in Params.read("params.yaml").grid()] == [
+        run.canonical() for run in Params().grid()
+    ]
     assert fedtide("init", "--template", "drift")[::2] == (
         2,
         ["fedtide: params.yaml already exists and is not overwritten; rename it, or use another folder"],
     )
-    assert (empty / "params.yaml").read_text() == DEFAULTS.read_text()
+    assert (empty / "params.yaml").read_text() == f"{first}\n{rest}"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,7 @@ def test_settings_for_a_table_run(fedtide, empty):
         "time: using column 'day' (dates such as 2024-01-01; matched by name).",
         "scenario: every month is a session with the clients that have rows in it.",
     ]
-    assert written(empty) == ["params.yaml"]
+    assert written(empty) == ["params.schema.json", "params.yaml"]
     small = ("--set", "scenario.rounds_per_period=1", "--set", "tracking.mlflow=false")
     assert fedtide("run", "-q", *small).out[-1].endswith("%")
 

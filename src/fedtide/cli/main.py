@@ -3,16 +3,19 @@
 import dataclasses
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedtide import __version__
+from fedtide.cli import completion
 from fedtide.cli.commands.check import check
 from fedtide.cli.commands.cite import cite
 from fedtide.cli.commands.contribution import contribution
 from fedtide.cli.commands.doctor import doctor
+from fedtide.cli.commands.evaluate import evaluate
 from fedtide.cli.commands.init import init
 from fedtide.cli.commands.plot import plot
 from fedtide.cli.commands.plugin import contract, new
@@ -20,6 +23,7 @@ from fedtide.cli.commands.predict import predict
 from fedtide.cli.commands.reproduce import reproduce
 from fedtide.cli.commands.runs import app as recorded_runs
 from fedtide.cli.commands.tide import tide
+from fedtide.cli.commands.trees import trees
 from fedtide.cli.commands.ui import ui
 from fedtide.cli.commands.watch import watch
 from fedtide.cli.exits import exit_with, exit_with_all, exit_with_search, guarded
@@ -46,7 +50,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import creatable
 
-app = typer.Typer(name="fedtide", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(name="fedtide", no_args_is_help=True, pretty_exceptions_enable=False)
 mlflow = typer.Typer(name="mlflow", no_args_is_help=True, help="MLflow integration.")
 
 
@@ -227,9 +231,11 @@ app.command()(new)
 app.command("test")(contract)
 app.command()(init)
 app.command()(predict)
+app.command()(evaluate)
 app.command()(check)
 app.command()(doctor)
 app.command()(contribution)
+app.command()(trees)
 app.command()(reproduce)
 app.command()(ui)
 app.command()(watch)
@@ -241,7 +247,10 @@ app.add_typer(mlflow)
 @app.command("list")
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="Plug-in kind (algorithms, datasets, ...). Omit to list the kinds.")
+        str | None,
+        typer.Argument(
+            help="Plug-in kind (algorithms, datasets, ...). Omit to list the kinds.", autocompletion=completion.kinds
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -256,7 +265,11 @@ def list_(
 
 
 @app.command()
-def show(kind: str, name: str, as_json: Json = False) -> None:
+def show(
+    kind: Annotated[str, typer.Argument(autocompletion=completion.kinds)],
+    name: Annotated[str, typer.Argument(autocompletion=completion.names)],
+    as_json: Json = False,
+) -> None:
     """Show documentation, settings with bounds, and traffic of a plug-in."""
     from fedtide.cli.commands.describe import describe, facts
 
@@ -295,7 +308,7 @@ def sync(
 
 def main() -> None:
     """Entry point of the command."""
-    guarded(app)
+    guarded(partial(app, prog_name="fedtide"))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Iterable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedtide.cli import completion
 from fedtide.cli.reporter import log
 from fedtide.core.discovery.shipped import DEFAULTS
+from fedtide.core.errors import SettingsError, shortened
 
 if TYPE_CHECKING:
     from fedtide.settings.params import Params
@@ -31,8 +35,10 @@ ParamsFile = Annotated[
         help="Settings file. Default: params.yaml, or the default experiment without one.",
     ),
 ]
+_SET = "Override one setting; may be repeated."
 Override = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help=_SET, autocompletion=completion.settings),
 ]
 Runs = Annotated[Path, typer.Option("--runs", help="Folder of run directories.")]
 Worlds = Annotated[Path, typer.Option("--worlds", help="Folder of the timelines that `fedtide timeline` writes.")]
@@ -40,6 +46,7 @@ _MLRUNS = "MLflow folder, or URI. Default: $FEDTIDE_MLRUNS, $MLFLOW_TRACKING_URI
 Mlruns = Annotated[str | None, typer.Option("--mlruns", metavar="FOLDER", help=_MLRUNS)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (or list) on the last line.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress output.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="IPv4 address to listen on; 0.0.0.0: all of this machine.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
@@ -88,6 +95,19 @@ def as_given(params: Path, overrides: Iterable[str] | None) -> list[str]:
 def mlruns_named(given: str | None) -> str:
     """MLflow's folder or URI: the argument, the environment's, or ``mlruns``."""
     return given or os.environ.get("FEDTIDE_MLRUNS") or os.environ.get("MLFLOW_TRACKING_URI") or "mlruns"
+
+
+def listening(host: str) -> str:
+    """The address of ``--host``, with a warning unless it is that of the loopback interface."""
+    try:
+        address = str(socket.getaddrinfo(host, 0, socket.AF_INET)[0][4][0])
+        socket.create_server((address, 0)).close()
+    except (OSError, UnicodeError) as error:
+        problem = f"--host = {shortened(repr(host))}: {getattr(error, 'strerror', None) or error}"
+        raise SettingsError(f"{problem}; use an address of this machine, such as 127.0.0.1 or 0.0.0.0") from None
+    if not ip_address(address).is_loopback:
+        log(f"WARNING --host {host}: the page has no password, and everybody who can reach this machine can open it")
+    return address
 
 
 def with_cluster(overrides: list[str] | None, cluster: str | None) -> list[str]:

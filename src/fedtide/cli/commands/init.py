@@ -9,7 +9,9 @@ import typer
 from fedtide.cli.options import PARAMS
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
-from fedtide.core.storage.files import write_text
+from fedtide.core.storage.files import write_json, write_text
+
+SCHEMA = PARAMS.with_suffix(".schema.json")
 
 
 class Template(StrEnum):
@@ -33,9 +35,13 @@ def init(
     ] = None,
     dvc: Annotated[bool, typer.Option("--dvc", help="Also write a DVC pipeline (dvc.yaml and its scripts).")] = False,
 ) -> None:
-    """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten."""
+    """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten.
+
+    Beside it is params.schema.json, with which editors complete and check it.
+    """
     from fedtide.authoring.project.pipeline import pipeline_files, write_pipeline
     from fedtide.authoring.project.templates import template
+    from fedtide.settings.experiment import Experiment
     from fedtide.settings.reading.yaml_files import read_mapping
 
     if chosen and table:
@@ -56,7 +62,8 @@ def init(
     for sentence in sentences:
         print(sentence)
     if not kept:
-        write_text(PARAMS, text)
+        write_json(SCHEMA, Experiment.model_json_schema())
+        write_text(PARAMS, f"# yaml-language-server: $schema={SCHEMA}\n{text}")
         print(f"{PARAMS}: written; start one run with `fedtide run`, its grid with `fedtide compare`")
     if dvc:
         in_git = write_pipeline(files, here)

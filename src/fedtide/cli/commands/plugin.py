@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from fedtide.cli import completion
 from fedtide.cli.options import Override
 from fedtide.cli.reporter import log
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, meant, nearest, shortened
 
-Kind = Annotated[
-    str, typer.Argument(help="Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector.")
-]
+_KINDS = "Kind of plug-in: algorithm, scenario, partition, dataset, model, link or detector."
+Kind = Annotated[str, typer.Argument(help=_KINDS, autocompletion=completion.kinds)]
 Folder = Annotated[
     Path | None, typer.Option(help="Plug-in folder. Default: the first one in $FEDTIDE_PLUGINS, or plugins.")
 ]
@@ -36,7 +36,7 @@ def new(kind: Kind, name: str, folder: Folder = None) -> None:
 
 
 def contract(
-    name: Annotated[str, typer.Argument(help="Plug-in name.")],
+    name: Annotated[str, typer.Argument(help="Plug-in name.", autocompletion=completion.names)],
     kind: Annotated[
         str | None, typer.Option(help="Plug-in kind, required if plug-ins of several kinds have this name.")
     ] = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Mlruns, Override, ParamsFile, mlruns_named, read_params
+from fedtide.cli.options import PARAMS, Host, Mlruns, Override, ParamsFile, listening, mlruns_named, read_params
 from fedtide.cli.reporter import log
 from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.extras import require
@@ -22,7 +22,8 @@ def ui(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     mlruns: Mlruns = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 5000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 5000,
+    host: Host = "127.0.0.1",
 ) -> None:
     """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
     require("mlflow", "fedtide ui")
@@ -36,8 +37,8 @@ def ui(
     if isinstance(where, Server):
         print(where.address)
         return
-    command, environment = ui_command(where, port=port)
-    log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
+    command, environment = ui_command(where, address := listening(host), port)
+    log(f"http://{address}:{port}  (Ctrl-C to stop)")
     raise typer.Exit(serve(command, environment))
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, as_given, read_params
+from fedtide.cli.options import PARAMS, Host, Override, ParamsFile, Runs, Worlds, as_given, listening, read_params
 from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
@@ -33,7 +33,8 @@ def watch(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: a temporary folder.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on the loopback interface.")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 8000,
+    host: Host = "127.0.0.1",
     every: Annotated[float, typer.Option(min=1, help="Minimum seconds between two reports.")] = 10.0,
 ) -> None:
     """Show the report of the runs of `compare` in a browser while they are running, renewed as rounds come.
@@ -44,12 +45,13 @@ def watch(
     from fedtide.report.comparison import report, run_directories
 
     chosen = read_params(params, overrides)
+    address = listening(host)
     directories = run_directories(chosen, runs)
     command = shlex.join(["fedtide", "watch", *as_given(params, overrides)])
     with ExitStack() as open_:
         folder = out or Path(open_.enter_context(tempfile.TemporaryDirectory()))
-        open_.enter_context(served(folder, port, every))
-        log(f"http://127.0.0.1:{port}  (Ctrl-C to stop)")
+        open_.enter_context(served(folder, port, every, address))
+        log(f"http://{address}:{port}  (Ctrl-C to stop)")
         os.nice(10)  # the runs come first
         seen: object = None
         while True:
@@ -93,11 +95,11 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(folder: Path, port: int, every: float) -> Iterator[None]:
-    """Serve the report in a folder on the loopback interface inside the block; a SettingsError if the port is taken."""
+def served(folder: Path, port: int, every: float, host: str = "127.0.0.1") -> Iterator[None]:
+    """Serve the report in a folder on an address of this machine inside the block; a SettingsError if the port is taken."""
     _Handler.every = every
     try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, directory=str(folder)))
+        server = ThreadingHTTPServer((host, port), partial(_Handler, directory=str(folder)))
     except OSError as error:
         raise SettingsError(f"--port {port}: {error.strerror}; use another port") from None
     threading.Thread(target=server.serve_forever, name="watch", daemon=True).start()

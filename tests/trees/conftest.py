@@ -1,0 +1,3 @@
+from commands import fedtide, folder, shared_data
+
+__all__ = ["fedtide", "folder", "shared_data"]
