@@ -85,7 +85,8 @@ def run(
     if summary["state"] == "follower":
         return
     if as_json:
-        print(json.dumps({key: summary.get(key) for key in keys}))
+        more = ("stopped",) if "stopped" in summary else ()
+        print(json.dumps({key: summary.get(key) for key in (*keys, *more)}))
     elif summary["state"] == "complete":
         shown = ""
         if found is not None:
@@ -96,6 +97,8 @@ def run(
                 shown += f", {beside.words} {beside.value:{digits}}"
             elif best is not None:
                 shown += f", best {best:{digits}}"
+        if "stopped" in summary:
+            shown += f"; stopped after round {summary['rounds']}: {summary['stopped']}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
 

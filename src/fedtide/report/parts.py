@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from fedtide.records import frames as records
 from fedtide.records.frames import Records
 from fedtide.report.charts.pictures import Drawing
+from fedtide.report.tables.early_stops import shared_rounds
 from fedtide.report.tables.evaluations import evaluations
 from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
 from fedtide.report.tables.table import Table, tabulate
@@ -67,7 +68,7 @@ class Source:
     @classmethod
     def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
         """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
-        read = records.load(run_dirs, Score(contents.settings.metric))
+        read = records.load(run_dirs, Score(contents.settings.metric), shared_rounds(run_dirs))
         read = replace(read, periods=tuple(contents.periods), classes=contents.classes or read.classes)
         return cls(read, tabulate(read, contents.settings), run_dirs, contents)
 

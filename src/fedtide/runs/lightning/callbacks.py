@@ -1,5 +1,6 @@
 """Callbacks of a run: records, saved state, signals, a line of progress."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
 from fedtide.runs.display.progress import Follower
 from fedtide.runs.jobs.signals import StopSignals
+from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import main_score
 
 _SECONDS = 2.0  # between two batches of rounds, which may last milliseconds
 
@@ -70,6 +73,56 @@ class GracefulStop(StopSignals, L.Callback):
         """Tell Lightning to stop; the recorder then saves the state."""
         if trainer.strategy.reduce_boolean_decision(self.received is not None, all=False):
             trainer.should_stop = True
+
+
+class StopRules(L.Callback):
+    """Ends the fit after the first evaluated round in which a rule of ``stop`` holds.
+
+    What it knows of earlier rounds comes from ``rows`` of their history, so that a resumed run ends with the same round.
+
+    Attributes:
+        stopped: the rule that held, in words, or None.
+    """
+
+    def __init__(self, settings: RunSettings, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rules, self._split = settings.stop, settings.evaluation.splits[0]
+        self._score = main_score(settings.task)
+        self._best, self._best_round, self._seconds = -math.inf, 0, 0.0
+        self.stopped: str | None = None
+        for row in rows:
+            self._consider(row)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if pl_module.record is not None:
+            self._consider(pl_module.record.row)
+        # The first process alone evaluates.
+        if trainer.strategy.reduce_boolean_decision(self.stopped is not None, all=False):
+            trainer.should_stop = True
+
+    def _consider(self, row: Mapping[str, Any]) -> None:
+        """Take a round, whose cells may be text, into account."""
+
+        def number(name: str) -> float | None:
+            return None if row.get(name) in (None, "") else float(row[name])
+
+        rules, name, round_ = self._rules, self._score.words, int(row["round"])
+        clock = number("seconds_simulated")
+        self._seconds = self._seconds + (number("latency") or 0) if clock is None else clock
+        values = (number(f"{self._split}_{each.name}") for each in (self._score, self._score.of_served))
+        if (value := next((each for each in values if each is not None), None)) is None:
+            return
+        if self._score.sign * value > self._best:
+            self._best, self._best_round = self._score.sign * value, round_
+        spent, idle = int(row["bytes_up"]) + int(row["bytes_down"]), round_ - self._best_round
+        for rule, limit, reached, words in (
+            ("target", rules.target, value, f"{self._split} {name} {self._score.shown(value).strip()}"),
+            ("patience", rules.patience, idle, f"{idle} rounds without a better {self._split} {name}"),
+            ("bytes", rules.bytes, spent, f"{spent:,} bytes of traffic"),
+            ("simulated_seconds", rules.simulated_seconds, self._seconds, f"{self._seconds:,.0f} simulated seconds"),
+        ):
+            sign = self._score.sign if rule == "target" else 1
+            if limit is not None and sign * reached >= sign * limit and self.stopped is None:
+                self.stopped = f"{words} (stop.{rule} = {limit:g})"
 
 
 class RoundBatches(L.Callback):
