@@ -180,6 +180,6 @@ def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder:
 
 
 def test_settings_of_rules_are_part_of_the_key(small: Small) -> None:
-    assert twelve(small, stop={"patience": 3}).canonical()["stop"] == {"patience": 3}
+    assert twelve(small, stop={"patience": 3}).canonical()["stop"]["patience"] == 3
     with pytest.raises(SettingsError, match="at most 1"):
         twelve(small, stop={"target": 2.0})

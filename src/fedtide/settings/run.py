@@ -148,19 +148,12 @@ class CheckpointSettings(SettingsModel):
 class StopSettings(SettingsModel):
     """Rules that end a run before its last round: after the first evaluated round in which one of them holds."""
 
-    target: Annotated[float | None, OMIT_DEFAULT] = Field(
-        None,
-        description="the task's main score (accuracy, r2 or mean_ap) on the first of `evaluation.splits` that is enough",
+    target: float | None = Field(
+        None, description="main score of the task, on the first of `evaluation.splits`, to reach"
     )
-    patience: Annotated[int | None, OMIT_DEFAULT] = Field(
-        None, ge=1, description="rounds in which this score may stay without a new best value"
-    )
-    bytes: Annotated[float | None, OMIT_DEFAULT] = Field(
-        None, gt=0, description="traffic so far, of all clients in both directions"
-    )
-    simulated_seconds: Annotated[float | None, OMIT_DEFAULT] = Field(
-        None, gt=0, description="simulated time so far, with `costs.wireless`"
-    )
+    patience: int | None = Field(None, ge=1, description="rounds without a new best value of this score")
+    bytes: float | None = Field(None, gt=0, description="traffic so far, in both directions")
+    simulated_seconds: float | None = Field(None, gt=0, description="simulated time so far, with `costs.wireless`")
 
 
 class Sync(SettingsModel):
@@ -243,8 +236,7 @@ class RunSettings(SettingsModel):
                 plugin.refuse_misfits()
         if self.task != "classification":
             _refuse_without_classes(self)
-        if self.stop != StopSettings():
-            _refuse_other_stop(self)
+        _refuse_other_stop(self)
         return self
 
     @property
@@ -272,7 +264,7 @@ def _refuse_other_stop(run: RunSettings) -> None:
         raise SettingsError(f"stop.target = {stop.target:g}: {score.words} is a share, above 0 and at most 1")
     if stop.simulated_seconds is not None and not run.costs.wireless:
         raise SettingsError(f"stop.simulated_seconds = {stop.simulated_seconds:g} requires costs.wireless: true")
-    if run.erase:
+    if run.erase and stop != StopSettings():
         raise SettingsError("stop: a run with `erase` is measured after all of its rounds; leave out stop, or erase")
 
 

@@ -90,9 +90,7 @@ def _refuse(settings: RunSettings) -> None:
             f"erase: {settings.erase[0].name}: contributions are those of a run that erases nobody; remove erase"
         )
     if settings.stop != StopSettings():
-        raise SettingsError(
-            "stop: runs without a client would end in other rounds than the run with everybody; remove stop"
-        )
+        raise SettingsError("stop: a run without a client would end in another round than the whole run; remove stop")
     if settings.mode.name == "async":
         raise SettingsError("mode: async: a client that is left out would move all later results; use mode: sync")
     if "global" not in plugins.create(Algorithm, settings.algorithm).models:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 
 from fedtide.records.frames import METHOD, by_method
+from fedtide.records.measures import metrics
 from fedtide.records.run_directory import RunDirectory
 from fedtide.report import formats
-from fedtide.report.parts import Source, sheets, warnings
-from fedtide.report.tables.early_stops import complete, shared_rounds
+from fedtide.report.parts import Source, complete_runs, sheets, warnings
 from fedtide.report.tables.method_table import Sheet
 from fedtide.settings.scores import main_score
 
@@ -17,24 +17,21 @@ _SPENT = {"rounds": formats.rounds, "bytes": formats.human_bytes, "seconds": for
 
 def caveat(source: Source) -> Iterator[str]:
     """Which runs were stopped, and the rounds that tables and figures are then about."""
-    found = complete(source.run_dirs).values()
-    stopped = [
-        f"{each['label']} \N{MIDDLE DOT} {each['initializer']}, seed {each['seed']}, after round {each['rounds']}: "
-        f"{each['stopped']}"
+    found = complete_runs(source.run_dirs).values()
+    lines = [
+        f"{each['label']} / {each['initializer']} / seed {each['seed']} after round {each['rounds']}: {each['stopped']}"
         for each in found
         if "stopped" in each
     ]
-    if stopped:
-        yield (
-            f"Runs were stopped early, so all tables and figures but the one about the target of `stop` compare the first "
-            f"{shared_rounds(source.run_dirs)} rounds of complete runs, which all of them have. Stopped: {'; '.join(stopped)}."
-        )
+    if lines:
+        shared = f"the first {min(each['rounds'] for each in found)} rounds, which all complete runs have"
+        yield f"Runs ended early. Tables and figures, but for the cost of the target, compare {shared}: {'; '.join(lines)}."
 
 
 def sheet(source: Source) -> list[Sheet]:
     """Rounds, traffic and simulated time to the target, of the complete runs that have one: medians over the seeds."""
     methods, rows = source.records.runs.set_index("key")[METHOD], []
-    for path, summary in complete(source.run_dirs).items():
+    for path, summary in complete_runs(source.run_dirs).items():
         settings = source.records.settings[path.name]
         if (target := settings.get("stop.target")) is None:
             continue
@@ -43,13 +40,11 @@ def sheet(source: Source) -> list[Sheet]:
         optional = ["latency", "seconds_simulated"]
         frame = frame.reindex(columns=["round", "bytes_up", "bytes_down", *optional, *named]).apply(pd.to_numeric)
         values = frame[named[0]].fillna(frame[named[1]])
-        reached = score.sign * values >= score.sign * target
-        last = frame.loc[: reached.idxmax()] if reached.any() else frame
-        rows.append(
-            dict(methods.loc[path.name])
-            | {"reached": reached.any(), "rounds": len(last), "bytes": last[["bytes_up", "bytes_down"]].iloc[-1].sum()}
-            | {"seconds": last["seconds_simulated"].fillna(last["latency"].cumsum()).iloc[-1]}
-        )
+        rounds = metrics.rounds_to_target(score.sign * values, score.sign * target)
+        seconds = frame["seconds_simulated"].fillna(frame["latency"].cumsum())
+        costs = frame.assign(rounds=frame["round"], bytes=frame["bytes_up"] + frame["bytes_down"], seconds=seconds)
+        last = costs[list(_SPENT)].iloc[int(min(rounds, len(frame))) - 1]
+        rows.append(dict(methods.loc[path.name]) | dict(last) | {"reached": rounds <= len(frame)})
     if not rows:
         return []
     runs = pd.DataFrame(rows)

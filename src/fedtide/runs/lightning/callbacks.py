@@ -76,53 +76,46 @@ class GracefulStop(StopSignals, L.Callback):
 
 
 class StopRules(L.Callback):
-    """Ends the fit after the first evaluated round in which a rule of ``stop`` holds.
+    """Ends the fit after the first evaluated round in which a rule of ``stop`` holds; ``stopped`` says in words which.
 
     What it knows of earlier rounds comes from ``rows`` of their history, so that a resumed run ends with the same round.
-
-    Attributes:
-        stopped: the rule that held, in words, or None.
     """
 
     def __init__(self, settings: RunSettings, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rules, self._split = settings.stop, settings.evaluation.splits[0]
-        self._score = main_score(settings.task)
-        self._best, self._best_round, self._seconds = -math.inf, 0, 0.0
+        self._settings, self._best, self._best_round, self._seconds = settings, -math.inf, 0, 0.0
         self.stopped: str | None = None
         for row in rows:
             self._consider(row)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
-        if pl_module.record is not None:
+        if pl_module.record is not None and trainer.is_global_zero:
             self._consider(pl_module.record.row)
         # The first process alone evaluates.
         if trainer.strategy.reduce_boolean_decision(self.stopped is not None, all=False):
             trainer.should_stop = True
 
     def _consider(self, row: Mapping[str, Any]) -> None:
-        """Take a round, whose cells may be text, into account."""
-
-        def number(name: str) -> float | None:
-            return None if row.get(name) in (None, "") else float(row[name])
-
-        rules, name, round_ = self._rules, self._score.words, int(row["round"])
-        clock = number("seconds_simulated")
-        self._seconds = self._seconds + (number("latency") or 0) if clock is None else clock
-        values = (number(f"{self._split}_{each.name}") for each in (self._score, self._score.of_served))
-        if (value := next((each for each in values if each is not None), None)) is None:
+        """Take a round into account; cells of earlier processes are text."""
+        cells = {name: float(cell) for name, cell in row.items() if cell not in (None, "")}
+        self._seconds = cells.get("seconds_simulated", self._seconds + cells.get("latency", 0))
+        rules, evaluation, score = self._settings.stop, self._settings.evaluation, main_score(self._settings.task)
+        name, round_ = f"{evaluation.splits[0]}_{score.name}", int(cells["round"])
+        value = cells.get(name, cells.get(f"{evaluation.splits[0]}_{score.of_served.name}"))
+        if value is None and round_ % evaluation.every:
             return
-        if self._score.sign * value > self._best:
-            self._best, self._best_round = self._score.sign * value, round_
-        spent, idle = int(row["bytes_up"]) + int(row["bytes_down"]), round_ - self._best_round
+        better = -math.inf if value is None else score.sign * value
+        if better > self._best:
+            self._best, self._best_round = better, round_
+        idle, spent = round_ - self._best_round, cells["bytes_up"] + cells["bytes_down"]
+        target = None if rules.target is None else score.sign * rules.target
         for rule, limit, reached, words in (
-            ("target", rules.target, value, f"{self._split} {name} {self._score.shown(value).strip()}"),
-            ("patience", rules.patience, idle, f"{idle} rounds without a better {self._split} {name}"),
-            ("bytes", rules.bytes, spent, f"{spent:,} bytes of traffic"),
-            ("simulated_seconds", rules.simulated_seconds, self._seconds, f"{self._seconds:,.0f} simulated seconds"),
+            ("target", target, better, f"{name} = {value}"),
+            ("patience", rules.patience, idle, f"no better {name} in {idle} rounds"),
+            ("bytes", rules.bytes, spent, f"{spent:,.0f} bytes of traffic"),
+            ("simulated_seconds", rules.simulated_seconds, self._seconds, f"{self._seconds:,.6g} simulated seconds"),
         ):
-            sign = self._score.sign if rule == "target" else 1
-            if limit is not None and sign * reached >= sign * limit and self.stopped is None:
-                self.stopped = f"{words} (stop.{rule} = {limit:g})"
+            if limit is not None and reached >= limit and self.stopped is None:
+                self.stopped = f"{words} (stop.{rule} = {getattr(rules, rule):g})"
 
 
 class RoundBatches(L.Callback):
