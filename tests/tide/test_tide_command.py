@@ -257,3 +257,10 @@ def test_a_run_that_diverged_scores_nothing(suite: Path, ran: Path) -> None:
     summary.write_text(json.dumps(hashed((read_hashed(summary) or {}) | {"state": "diverged"})))
     diverged = row("careful", world, own.seed, RunDirectory(home), timeline)
     assert diverged == complete._replace(state="diverged", score=0.0)
+
+
+def test_a_dry_run_lists_every_world_and_writes_nothing(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
+    new = fedtide("tide", "run", "fedprox", "--suite", str(suite), "--out", "elsewhere", "--workers", "1", "--dry-run")
+    assert new.status == 0, new.err
+    assert all(line.startswith("fedprox, ") and " 0 already ended; time: unknown; " in line for line in new.out)
+    assert not (folder / "elsewhere").exists()
