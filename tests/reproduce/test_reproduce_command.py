@@ -182,7 +182,7 @@ def test_a_killed_command_loses_nothing(fedtide, folder, tiny):
     assert {path: (path / "summary.json").read_bytes() for path in finished} == finished
 
 
-def test_a_dry_run_counts_the_runs_of_the_chosen_cells(fedtide: Fedtide, tiny: Path, folder: Path) -> None:
+def test_a_dry_run_counts_the_runs_of_the_chosen_cells(fedtide, tiny, folder):
     every, one = (fedtide("reproduce", "tiny", *only, "--dry-run") for only in ([], ["--only", "algorithm=fedavg"]))
     assert (every.status, one.status) == (0, 0)
     counts = [int(called.out[-1].split()[0]) for called in (every, one)]

@@ -103,7 +103,7 @@ def train(
             module.build()
             announce(run, own, module)
     pruned = any(getattr(callback, "pruned", False) for callback in callbacks)
-    return Trained(module, pruned, stop.received, rules and rules.stopped)
+    return Trained(module, pruned, stop.received, rules.stopped if rules else None)
 
 
 def follow(run: OpenRun) -> None:
@@ -113,7 +113,7 @@ def follow(run: OpenRun) -> None:
     values, rounds = continued(own, checkpoint.load(run.directory.state, run.key)[0])
     module = FederatedModule(run.settings, run.timeline, run.data, values, run.directory.path)
     with GracefulStop() as stop, quiet_lightning(), stop.sigterm_noted():
-        callbacks = [each for each in (stop, own, _stop_rules(run, ())) if each]
+        callbacks: list[L.Callback] = [each for each in (stop, own, _stop_rules(run, ())) if each]
         trainer(run.settings, run.timeline.rounds, callbacks, rounds).fit(module)
 
 
