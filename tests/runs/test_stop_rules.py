@@ -167,10 +167,10 @@ def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder:
     assert report.status == 0
     facts = json.loads(report.out[-1])
     assert facts["complete"] == facts["total"] == 4
-    (caveat,) = [line for line in facts["warnings"] if "stopped early" in line]
+    (caveat,) = [line for line in facts["warnings"] if "ended early" in line]
     assert f"the first {shared} rounds" in caveat
     for each in fast:
-        assert f"seed {each['seed']}, after round {each['rounds']}: {each['stopped']}" in caveat
+        assert f"seed {each['seed']} after round {each['rounds']}: {each['stopped']}" in caveat
     page = (folder / "report/report.html").read_text()
     assert "Cost of the target" in page
     assert "&gt; 9" in page
