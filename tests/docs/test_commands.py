@@ -166,6 +166,7 @@ def stopping(monkeypatch) -> None:
     monkeypatch.setattr("fedtide.studies.contribution.contributions", lambda settings, *_: grid([settings]))
     monkeypatch.setattr("fedtide.studies.trees.trees", lambda params, *_: grid(params.grid()))
     monkeypatch.setattr(study, "tune", search)
+    monkeypatch.setattr("fedtide.runs.dry_run.rehearse", grid)
     monkeypatch.setattr("fedtide.studies.reproduce.reproduce.reproduce", table)
     monkeypatch.setattr("fedtide.cli.commands.reproduce._experiments", enough)  # test_experiments_page.py lists them
     for work in ("campaign.run_method", "verify.methods_in", "board.entries"):
@@ -195,7 +196,9 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
     if left.type is Enough:
         assert arguments[0] in {*STOPPED, "run"}
     else:
-        assert arguments[0] in EXECUTED or "--list" in arguments, f"fedtide {arguments[0]} was to stop before its work"
+        assert arguments[0] in EXECUTED or {"--list", "--dry-run"} & {*arguments}, (
+            f"fedtide {arguments[0]} was to stop before its work"
+        )
         fails = "hooks:Drift" in str(arguments)  # which raises on purpose
         assert bool(left.value.code) == fails, capfd.readouterr().err
 

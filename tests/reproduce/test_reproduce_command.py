@@ -180,3 +180,12 @@ def test_a_killed_command_loses_nothing(fedtide, folder, tiny):
     assert fedtide("reproduce", "tiny", "-q").status == 0
     assert {row["seeds"] for row in table(folder)} == {"2"}
     assert {path: (path / "summary.json").read_bytes() for path in finished} == finished
+
+
+def test_a_dry_run_counts_the_runs_of_the_chosen_cells(fedtide, tiny, folder):
+    every, one = (fedtide("reproduce", "tiny", *only, "--dry-run") for only in ([], ["--only", "algorithm=fedavg"]))
+    assert (every.status, one.status) == (0, 0)
+    counts = [int(called.out[-1].split()[0]) for called in (every, one)]
+    assert counts[0] > counts[1] > 0
+    assert not (folder / "runs").exists()
+    assert not (folder / "results").exists()

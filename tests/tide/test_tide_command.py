@@ -331,3 +331,10 @@ def test_references_run_beside_the_methods(fedtide: Fedtide, suite: Path, folder
     (folder / "tide" / "pooled").rename(folder / "tide" / "other")
     (line, *_) = fedtide("tide", "verify", "tide/other", *arguments).out
     assert "its settings differ from those of the study (scenario." in line
+
+
+def test_a_dry_run_lists_every_world_and_writes_nothing(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
+    new = fedtide("tide", "run", "fedprox", "--suite", str(suite), "--out", "elsewhere", "--workers", "1", "--dry-run")
+    assert new.status == 0, new.err
+    assert all(line.startswith("fedprox, ") and " 0 already ended; time: unknown; " in line for line in new.out)
+    assert not (folder / "elsewhere").exists()

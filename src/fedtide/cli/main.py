@@ -31,13 +31,16 @@ from fedtide.cli.options import (
     PARAMS,
     AllowFailures,
     ClusterOption,
+    DryRun,
     Json,
     Like,
     Mlruns,
     Override,
     ParamsFile,
     Quiet,
+    Rehearse,
     Runs,
+    Seconds,
     Worlds,
     as_given,
     mlruns_named,
@@ -98,7 +101,8 @@ def run(
     if summary["state"] == "follower":
         return
     if as_json:
-        print(json.dumps({key: summary.get(key) for key in keys}))
+        more = ("stopped",) if "stopped" in summary else ()
+        print(json.dumps({key: summary.get(key) for key in (*keys, *more)}))
     elif summary["state"] == "complete":
         shown = ""
         if found is not None:
@@ -109,6 +113,8 @@ def run(
                 shown += f", {beside.words} {beside.value:{digits}}"
             elif best is not None:
                 shown += f", best {best:{digits}}"
+        if "stopped" in summary:
+            shown += f"; stopped after round {summary['rounds']}: {summary['stopped']}"
         print(f"{runs / (name or summary['run_key'])}{shown}")
     exit_with(summary)
 
@@ -122,17 +128,36 @@ def compare(
     mlruns: Mlruns = None,
     cluster: ClusterOption = None,
     allow_failures: AllowFailures = False,
+    seconds: Seconds = None,
+    dry_run: DryRun = False,
+    rehearse: Rehearse = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the grid of `compare`: algorithms x initializers x seeds, several at once. Finished runs are reused."""
     from fedtide.cli.stages import train
+    from fedtide.runs.compare import refuse_unrecorded
+    from fedtide.runs.jobs.signals import time_limit
     from fedtide.runs.workspace import workspace
 
     chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, creatable(runs), worlds, mlruns_named(mlruns), log)
-    with progress(quiet) as watch:
+    refuse_unrecorded(chosen, grid := chosen.grid())
+    if dry_run or rehearse:
+        from fedtide.runs import dry_run as dry
+
+        if dry_run:
+            print(dry.dry_run(grid, where, chosen.experiment.compare.workers))
+            return
+        with progress(quiet) as watch:
+            exit_with_all(*dry.rehearse(grid, where, chosen.experiment.compare, watch), allow_failures=False)
+        return
+    with progress(quiet) as watch, time_limit(seconds) as late:
         summaries, stopped = train(chosen, where, watch)
+    if late.is_set() and stopped is not None:
+        left = len(grid) - sum(summary["state"] != "interrupted" for summary in summaries)
+        log(f"--seconds {seconds:g}: {left} of {len(grid)} runs left; re-run the same command to resume")
+        stopped = None
     if as_json:
         print(json.dumps(summaries))
     exit_with_all(summaries, stopped, allow_failures or chosen.experiment.compare.allow_failures)
@@ -179,16 +204,23 @@ def tune(
     out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("tuning"),
     mlruns: Mlruns = None,
     cluster: ClusterOption = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Tune the settings of `algorithm` on the validation split; the best ones are written to a file for --params."""
     require("tune", "fedtide tune")
     from fedtide.runs.workspace import workspace
+    from fedtide.studies.tuning.study import planned_runs
     from fedtide.studies.tuning.study import tune as search
 
     chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, creatable(runs), None, mlruns_named(mlruns), log)
+    if dry_run:
+        from fedtide.runs.dry_run import dry_run as planned
+
+        print(planned([], where, chosen.experiment.tune.workers, *planned_runs(chosen, out, runs, log)))
+        return
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)
     if as_json:

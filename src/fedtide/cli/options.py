@@ -60,6 +60,15 @@ AllowFailures = Annotated[
     bool, typer.Option("--allow-failures", help="Exit with status 0 even if runs diverged or failed; they are listed.")
 ]
 
+_DRY_RUN = (
+    "Assemble every cell once and print the number of runs, estimated time and memory; only datasets are prepared."
+)
+DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
+_REHEARSE = "Train one round of every cell in a temporary folder. Exit status 1 if one fails."
+Rehearse = Annotated[bool, typer.Option("--rehearse", help=_REHEARSE)]
+_SECONDS = "Wall-clock limit: runs are then interrupted, and the same command resumes. The exit status is 0."
+Seconds = Annotated[float | None, typer.Option("--seconds", min=1, help=_SECONDS)]
+
 PARAMS = Path("params.yaml")
 
 

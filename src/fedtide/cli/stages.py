@@ -124,7 +124,7 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
     written["worlds.json"] = list({short_hash(world): world for world in worlds}.values())
     written["search.json"] = {
         "run": params.run(seed=experiment.tune.run_seeds[0]).canonical(),
-        "tune": experiment.tune.model_dump(mode="json"),
+        "tune": experiment.tune.canonical(),
         "code": _code(tuned),
         "worlds": short_hash([world_origin(run) for run in tuned]),
     }

@@ -186,7 +186,7 @@ def by_method(rows: pd.DataFrame) -> dict[Method, pd.DataFrame]:
     return {(str(label), str(start)): group for (label, start), group in rows.groupby(METHOD, sort=False)}
 
 
-def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
+def load(run_dirs: Sequence[Path], score: Score = ACCURACY, rounds: int | None = None) -> Records:
     """Read run directories, including missing, unfinished and diverged runs.
 
     Runs of one label and initializer whose settings differ in more than the seed are different methods: the settings in
@@ -195,6 +195,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
     Args:
         run_dirs: in the order of the tables.
         score: on the test samples, that a report is about.
+        rounds: of complete runs that are read, from the first one on; by default all.
 
     Raises:
         SettingsError: no directory holds a run, a file is damaged or was not written by a run, records of a run that has
@@ -207,7 +208,8 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
     settings = {path.name: _settings(path) for path in found}
     runs = [_run(path, settings[path.name]) for path in found]
     score = _recorded(found, score)
-    histories = [_history(path, score) for path in found]
+    ends = [rounds if run["state"] == "complete" else None for run in runs]
+    histories = [_history(path, score, end) for path, end in zip(found, ends, strict=True)]
     frame = pd.DataFrame([{**run, "rounds": len(history)} for run, history in zip(runs, histories, strict=True)])
     labels = distinct_labels(frame, settings)
     frame["label"] = frame["key"].map(labels)
@@ -219,15 +221,15 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY) -> Records:
         table = pd.concat([table for table in tagged if len(table)] or tagged[:1], ignore_index=True)
         return table.assign(label=table["key"].map(labels))
 
-    by_session = [_session_scores(path) for path in found]
+    by_session = list(map(_session_scores, found, ends))
     forgotten = [forgetting.measured(rows, score) for rows in by_session]
     others = [forgetting.measured(rows, score.of_global if score.served else score.of_served) for rows in by_session]
     return Records(
         runs=frame,
         history=joined(histories),
-        boundaries=joined(map(_boundaries, found)),
-        clients=joined(map(_clients, found)),
-        per_class=joined(map(_per_class, found)),
+        boundaries=joined(map(_boundaries, found, ends)),
+        clients=joined(map(_clients, found, ends)),
+        per_class=joined(map(_per_class, found, ends)),
         session_scores=joined(by_session),
         forgetting={path.name: known for path, known in zip(found, forgotten, strict=True)},
         forgetting_beside={path.name: known for path, known in zip(found, others, strict=True)},
@@ -293,8 +295,8 @@ def _run(path: Path, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _history(path: Path, score: Score) -> pd.DataFrame:
-    frame = _read_csv(path / "history.csv", _HISTORY)
+def _history(path: Path, score: Score, end: int | None) -> pd.DataFrame:
+    frame = _read_csv(path / "history.csv", _HISTORY, end)
     wanted = f"test_{score.name}"
     if len(frame) and wanted not in frame and score != ACCURACY:
         raise SettingsError(f"{path / 'history.csv'}: no column {wanted!r}; {score.remedy} and run again")
@@ -309,7 +311,7 @@ def _history(path: Path, score: Score) -> pd.DataFrame:
     return frame.assign(bytes=frame["bytes_up"] + frame["bytes_down"]).drop(columns=["bytes_up", "bytes_down"])
 
 
-def _boundaries(path: Path) -> pd.DataFrame:
+def _boundaries(path: Path, end: int | None) -> pd.DataFrame:
     """Starts of sessions. One repeated by a resumed run is recorded twice; the later record is used."""
     file = path / "events.jsonl"
     text = read_text(file) if file.is_file() else ""
@@ -319,7 +321,7 @@ def _boundaries(path: Path) -> pd.DataFrame:
             event = json.loads(line)
         except ValueError as error:
             raise SettingsError(f"{file} is not JSON line by line: {error}") from None
-        if event.get("event") == "session":
+        if event.get("event") == "session" and (end is None or event["round"] <= end):
             start, session = event.get("test_accuracy", event.get("validation_accuracy")), int(event["session"])
             mu = {int(stored): float(weight) for stored, weight in (event.get("weights") or {}).items()}
             losses = {name: loss for name, loss in (event.get("losses") or {}).items() if loss is not None}
@@ -328,21 +330,21 @@ def _boundaries(path: Path) -> pd.DataFrame:
     return pd.DataFrame(list(found.values()), columns=_BOUNDARY)
 
 
-def _clients(path: Path) -> pd.DataFrame:
+def _clients(path: Path, end: int | None) -> pd.DataFrame:
     named = ["round", "client"]
-    return _read_csv(path / "clients.csv", named).reindex(columns=[*named, *_CLIENTS, *_KEPT])
+    return _read_csv(path / "clients.csv", named, end).reindex(columns=[*named, *_CLIENTS, *_KEPT])
 
 
-def _per_class(path: Path) -> pd.DataFrame:
-    frame = _read_csv(path / "per_class.csv", ["round", "split"])
+def _per_class(path: Path, end: int | None) -> pd.DataFrame:
+    frame = _read_csv(path / "per_class.csv", ["round", "split"], end)
     test = frame[frame["split"] == "test"]
     final: pd.DataFrame = test.loc[test["round"] == test["round"].max(), test.columns.str.match(r"class_\d+$")]
     return final
 
 
-def _session_scores(path: Path) -> pd.DataFrame:
+def _session_scores(path: Path, end: int | None) -> pd.DataFrame:
     file = path / "session_scores.csv"
-    return forgetting.complete_rows(_read_csv(file, forgetting.TABLE), file)
+    return forgetting.complete_rows(_read_csv(file, forgetting.TABLE, end), file)
 
 
 def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
@@ -367,8 +369,8 @@ def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:
     return pd.concat([tags, frame], axis=1)
 
 
-def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
-    """A table; without rows if the file is missing or empty, as for a run stopped before its first round."""
+def _read_csv(path: Path, required: list[str], end: int | None = None) -> pd.DataFrame:
+    """A table up to round ``end``; without rows if the file is missing or empty, as of a run stopped before its first round."""
     try:
         frame = pd.read_csv(io.StringIO(whole_lines(path)))
     except pd.errors.EmptyDataError:
@@ -381,4 +383,4 @@ def _read_csv(path: Path, required: list[str]) -> pd.DataFrame:
     for name in frame.columns.difference(_TEXT):
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
             raise SettingsError(f"{path} is damaged: column {name!r} holds text")
-    return frame
+    return frame if end is None else frame[frame["round"] <= end]

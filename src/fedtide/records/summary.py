@@ -23,7 +23,8 @@ class Summary(TypedDict, total=False):
 
     Of a complete run whose algorithm serves its clients other models than the global one, ``served`` says what it has of these:
     they are ``kept`` in ``served.pt``, ``discarded`` with ``keep: global``, or ``unowned``, as no client owns the data's
-    samples. ``trains_global`` is false where the algorithm trains no global model, and absent otherwise.
+    samples. ``trains_global`` is false where the algorithm trains no global model, and absent otherwise. ``stopped``: the rule
+    of ``stop`` that ended a complete run before its last round; absent otherwise.
     """
 
     run_key: str
@@ -49,6 +50,7 @@ class Summary(TypedDict, total=False):
     energy: float
     served: Literal["kept", "discarded", "unowned"]
     trains_global: bool
+    stopped: str
 
 
 class Headline(NamedTuple):

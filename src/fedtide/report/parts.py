@@ -23,6 +23,8 @@ from matplotlib.figure import Figure
 
 from fedtide.records import frames as records
 from fedtide.records.frames import Records
+from fedtide.records.run_directory import RunDirectory
+from fedtide.records.summary import Summary
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.tables.evaluations import evaluations
 from fedtide.report.tables.method_table import Comparison, MethodTable, Sheet
@@ -67,7 +69,9 @@ class Source:
     @classmethod
     def read(cls, run_dirs: Sequence[Path], contents: Contents) -> Source:
         """Of run directories; a SettingsError if there is none, one has not recorded the score, or a file is not a run's."""
-        read = records.load(run_dirs, Score(contents.settings.metric))
+        complete = complete_runs(run_dirs).values()
+        shared = min(each["rounds"] for each in complete) if any("stopped" in each for each in complete) else None
+        read = records.load(run_dirs, Score(contents.settings.metric), shared)
         read = replace(read, periods=tuple(contents.periods), classes=contents.classes or read.classes)
         return cls(read, tabulate(read, contents.settings), run_dirs, contents)
 
@@ -80,6 +84,12 @@ class Source:
     def evaluations(self) -> pd.DataFrame:
         """Every evaluation of a client, see :func:`fedtide.report.tables.evaluations.evaluations`."""
         return evaluations(self.run_dirs, self.records)
+
+
+def complete_runs(run_dirs: Iterable[Path]) -> dict[Path, Summary]:
+    """Summaries of the complete runs."""
+    found = {path: RunDirectory(path).summary() for path in run_dirs}
+    return {path: summary for path, summary in found.items() if summary and summary["state"] == "complete"}
 
 
 T = TypeVar("T")

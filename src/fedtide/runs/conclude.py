@@ -33,6 +33,11 @@ def conclude(run: OpenRun, trained: Trained) -> Summary:
     summary |= totals(module)
     if module.diverged:
         summary["message"] = module.diverged
+    if trained.stopped and state == "complete" and rounds < module.timeline.rounds:
+        summary["stopped"] = trained.stopped
+        run.watch.log(
+            f"{title(run.settings)}: stopped after round {rounds} of {module.timeline.rounds}: {trained.stopped}"
+        )
     if state == "complete":
         summary |= keep_served(run, module)
         # Given a path, torch hides disk errors.
@@ -101,7 +106,7 @@ def _state(trained: Trained) -> State:
     module = trained.module
     if module.diverged:
         return "diverged"
-    if module.state.round == module.timeline.rounds:
+    if trained.stopped or module.state.round == module.timeline.rounds:
         return "complete"
     return "pruned" if trained.pruned else "interrupted"
 

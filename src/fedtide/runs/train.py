@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import problems
 from fedtide.records.run_directory import ENCODING, ENVIRONMENT, hashed
 from fedtide.runs.catalog import why_repeated
-from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder
+from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder, StopRules
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun, environment
+from fedtide.settings.run import StopSettings
 from fedtide.training.models.base import Model
 
 if TYPE_CHECKING:
@@ -31,11 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """What is left of a fit: the module with the last state; whether a callback has pruned the run, and a signal received."""
+    """What is left of a fit: the module with the last state; whether it was pruned, the signal and the rule that ended it."""
 
     module: FederatedModule
     pruned: bool
     signal: int | None
+    stopped: str | None = None
 
 
 def refuse_what_is_missing(run: OpenRun) -> None:
@@ -81,6 +84,7 @@ def train(
     values, rounds = continued(own, saved)
     if stop.received is not None:
         return rounds
+    rules = _stop_rules(run, directory.history())
     module = FederatedModule(run.settings, timeline, run.data, values, directory.path)
     recorder = Recorder(directory, run.key, run.settings.checkpoint.every, own.states if own else dict)
     progress = Progress(run.watch.update, directory) if run.watch.update else None
@@ -90,10 +94,10 @@ def train(
 
         logged = RoundLog(run.workspace.loggers, directory, run.watch.log)
     # The user's callbacks see a round before it is recorded; what reads the records comes after the recorder.
-    all_ = (_Announcement(run, own), stop, own, recorder, logged, mirror, progress, *run.watch.callbacks)
+    all_ = (_Announcement(run, own), stop, own, rules, recorder, logged, mirror, progress, *run.watch.callbacks)
     callbacks = [callback for callback in all_ if callback is not None]
     with quiet_lightning(), stop.sigterm_noted():
-        if rounds < timeline.rounds:
+        if rounds < timeline.rounds and not (rules and rules.stopped):
             if decision is not None:
                 decision.announce(True)
             loggers = logged.loggers if logged else ()
@@ -101,7 +105,8 @@ def train(
         else:  # all rounds are recorded, and the state has them: only the end of the run was lost
             module.build()
             announce(run, own, module)
-    return Trained(module, any(getattr(callback, "pruned", False) for callback in callbacks), stop.received)
+    pruned = any(getattr(callback, "pruned", False) for callback in callbacks)
+    return Trained(module, pruned, stop.received, rules.stopped if rules else None)
 
 
 def follow(run: OpenRun) -> None:
@@ -111,8 +116,13 @@ def follow(run: OpenRun) -> None:
     values, rounds = continued(own, checkpoint.load(run.directory.state, run.key)[0])
     module = FederatedModule(run.settings, run.timeline, run.data, values, run.directory.path)
     with GracefulStop() as stop, quiet_lightning(), stop.sigterm_noted():
-        callbacks = [stop, *([own] if own else [])]
+        callbacks: list[L.Callback] = [each for each in (stop, own, _stop_rules(run, ())) if each]
         trainer(run.settings, run.timeline.rounds, callbacks, rounds).fit(module)
+
+
+def _stop_rules(run: OpenRun, rows: Sequence[Mapping[str, Any]]) -> StopRules | None:
+    """The run's rules of ``stop``, if it has any, after the recorded ``rows``."""
+    return None if run.settings.stop == StopSettings() else StopRules(run.settings, rows)
 
 
 def continued(own: OwnCallbacks | None, saved: checkpoint.Saved | None) -> tuple[dict[str, Any] | None, int]:

@@ -25,7 +25,7 @@ from fedtide.settings.choices import (
 )
 from fedtide.settings.groups.evaluation import CostSettings, EvaluationSettings
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.settings.scores import TaskName
+from fedtide.settings.scores import TaskName, main_score
 
 
 class AlgorithmSettings(PluginSettings):
@@ -145,6 +145,17 @@ class CheckpointSettings(SettingsModel):
     keep_finished: bool = Field(False, description="keep the last two checkpoints of a complete run")
 
 
+class StopSettings(SettingsModel):
+    """Rules that end a run before its last round: after the first evaluated round in which one of them holds."""
+
+    target: float | None = Field(
+        None, description="main score of the task, on the first of `evaluation.splits`, to reach"
+    )
+    patience: int | None = Field(None, ge=1, description="rounds without a new best value of this score")
+    bytes: float | None = Field(None, gt=0, description="traffic so far, in both directions")
+    simulated_seconds: float | None = Field(None, gt=0, description="simulated time so far, with `costs.wireless`")
+
+
 class Sync(SettingsModel):
     """A round ends when all its participants have finished."""
 
@@ -209,6 +220,7 @@ class RunSettings(SettingsModel):
     evaluation: EvaluationSettings = Field(EvaluationSettings(), description="what is evaluated")
     costs: CostSettings = Field(CostSettings(), description="what a round costs")
     engine: EngineSettings = Field(EngineSettings(), description="execution")
+    stop: Annotated[StopSettings, OMIT_DEFAULT] = Field(StopSettings(), description="rules that end the run early")
     checkpoint: Annotated[CheckpointSettings, INCIDENTAL] = Field(CheckpointSettings(), description="saved state")
     keep: Annotated[Literal["served", "global"], INCIDENTAL] = Field(
         "served",
@@ -224,6 +236,7 @@ class RunSettings(SettingsModel):
                 plugin.refuse_misfits()
         if self.task != "classification":
             _refuse_without_classes(self)
+        _refuse_other_stop(self)
         return self
 
     @property
@@ -242,6 +255,17 @@ class RunSettings(SettingsModel):
         values = self.canonical()
         keys = ("data", "long_tail", "validation", "scenario", "partition", "drift", "world_seed")
         return {key: values[key] for key in keys if key in values}
+
+
+def _refuse_other_stop(run: RunSettings) -> None:
+    """Refuse rules that can never hold, and a run that must not end early."""
+    stop, score = run.stop, main_score(run.task)
+    if stop.target is not None and score.share and not 0 < stop.target <= 1:
+        raise SettingsError(f"stop.target = {stop.target:g}: {score.words} is a share, above 0 and at most 1")
+    if stop.simulated_seconds is not None and not run.costs.wireless:
+        raise SettingsError(f"stop.simulated_seconds = {stop.simulated_seconds:g} requires costs.wireless: true")
+    if run.erase and stop != StopSettings():
+        raise SettingsError("stop: a run with `erase` is measured after all of its rounds; leave out stop, or erase")
 
 
 def _refuse_without_classes(run: RunSettings) -> None:

@@ -16,7 +16,7 @@ from fedtide.runs.display.progress import UNWATCHED, Watch
 from fedtide.runs.execution import refuse_several_processes
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning
 from fedtide.runs.open_run import run_key
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import RunSettings, StopSettings
 from fedtide.settings.scores import Score
 from fedtide.studies.leave_one_out import Contribution, columns, everybody, leave_one_out
 from fedtide.world.building.build import timeline_for
@@ -89,6 +89,8 @@ def _refuse(settings: RunSettings) -> None:
         raise SettingsError(
             f"erase: {settings.erase[0].name}: contributions are those of a run that erases nobody; remove erase"
         )
+    if settings.stop != StopSettings():
+        raise SettingsError("stop: a run without a client would end in another round than the whole run; remove stop")
     if settings.mode.name == "async":
         raise SettingsError("mode: async: a client that is left out would move all later results; use mode: sync")
     if "global" not in plugins.create(Algorithm, settings.algorithm).models:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedtide.cli.exits import exit_with_all
-from fedtide.cli.options import AllowFailures, ClusterOption, Json, Override, Quiet, Runs, as_given, with_cluster
+from fedtide.cli.options import (
+    AllowFailures,
+    ClusterOption,
+    DryRun,
+    Json,
+    Override,
+    Quiet,
+    Runs,
+    as_given,
+    with_cluster,
+)
 from fedtide.cli.reporter import log, output, print_table, progress
 from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.core.errors import SettingsError
@@ -46,6 +56,7 @@ def reproduce(
         ),
     ] = False,
     allow_failures: AllowFailures = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -55,7 +66,7 @@ def reproduce(
     """
     require("reproduce", "fedtide reproduce")
     from fedtide.studies.reproduce.recipe import Recipe
-    from fedtide.studies.reproduce.reproduce import find
+    from fedtide.studies.reproduce.reproduce import distinct_runs, find
     from fedtide.studies.reproduce.reproduce import reproduce as run_table
     from fedtide.studies.reproduce.results import json_rows, missing_lines
 
@@ -80,6 +91,13 @@ def reproduce(
         log(remark)
     if listed:
         _print(_cells(recipe, only or ()), as_json)
+        return
+    if dry_run:
+        from fedtide.runs.dry_run import dry_run as planned
+        from fedtide.runs.workspace import Workspace
+
+        grid = distinct_runs(recipe, recipe.select(only or ()), recipe.seeds)
+        print(planned(grid, Workspace(runs, loggers=recipe.loggers), recipe.compare.workers))
         return
     command[3:3] = ["--profile", recipe.profile]
     with progress(quiet) as watch:

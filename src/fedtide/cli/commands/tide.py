@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import ClusterOption, Json, Quiet, with_cluster
+from fedtide.cli.options import ClusterOption, DryRun, Json, Quiet, with_cluster
 from fedtide.cli.reporter import log, print_table, progress
 from fedtide.core.discovery.shipped import TIDE as FOLDER
 from fedtide.core.extras import require
@@ -32,19 +32,28 @@ def run(
     suite: Suite = FOLDER,
     workers: Annotated[int, typer.Option(min=0, help="Number of concurrent runs; 0 for one per core.")] = 0,
     cluster: ClusterOption = None,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> None:
     """Search and run methods in all worlds. Finished runs are reused, interrupted ones continue."""
     require("tune", "fedtide tide run")
-    from fedtide.studies.tide.campaign import run_method
+    from fedtide.runs.workspace import Workspace
+    from fedtide.studies.tide.campaign import RUNS, SEARCH, run_method
     from fedtide.studies.tide.method import Method
     from fedtide.studies.tide.suite import chosen_worlds
+    from fedtide.studies.tuning.study import planned_runs
 
     chosen, members = chosen_worlds(worlds, suite), [Method.of(given, suite) for given in methods]
     settings = [f"compare.workers={workers}", f"tune.workers={workers}", *with_cluster(None, cluster)]
-    for method in members:
-        for world in chosen:
-            method.params(world, settings)
+    plans = {(method.name, world.name): method.params(world, settings) for method in members for world in chosen}
+    for names, params in plans.items() if dry_run else ():
+        from fedtide.runs.dry_run import dry_run as planned
+
+        home = out.joinpath(*names)
+        search = planned_runs(params, home / SEARCH, home / SEARCH / RUNS, log)
+        print(f"{', '.join(names)}: {planned(params.grid(), Workspace(home / RUNS), workers, *search)}")
+    if dry_run:
+        return
     outcomes = []
     with progress(quiet) as watch:
         for method in members:

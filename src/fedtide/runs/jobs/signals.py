@@ -4,11 +4,14 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from threading import Event
 from types import FrameType
 from typing import Any, Self
 
 HANGUP = signal.SIGHUP
 """A closed terminal, or a lost connection to it."""
+
+_AGAIN = 0.05  # seconds between two looks for work to interrupt
 
 
 def stop_signals() -> list[int]:
@@ -71,3 +74,22 @@ class StopSignals:
         if number == HANGUP:
             leave_terminal()
         self.received = number
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[Event]:
+    """Inside, work is interrupted as by Ctrl-C after so many seconds, None for no limit; the event says that time is over."""
+    over = Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        over.set()
+        taker = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+        if isinstance(taker, StopSignals) and taker.received is None:  # else nothing is in progress yet, or any more
+            signal.raise_signal(signal.SIGINT)
+
+    with handled(handle, [signal.SIGALRM]):
+        signal.setitimer(signal.ITIMER_REAL, seconds or 0, _AGAIN)
+        try:
+            yield over
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

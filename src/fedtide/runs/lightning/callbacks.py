@@ -1,5 +1,6 @@
 """Callbacks of a run: records, saved state, signals, a line of progress."""
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory
 from fedtide.runs.display.progress import Follower
 from fedtide.runs.jobs.signals import StopSignals
+from fedtide.settings.run import RunSettings
+from fedtide.settings.scores import main_score
 
 _SECONDS = 2.0  # between two batches of rounds, which may last milliseconds
 
@@ -70,6 +73,49 @@ class GracefulStop(StopSignals, L.Callback):
         """Tell Lightning to stop; the recorder then saves the state."""
         if trainer.strategy.reduce_boolean_decision(self.received is not None, all=False):
             trainer.should_stop = True
+
+
+class StopRules(L.Callback):
+    """Ends the fit after the first evaluated round in which a rule of ``stop`` holds; ``stopped`` says in words which.
+
+    What it knows of earlier rounds comes from ``rows`` of their history, so that a resumed run ends with the same round.
+    """
+
+    def __init__(self, settings: RunSettings, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._settings, self._best, self._best_round, self._seconds = settings, -math.inf, 0, 0.0
+        self.stopped: str | None = None
+        for row in rows:
+            self._consider(row)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        if pl_module.record is not None and trainer.is_global_zero:
+            self._consider(pl_module.record.row)
+        # The first process alone evaluates.
+        if trainer.strategy.reduce_boolean_decision(self.stopped is not None, all=False):
+            trainer.should_stop = True
+
+    def _consider(self, row: Mapping[str, Any]) -> None:
+        """Take a round into account; cells of earlier processes are text."""
+        cells = {name: float(cell) for name, cell in row.items() if cell not in (None, "")}
+        self._seconds = cells.get("seconds_simulated", self._seconds + cells.get("latency", 0))
+        rules, evaluation, score = self._settings.stop, self._settings.evaluation, main_score(self._settings.task)
+        name, round_ = f"{evaluation.splits[0]}_{score.name}", int(cells["round"])
+        value = cells.get(name, cells.get(f"{evaluation.splits[0]}_{score.of_served.name}"))
+        if value is None and round_ % evaluation.every:
+            return
+        better = -math.inf if value is None else score.sign * value
+        if better > self._best:
+            self._best, self._best_round = better, round_
+        idle, spent = round_ - self._best_round, cells["bytes_up"] + cells["bytes_down"]
+        target = None if rules.target is None else score.sign * rules.target
+        for rule, limit, reached, words in (
+            ("target", target, better, f"{name} = {value}"),
+            ("patience", rules.patience, idle, f"no better {name} in {idle} rounds"),
+            ("bytes", rules.bytes, spent, f"{spent:,.0f} bytes of traffic"),
+            ("simulated_seconds", rules.simulated_seconds, self._seconds, f"{self._seconds:,.6g} simulated seconds"),
+        ):
+            if limit is not None and reached >= limit and self.stopped is None:
+                self.stopped = f"{words} (stop.{rule} = {getattr(rules, rule):g})"
 
 
 class RoundBatches(L.Callback):

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import SettingsModel
+from fedtide.core.plugins import INCIDENTAL, SettingsModel
 from fedtide.settings.choices import Choice
 from fedtide.settings.run import Seed
 from fedtide.settings.scores import OF_ERASED, SCORES
@@ -125,6 +125,12 @@ class TuneSettings(SettingsModel):
     )
     cost: Literal["kappa"] | None = Field(
         None, description="kappa: also minimize the rounds' mean communication cost, and find the Pareto front"
+    )
+    seconds: Annotated[float | None, INCIDENTAL] = Field(
+        None,
+        gt=0,
+        description="wall-clock time after which trials in progress are interrupted and no others start; the same command "
+        "continues; null: no limit",
     )
     sampler: Annotated[Sampler, Choice(Sampler, "tpe")] = Field(
         Sampler(),

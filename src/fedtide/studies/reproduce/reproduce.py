@@ -124,9 +124,9 @@ def reproduce(
     store = _RunStore(folder(runs), recipe.score)
     complete = {
         id(settings): store.load(store.key(settings), settings.checkpoint.keep_finished)
-        for settings in _distinct(recipe, recipe.cells, recipe.seeds)
+        for settings in distinct_runs(recipe, recipe.cells, recipe.seeds)
     }
-    missing = [settings for settings in _distinct(recipe, chosen, recipe.seeds) if not complete[id(settings)]]
+    missing = [settings for settings in distinct_runs(recipe, chosen, recipe.seeds) if not complete[id(settings)]]
 
     def write() -> Results:
         results = tabulate(recipe, store.history, earlier)
@@ -157,7 +157,7 @@ def reproduce(
     return write(), summaries, stopped
 
 
-def _distinct(recipe: Recipe, cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunSettings]:
+def distinct_runs(recipe: Recipe, cells: Sequence[Cell], seeds: Sequence[int]) -> list[RunSettings]:
     """Settings of the runs of some cells, without duplicates; all seeds of a cell together."""
     found = {id(settings): settings for cell in cells for seed in seeds for settings in recipe.runs(cell, seed)}
     return list(found.values())
@@ -165,4 +165,4 @@ def _distinct(recipe: Recipe, cells: Sequence[Cell], seeds: Sequence[int]) -> li
 
 def count_runs(recipe: Recipe) -> int:
     """Number of runs of an experiment: as many of every seed."""
-    return len(_distinct(recipe, recipe.cells, recipe.seeds[:1])) * len(recipe.seeds)
+    return len(distinct_runs(recipe, recipe.cells, recipe.seeds[:1])) * len(recipe.seeds)

@@ -10,7 +10,7 @@ from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import PluginSettings, SettingsModel
 from fedtide.settings.groups.tuning import SearchChoices, SearchRange, Value
 from fedtide.settings.params import Params
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import RunSettings, StopSettings
 from fedtide.settings.scores import score_of
 
 Values = Mapping[str, Value]
@@ -82,7 +82,8 @@ class Space:
                 raise SettingsError(f"tune.metric = {self._tune.metric} requires a request to erase clients; set erase")
         if self._tune.metric.startswith("finetuned_") and not run.evaluation.finetune_steps:
             raise SettingsError(f"tune.metric = {self._tune.metric} requires evaluation.finetune_steps > 0")
-        return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed)})
+        # Trials that end at a target, or in different rounds, could not be ranked: only pruners end them early.
+        return run.model_copy(update={"evaluation": run.evaluation.model_copy(update=changed), "stop": StopSettings()})
 
     def raw(self, values: Values) -> dict[str, Any]:
         """The settings file with ``values`` merged in."""

@@ -20,6 +20,7 @@ from fedtide.runs.execution import refuse_several_processes
 from fedtide.runs.jobs.cards import share_cards
 from fedtide.runs.jobs.executors import executor
 from fedtide.runs.jobs.jobs import Failure, run_here
+from fedtide.runs.jobs.signals import time_limit
 from fedtide.runs.mlflow.upload import upload_elsewhere
 from fedtide.runs.open_run import code, run_key
 from fedtide.runs.workspace import Workspace
@@ -68,12 +69,10 @@ def tune(
     Every trial is a run with ``tune.seed``, or one with each of ``tune.seeds``, that is never evaluated on the test set. Its
     value is the mean of ``tune.metric`` over the rounds given by ``tune.over`` and over the seeds. On a calendar runs end with
     period ``tune.until``. With ``tune.prune`` its first run is asked after every round whether ``tune.pruner`` gives the trial
-    up. A diverged trial is reported as pruned: Optuna ranks such trials below all complete ones, so no value has to be
-    invented. A trial that raises, or whose process dies twice, has failed: the others go on without it, and the same command
-    tries it again.
+    up. A diverged trial is reported as pruned, which ranks below all complete ones. A trial that raises, or whose process dies
+    twice, has failed: the others go on without it, and the same command tries it again. Rules of ``stop`` are ignored.
 
-    With ``tune.cost`` there are two objectives, and the search looks for their Pareto front. No trial is pruned then, since
-    a pruner sees one objective only.
+    With ``tune.cost`` it looks for the Pareto front of two objectives, and no trial is pruned: a pruner sees only one.
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
     otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended or a grid is complete. With one
@@ -91,49 +90,22 @@ def tune(
     Raises:
         SettingsError: bad settings or ranges, another process works on this study, or no trial is complete and none failed.
     """
-    options, space = params.experiment.tune, Space(params)
-    proposals = Proposals(options, space.dimensions)
-    refuse_several_processes(space.base)
-    refuse_bad_imports([space.base], workspace)
-    data = load_data(space.base)
-    rounds, length = dict[int, tuple[int, ...]](), 0
-    until, text = last_period(space.base, data, options.until)
-    for seed in options.run_seeds:
-        timeline = timeline_for(cut(space.settings({}, seed), until), data)
-        if len(timeline.validation) == 0:
-            raise SettingsError(f"validation = {space.base.validation:g}: a study requires a validation share > 0")
-        rounds[seed] = scored_rounds(timeline, options, space.base.evaluation)
-        length = length or timeline.rounds
-    if text:
-        watch.log(text)
-    for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
-        key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
-        watch.log(f"{key} is also in compare.seeds; use a different seed for tuning")
-    stops = pruner(options.pruner, length)
-    chosen = {"sampler": {"name": options.sampler.name, **proposals.arguments}}
-    if options.prunes:
-        chosen["pruner"] = {"name": options.pruner.name, **stops.keywords}
-    varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
-    sources = sorted({part for settings in space.extremes for part in code(settings)})
-    measured = [options.metric, options.cost, options.seed, *rounds.items()]
-    digest = short_hash([run_key(cut(space.base, until), data), sources, varied, chosen, measured])
-    name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
-    where = dataclasses.replace(workspace, comparison=name, model=False, register=None)  # of many models one is of use
-    machines = params.experiment.compare
-    per_card, places = share_cards([space.base], machines, where.worlds, watch.log)
-    study = _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
+    study, machines = prepared(params, folder, watch.log), params.experiment.compare
+    options, base = study.options, study.space.base
+    # Of many models one is of use.
+    where = dataclasses.replace(workspace, comparison=study.path.name, model=False, register=None)
+    refuse_bad_imports([base], workspace)
+    per_card, places = share_cards([base], machines, where.worlds, watch.log)
     jobs = executor(machines, options.workers, per_card, where.runs, watch.log)
-    refusal = f"{folder / name}: another process is working on this study"
-    with held(
-        writable(folder) / f"{name}.lock", refusal
-    ):  # workers end with this process, so the lock covers them, too
-        with jobs as run_jobs:
+    refusal = f"{study.path}: another process is working on this study"
+    with held(writable(folder) / f"{study.path.name}.lock", refusal):  # also for workers, which end with this process
+        with jobs as run_jobs, time_limit(options.seconds) as late:
             search = _Search(study, where, watch, places, bool(machines.cluster))
             if machines.cluster or search.workers > 1:
                 search.stopped = run_jobs(run_trial, search, options.workers if machines.cluster else search.workers)
             else:
                 run_here(run_trial, search)
-        return search.result()
+        return search.result(late.is_set())
 
 
 @dataclass(frozen=True)
@@ -153,6 +125,46 @@ class _Study:
     pruner: Callable[[], Any]
     rounds: Mapping[int, tuple[int, ...]]
     key: Callable[[RunSettings], str]
+
+
+def planned_runs(params: Params, folder: Path, runs: Path, log: Callable[[str], None]) -> tuple[list[RunSettings], int]:
+    """As many settings as a search lacks runs, the ends of its ranges first, and how many have ended; nothing is written."""
+    study = prepared(params, folder, log)
+    ended, options = len(list(runs.glob(f"{study.path.name}-*/summary.json"))), study.options
+    wanted = min(options.trials, study.proposals.most or options.trials) * len(options.run_seeds)
+    lacking = [*study.space.extremes, *[study.space.base] * wanted][: max(0, wanted - ended)]
+    return [cut(settings, study.until) for settings in lacking], ended
+
+
+def prepared(params: Params, folder: Path, log: Callable[[str], None]) -> _Study:
+    """The study that settings describe; raises as :func:`tune`, and writes nothing."""
+    options, space = params.experiment.tune, Space(params)
+    proposals = Proposals(options, space.dimensions)
+    refuse_several_processes(space.base)
+    data = load_data(space.base)
+    rounds, length = dict[int, tuple[int, ...]](), 0
+    until, text = last_period(space.base, data, options.until)
+    for seed in options.run_seeds:
+        timeline = timeline_for(cut(space.settings({}, seed), until), data)
+        if len(timeline.validation) == 0:
+            raise SettingsError(f"validation = {space.base.validation:g}: a study requires a validation share > 0")
+        rounds[seed] = scored_rounds(timeline, options, space.base.evaluation)
+        length = length or timeline.rounds
+    if text:
+        log(text)
+    for seed in sorted({*options.run_seeds} & {*params.experiment.compare.seeds}):
+        key = f"tune.seeds: {seed}" if options.seeds else f"tune.seed = {seed}"
+        log(f"{key} is also in compare.seeds; use a different seed for tuning")
+    stops = pruner(options.pruner, length)
+    chosen = {"sampler": {"name": options.sampler.name, **proposals.arguments}}
+    if options.prunes:
+        chosen["pruner"] = {"name": options.pruner.name, **stops.keywords}
+    varied = {dimension.key: dataclasses.asdict(dimension) for dimension in space.dimensions}
+    sources = sorted({part for settings in space.extremes for part in code(settings)})
+    measured = [options.metric, options.cost, options.seed, *rounds.items()]
+    digest = short_hash([run_key(cut(space.base, until), data), sources, varied, chosen, measured])
+    name = f"tune-{space.base.label}-{space.base.initializer_label}-{digest}"
+    return _Study(folder / name, space, until, options, proposals, stops, rounds, partial(run_key, data=data))
 
 
 class _Search:
@@ -334,13 +346,14 @@ class _Search:
         self._failures[name] = failure
         self._log(f"{name}  {results.settings_line(trial.params)}  FAILED: {failure.message}")
 
-    def result(self) -> TuneResult:
-        """The outcome; results are written unless the search was stopped."""
+    def result(self, late: bool) -> TuneResult:
+        """The outcome; results are written unless a signal stopped the search, or nothing was complete when it was ``late``."""
         name, folder, ended = self._what.path.name, self._what.path.parent, self._ended
         failed = tuple(f"{run}: {failure.message}" for run, failure in self._failures.items())
-        if self.stopped is not None and ended + len(failed) < self._wanted:
-            text = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
-            return TuneResult(name, ended, None, {}, self.stopped, failed, text)
+        stop = f"stopped after {ended} of {self._wanted} trials; re-run the same command to resume"
+        early = self.stopped is not None and ended + len(failed) < self._wanted
+        if early and not (late and results.best(self._study)):
+            return TuneResult(name, ended, None, {}, None if late else self.stopped, failed, stop)
         files = results.write(self._study, self._what.space, self._objectives, folder, self._log)
         if failed and not ended and all(failure.refused for failure in self._failures.values()):
             raise SettingsError(next(iter(self._failures.values())).message)
@@ -355,6 +368,7 @@ class _Search:
             words, numbers = results.facts(self._study, self._objectives)
             record(self._workspace, words, numbers, dict.fromkeys(files, ""), self._log)
         text = results.summary(self._study, self._objectives, folder)
+        text += f"\ntune.seconds = {self._options.seconds:g}: {stop}" if early else ""
         return TuneResult(name, ended, float(best.values[0]), best.params, None, failed, text)
 
 
