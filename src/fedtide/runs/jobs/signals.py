@@ -8,6 +8,8 @@ from threading import Event
 from types import FrameType
 from typing import Any, Self
 
+from fedtide.core.errors import SettingsError
+
 HANGUP = signal.SIGHUP
 """A closed terminal, or a lost connection to it."""
 
@@ -80,6 +82,11 @@ class StopSignals:
 def time_limit(seconds: float | None) -> Iterator[Event]:
     """Inside, work is interrupted as by Ctrl-C after so many seconds, None for no limit; the event says that time is over."""
     over = Event()
+    if seconds is None:
+        yield over
+        return
+    if not hasattr(signal, "SIGALRM"):
+        raise SettingsError(f"a limit of {seconds:g} seconds: this system has no timer signals; leave it out")
 
     def handle(number: int, frame: FrameType | None) -> None:
         over.set()
@@ -88,7 +95,7 @@ def time_limit(seconds: float | None) -> Iterator[Event]:
             signal.raise_signal(signal.SIGINT)
 
     with handled(handle, [signal.SIGALRM]):
-        signal.setitimer(signal.ITIMER_REAL, seconds or 0, _AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
         try:
             yield over
         finally:
