@@ -2,7 +2,7 @@
 
     python experiments/contribution/flights.py results/contribution_flights [KEY=VALUE ...]
 
-trains `experiments/contribution/flights.yaml`, and again without each of them, and prints what aircraft contribute by group.
+trains `experiments/contribution/settings/flights.yaml`, and again without each of them, and prints what aircraft contribute by group.
 Repeated, it continues; ``contribution.csv`` is that of `fedtide contribution`.
 """
 
@@ -18,7 +18,7 @@ from fedtide.studies.contribution import FILE, contributions
 from fedtide.world.building.build import timeline_for
 from fedtide.world.storage.prepared import load_data
 
-PARAMS, EACH, JUNE = Path("experiments/contribution/flights.yaml"), 40, 6
+PARAMS, EACH, JUNE = Path("experiments/contribution/settings/flights.yaml"), 40, 6
 
 
 def main(out: Path, overrides: list[str]) -> None:

@@ -11,10 +11,9 @@ import typer
 
 from fedtide import __version__
 from fedtide.cli import completion
-from fedtide.cli.commands.check import check
+from fedtide.cli.commands.check import check, doctor
 from fedtide.cli.commands.cite import cite
 from fedtide.cli.commands.contribution import contribution
-from fedtide.cli.commands.doctor import doctor
 from fedtide.cli.commands.evaluate import evaluate
 from fedtide.cli.commands.init import init
 from fedtide.cli.commands.plot import plot

@@ -1,4 +1,4 @@
-"""``fedtide check``: whether the records of all runs of a folder are what the runs wrote."""
+"""``fedtide check`` and ``fedtide doctor``: whether records are what runs wrote, and whether this machine can execute runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedtide.cli.options import Json
+from fedtide.cli.options import PARAMS, Json, Mlruns, Override, ParamsFile, Runs, mlruns_named, read_params
 
 if TYPE_CHECKING:
     from fedtide.runs.check import Checked
@@ -65,3 +65,22 @@ def _summary(found: list[Checked]) -> str:
     damaged = [each.name for each in found if each.state == "damaged"]
     names = f": {', '.join(damaged)}" if damaged else ""
     return f"{len(found)} run{'s' * (len(found) != 1)}: {', '.join(states)}{names}"
+
+
+def doctor(
+    params: ParamsFile = PARAMS,
+    overrides: Override = None,
+    runs: Runs = Path("runs"),
+    mlruns: Mlruns = None,
+    as_json: Json = False,
+) -> None:
+    """Examine packages, device, memory, disks, locks, plug-ins and MLflow. Exit status 1 if there is a problem."""
+    from fedtide.runs.diagnosis import findings
+
+    found = list(findings(read_params(params, overrides), runs, mlruns_named(mlruns)))
+    if as_json:
+        print(json.dumps([dict(zip(("topic", "fact", "cure"), each, strict=True)) for each in found]))
+    for topic, fact, cure in () if as_json else found:
+        print(f"PROBLEM {topic}: {fact}; {cure}" if cure else f"{topic}: {fact}")
+    if any(cure for *_, cure in found):
+        raise typer.Exit(1)

@@ -206,9 +206,9 @@ def refuse_malformed(plugin: Any, dataset: Any) -> None:
             wrong = int((~inputs.flatten(1).isfinite().all(1)).nonzero()[0])
             require(False, "finite inputs", f"{split} sample {wrong} with one that is not")
         count = len(labels)
-        require(
-            len(inputs) == count > 0, f"as many {split} samples as labels, one or more", f"{len(inputs)} and {count}"
-        )
+        if not len(inputs) == count > 0:
+            counts = f"{len(inputs)} samples and {count} labels; the counts must be equal and above 0"
+            raise SettingsError(f"data {plugin.settings.name!r}: the {split} files hold {counts}")
         origins, tables = dataset.origins, None if dataset.tables is None else dataset.tables[split == "test"].numpy()
         for name, array, shape, end in (
             (f"{split} labels", labels.numpy() if classes else None, (count,), dataset.num_classes),
