@@ -167,6 +167,7 @@ def test_what_no_run_can_be_like_is_one_line(fedtide, runs):
     assert names(runs) == before
 
 
+@pytest.mark.slow
 def test_a_repeated_run_says_what_has_changed(fedtide, folder, monkeypatch):
     """Settings in this process; a source in another one, since sources are read once."""
     plugin = folder / "plugins/algorithms/mine.py"

@@ -74,6 +74,7 @@ def test_a_relabelled_table_is_another_dataset(fedtide, folder, drop_in):
     assert first["run_key"] != second["run_key"]
 
 
+@pytest.mark.slow
 def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, folder):
     called = fedtide("compare", "--json", *GRID, "--set", "compare.workers=2")
     assert called.status == 0

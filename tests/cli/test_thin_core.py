@@ -85,6 +85,7 @@ def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
     assert not (folder / "mlruns").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WORKS, ids=" ".join)
 def test_commands_that_need_no_extra(called, command):
     assert called[0][json.dumps(command)][0] == 0

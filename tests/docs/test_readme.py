@@ -99,6 +99,7 @@ def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own, fedtide):
     assert {row["present"] for row in rows} == {"3"}
 
 
+@pytest.mark.slow
 def test_a_network_that_exists_already_is_trained(folder, fedtide, monkeypatch):
     (code,) = re.findall(r"```python\n(# nets\.py\n.*?)```", DOCUMENTS["docs/extend_data.md"], re.DOTALL)
     (folder / "nets.py").write_text(code)

@@ -56,6 +56,7 @@ def test_before_two_groups_are_stored_all_are_the_same_and_know_nothing_of_the_n
         assert all(other["rounds"] == first["rounds"] for other in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", range(4, 6))
 def test_a_group_that_returns_is_known_to_the_dynamic_model_only(found: Any, session: int) -> None:
     dynamic, average, previous = (found[name][session] for name in ("dynamic", "average", "previous"))

@@ -20,6 +20,7 @@ def artifacts(store: Store, run: str) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [None, "kappa"])
 def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Path, mlruns: Path, cost: Any) -> None:
     space = {"local.steps": {"choices": [1, 4]}, "local.lr": {"low": 0.001, "high": 1.0, "log": True}}

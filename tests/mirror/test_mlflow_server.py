@@ -156,6 +156,7 @@ def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
     assert accuracy == pytest.approx(recorded(directory, "test_accuracy")[-1][1], abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [False, None], ids=["accepts and never answers", "is not there"])
 def test_a_run_does_not_need_its_server(
     settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool | None

@@ -97,6 +97,7 @@ def test_algorithms_that_look_at_the_last_layer(algorithm: str) -> None:
     assert len(records) == 2
 
 
+@pytest.mark.slow
 def test_attention_norms_dropout_and_integer_buffers_are_the_same_in_every_executor() -> None:
     engines = [
         {"executor": name, "workers": workers} for name, workers in (("threads", 1), ("stacked", 1), ("threads", 2))

@@ -93,6 +93,7 @@ def test_the_table_averages_the_evaluations_in_the_last_rounds(dirs, out):
             assert table[f"client_{name}_std"][label] == pytest.approx(np.std(each, ddof=1))
 
 
+@pytest.mark.slow
 def test_newcomers_are_averaged_over_the_sessions_that_have_some(dirs, out):
     table = pd.read_csv(out / "fairness.csv").set_index("label")
     for label in LEVEL:

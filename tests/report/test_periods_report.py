@@ -83,6 +83,7 @@ def by_hand(root: Path) -> pd.DataFrame:
     return pd.DataFrame(found).T
 
 
+@pytest.mark.slow
 def test_one_number_from_summary_to_report(reported: Path) -> None:
     means = by_hand(reported).mean(axis=1)
     table = pd.read_csv(reported / "report" / "table.csv").set_index("label")

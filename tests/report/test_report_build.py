@@ -102,6 +102,7 @@ def test_everything_is_written_twice_the_same(grid, tmp_path):
     assert "3 seeds: the intervals" in page
 
 
+@pytest.mark.slow
 def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
     """The loss of the runs is one minus their accuracy."""
     dirs, reported = grid

@@ -112,6 +112,7 @@ def test_a_run_that_was_killed_before_its_summary_trains_no_further_round(small:
     assert len(RunDirectory(tmp_path / "x").history()) == once["rounds"] == 1
 
 
+@pytest.mark.slow
 def test_two_processes_end_together(fedtide: Fedtide, folder: Path) -> None:
     two = ["--set", "engine.devices=2", "--set", "stop.bytes=1", "--name", "two", "--quiet"]
     called = subprocess.run([sys.executable, "-m", "fedtide", "run", *two], capture_output=True, text=True, check=True)
