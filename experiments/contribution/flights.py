@@ -2,8 +2,8 @@
 
     python experiments/contribution/flights.py results/contribution_flights [KEY=VALUE ...]
 
-trains `experiments/contribution/settings/flights.yaml`, and again without each of them, and prints what aircraft contribute by group.
-Repeated, it continues; ``contribution.csv`` is that of `fedtide contribution`.
+trains `experiments/contribution/settings/flights.yaml`, and again without each of them, and prints what aircraft contribute by
+group. Repeated, it continues; ``contribution.csv`` is that of `fedtide contribution`.
 """
 
 import sys
