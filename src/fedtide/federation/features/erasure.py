@@ -33,6 +33,8 @@ from fedtide.world.timeline import Assignment, Timeline
 
 COSTS = ("gradients_retained", "gradients_erased", "down", "up", "rounds", "stored")
 RELEARNED = "relearned", "relearned_counterfactual"
+"""Measured after the last round, with ``evaluation.relearn_epochs``."""
+
 MAIN = ("excess", "memory_left", "retained_pooled_change")
 """Measures that are recorded at the starts of sessions, and right after a request, too."""
 
