@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,42 +24,57 @@ def measure(names: Sequence[str], logits: Tensor, labels: Tensor) -> dict[str, f
     """Some of :data:`METRICS` for logits [n, L], by name; ``None`` where the samples do not determine one."""
     if not names or not len(labels):
         return dict.fromkeys(names)
+    probabilities = torch.softmax(logits.to(torch.float64), 1)
+    return {name: _MEASURES[name](probabilities, labels) for name in names}
+
+
+def _library() -> Any:
     from torchmetrics.functional import classification  # with Matplotlib, which takes long to import
 
-    probabilities = torch.softmax(logits.to(torch.float64), 1)
-    return {name: _MEASURES[name](classification, probabilities, labels) for name in names}
+    return classification
 
 
-def _balanced_accuracy(by: Any, probabilities: Tensor, labels: Tensor) -> float:
+def _balanced_accuracy(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur of the share of their samples that are predicted correctly."""
-    recalls = by.multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
+    recalls = _library().multiclass_recall(probabilities, labels, probabilities.shape[1], average="none")
     return float(recalls[torch.unique(labels)].mean())
 
 
-def _macro_f1(by: Any, probabilities: Tensor, labels: Tensor) -> float:
+def _macro_f1(probabilities: Tensor, labels: Tensor) -> float:
     """Mean over the classes that occur, or are predicted, of the harmonic mean of precision and recall."""
-    scores = by.multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
+    scores = _library().multiclass_f1_score(probabilities, labels, probabilities.shape[1], average="none")
     return float(scores[torch.unique(torch.cat([labels, probabilities.argmax(1)]))].mean())
 
 
-def _auroc(by: Any, probabilities: Tensor, labels: Tensor) -> float | None:
+def _auroc(probabilities: Tensor, labels: Tensor) -> float | None:
     """Area under the ROC curve of class 1 of two, else the mean over the classes that occur, each against the rest."""
     occurring = torch.unique(labels)
     if len(occurring) < 2:
         return None
     if probabilities.shape[1] == 2:
-        return float(by.binary_auroc(probabilities[:, 1], labels))
-    areas = [by.binary_auroc(probabilities[:, label], (labels == label).long()) for label in occurring]
-    return float(torch.stack(areas).mean())
+        return _area(probabilities[:, 1], labels == 1)
+    return fmean(_area(probabilities[:, label], labels == label) for label in occurring)
 
 
-def _calibration_error(by: Any, probabilities: Tensor, labels: Tensor) -> float:
+def _area(scores: Tensor, positive: Tensor) -> float:
+    """Share of the pairs of a positive and a negative sample in which the positive one has the higher score, ties as a half.
+
+    By ranks (Mann and Whitney 1947): the area of a client's few samples takes a tenth of the time that its curve would.
+    """
+    _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
+    ranks = count.cumsum(0) - (count - 1) / 2  # from 1, the mean one of equal scores
+    found = int(positive.sum())
+    above = float(ranks[place][positive].sum(dtype=torch.float64)) - found * (found + 1) / 2
+    return above / (found * (len(positive) - found))
+
+
+def _calibration_error(probabilities: Tensor, labels: Tensor) -> float:
     """Expected calibration error of the predicted class, 15 bins of equal width (Guo et al. 2017)."""
     classes = probabilities.shape[1]
-    return float(by.multiclass_calibration_error(probabilities, labels, classes, n_bins=_BINS, norm="l1"))
+    return float(_library().multiclass_calibration_error(probabilities, labels, classes, n_bins=_BINS, norm="l1"))
 
 
-_MEASURES: dict[str, Callable[[Any, Tensor, Tensor], float | None]] = {
+_MEASURES: dict[str, Callable[[Tensor, Tensor], float | None]] = {
     "balanced_accuracy": _balanced_accuracy,
     "macro_f1": _macro_f1,
     "auroc": _auroc,
