@@ -58,7 +58,7 @@ def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     assert called.err == ["FAILED iid: trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
     called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast", "--json")
     problems = [None, None, "--set local.lr=fast: local.lr = 'fast': should be a valid number"]
-    listed = [dict(requirement=text, problem=problem) for text, problem in zip(promises, problems, strict=False)]
+    listed = [{"requirement": text, "problem": problem} for text, problem in zip(promises, problems, strict=False)]
     assert (called.status, called.err, json.loads(called.out[-1])) == (1, [], listed)
 
 
