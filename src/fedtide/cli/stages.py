@@ -134,7 +134,7 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
         "worlds": short_hash([world_origin(run) for run in tuned]),
     }
     compared = compare.model_dump(mode="json", include={"algorithms", "initializers", "seeds"})
-    written["report.json"] = {"report": experiment.report.model_dump(mode="json"), "compare": compared}
+    written["report.json"] = {"report": experiment.report.canonical(), "compare": compared}
     folder(out / "algorithms")
     for stale in {path for path in out.rglob("*") if path.is_file()} - {out / name for name in written}:
         stale.unlink()
