@@ -36,11 +36,11 @@ def sheets_of(source: Source) -> list[Sheet]:
     if values[list(trees)].isna().all(axis=None):
         return []
     reference = (score.sign * values[list(trees)].mean()).idxmax()
-    gaps, rows = statistics.compare(values, reference), []
+    gaps, rows = statistics.compare(values, reference).to_dict("index"), []
     for name in values:
         cells = [str(values[name].count()), scale.value(*metrics.mean_std(values[name])), NOTHING, NOTHING]
-        if name != reference:
-            difference, *ends = (scale.difference(gaps.loc[name, part]) for part in ("difference", "low", "high"))
+        if gap := gaps.get(name):
+            difference, *ends = (scale.difference(gap[part]) for part in ("difference", "low", "high"))
             cells[2:] = [difference, " to ".join(ends) if NOTHING not in ends else "n/a"]
         rows.append(((str(name),), cells))
     over = "periods" if score.ahead else "session ends"
@@ -57,7 +57,7 @@ def _methods(source: Source) -> pd.DataFrame:
         ends = {name: metrics.mean(metrics.at_period_ends(run[records.column], run["session"])) for name, run in runs}
         table = replace(table, runs=table.runs.assign(**{key: table.runs["key"].map(ends)}))
     found = table.by_seed(key)
-    return found.set_axis([findings.method(names) for names in found.columns.to_list()], axis=1)
+    return found.set_axis([findings.method(names) for names in found.columns.to_numpy()], axis=1)
 
 
 def _trees(file: Path, source: Source) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def _trees(file: Path, source: Source) -> pd.DataFrame:
             f"report.trees = {file}: {problem}; run `fedtide trees` with the settings of the runs"
         ) from None
     last = history.loc[history["state"] == "complete", "session"].max() - score.ahead
-    return wide[wide.index.get_level_values("session") <= last].groupby("seed").mean()
+    return pd.DataFrame(wide[wide.index.get_level_values("session") <= last].groupby("seed").mean())
 
 
 sheets.add(15, sheets_of)
