@@ -1,4 +1,5 @@
-# fedtide with all extras, at the pinned versions: docker build -t fedtide . && docker run -v "$PWD":/project fedtide run
+# fedtide with the extra `all`, at the pinned versions:
+#   docker build -t fedtide . && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD":/project fedtide run
 FROM python:3.11-slim
 
 RUN apt-get update \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -55,6 +56,10 @@ def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast")
     assert (called.status, called.out) == (1, [f"PASSED iid: {requirement}" for requirement in promises[:2]])
     assert called.err == ["FAILED iid: trains: --set local.lr=fast: local.lr = 'fast': should be a valid number"]
+    called = fedtide("test", "iid", "--kind", "partition", "--set", "local.lr=fast", "--json")
+    problems = [None, None, "--set local.lr=fast: local.lr = 'fast': should be a valid number"]
+    listed = [{"requirement": text, "problem": problem} for text, problem in zip(promises, problems, strict=False)]
+    assert (called.status, called.err, json.loads(called.out[-1])) == (1, [], listed)
 
 
 def test_the_folder_need_not_be_known_yet(fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

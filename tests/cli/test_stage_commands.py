@@ -39,6 +39,12 @@ def test_partition_writes_a_timeline_for_every_seed_and_runs_use_that_and_no_oth
     files = sorted((folder / "worlds").glob("seed-*"))
     assert [path.suffix for path in files] == [".json", ".npz", ".png"] * 2
     assert len(called.err) == 2
+    listed = json.loads(fedtide("timeline", "--set", "compare.seeds=[0, 1]", "--json").out[-1])
+    assert listed == [
+        {"file": f"worlds/{path.name}", "clients": 6, "rounds": 4, "sessions": 2}
+        for path in files
+        if path.suffix == ".npz"
+    ]
     first, second = (Timeline.load(path) for path in files if path.suffix == ".npz")
     assert (first.num_clients, first.rounds, first.sessions) == (6, 4, 2)
     assert any(not np.array_equal(*pair) for pair in zip(first.shards, second.shards, strict=True))

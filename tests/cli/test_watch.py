@@ -42,7 +42,6 @@ def test_the_page_follows_the_runs(folder: Path, port: int, stop_after: Any) -> 
             assert answer.headers["Refresh"] == "7"
             return str(answer.read().decode())
 
-    out.mkdir()
     with served(out, port, every=7):
         assert "no runs to report" in page()
         before = signature(directories)

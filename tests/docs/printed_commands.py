@@ -19,7 +19,7 @@ LANGUAGES = {"", "text", "python", "yaml", "sh", "bash", "console", "{toctree}"}
 PROGRAMS = (
     *("fedtide", "python", "python3", "make", "pip", "dvc", "uv", "kubectl", "torchrun", "srun", "tensorboard"),
     "docker",
-    *("ls", "cut", "head"),
+    *("ls", "cut", "head", "id"),
 )
 _NOTED = r"""#!/bin/bash
 text=

@@ -266,7 +266,7 @@ def call_other(call: Call, repository: Path, monkeypatch, capfd) -> None:
         assert arguments[0] == "export"
     else:
         serves = program == "mlflow" and arguments[:2] == ["models", "serve"]
-        known = ("docker", "curl", "kubectl", "tensorboard", "optuna-dashboard", "ls", "cut", "head")
+        known = ("docker", "curl", "kubectl", "tensorboard", "optuna-dashboard", "ls", "cut", "head", "id")
         assert serves or program in known, f"no rule for {call}"
 
 

@@ -47,6 +47,7 @@ def test_in_its_own_world_the_model_has_the_scores_of_its_last_round(fedtide: Fe
     assert found["test_served_accuracy_worst_decile"] <= found["test_served_accuracy_mean"]
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
     assert fedtide("evaluate", str(run)).out[1].split()[0] == "test_accuracy"
+    assert evaluated(fedtide, "vis") == found
 
 
 def test_another_period_is_that_of_a_run_that_ends_there(fedtide: Fedtide, run: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_run_without_a_global_model_is_refused(fedtide: Fedtide) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["nothing"], "runs/nothing: not a run directory"),
+        (["nothing"], "runs: 'nothing': no such run; see `fedtide runs list`"),
         (
             ["visits", "--set", "model=mlp"],
             "--set model=mlp: model is that of the run; choose among data, validation, long_tail, scenario, partition, "

@@ -89,6 +89,23 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     assert fedtide("tide", "board", "--suite", str(suite)).status == 0
 
 
+def test_the_board_as_json_has_the_columns_of_its_table(fedtide: Fedtide, suite: Path, folder: Path) -> None:
+    lines = ["method,world,seed,state,score,global_score,bytes,gradients,seconds"]
+    for world in ("changing", "ending"):
+        lines += [f"fedavg,{world},{seed},complete,0.{5 + seed},0.4,10,5,1" for seed in (0, 1)]
+        lines += [f"other,{world},{seed},complete,0.{7 + seed},,20,5,1" for seed in (0, 1) if world == "ending"]
+    (suite / "scores.csv").write_text("\n".join([*lines, ""]))
+    called = fedtide("tide", "board", "--suite", str(suite), "--json")
+    assert (called.status, called.err) == (0, [])
+    (line,) = called.out
+    found, table = json.loads(line), pd.read_csv(folder / "report" / "tide" / "board.csv")
+    assert [list(row) for row in found] == [list(table)] * 2
+    other = next(row for row in found if row["method"] == "other")
+    assert (other["mean"], other["changing"], other["worst_world"]) == (None, None, "")
+    assert other["gain_ending"] == pytest.approx(20)
+    assert json.loads(table.to_json(orient="records"))[0]["ending"] == pytest.approx(found[0]["ending"], rel=1e-4)
+
+
 @pytest.mark.slow
 def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path, ran: Path) -> None:
     home = ran / "careful" / "ending"

@@ -248,12 +248,15 @@ def timeline(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     out: Annotated[Path, typer.Option(help="Folder of the timelines.")] = Path("worlds"),
+    as_json: Json = False,
 ) -> None:
     """Write one timeline per compared seed (which clients are present when, with which data), a summary and a picture."""
     require("report", "fedtide timeline")
     from fedtide.cli import stages
 
-    stages.timeline(read_params(params, overrides), out, log)
+    found = stages.timeline(read_params(params, overrides), out, log)
+    if as_json:
+        print(json.dumps(found))
 
 
 app.command()(plot)

@@ -45,11 +45,14 @@ def download(params: Params, out: Path) -> dict[str, Any]:
     return facts
 
 
-def timeline(params: Params, out: Path, log: Log) -> list[Path]:
-    """Write the timeline of every compared seed to ``out``, each with a summary and a picture."""
+def timeline(params: Params, out: Path, log: Log) -> list[dict[str, Any]]:
+    """Write the timeline of every compared seed to ``out``, each with a summary and a picture.
+
+    Returns the ``file`` of each timeline, and its number of ``clients``, ``rounds`` and ``sessions``.
+    """
     from fedtide.report.picture import draw, names_in, summary
 
-    written: dict[Path, tuple[RunSettings, str]] = {}
+    written, found = dict[Path, tuple[RunSettings, str]](), list[dict[str, Any]]()
     data = load_data(params.run())
     for settings in params.grid():
         identity = world_identity(settings, data)
@@ -62,11 +65,13 @@ def timeline(params: Params, out: Path, log: Log) -> list[Path]:
         names = names_in(data, settings, timeline)
         write_json(path.with_suffix(".json"), summary(timeline, labels, names))
         draw(timeline, labels, path.with_suffix(".png"), names)
-        log(f"{path.name}: {timeline.num_clients} clients, {timeline.rounds} rounds, {timeline.sessions} sessions")
+        counts = {"clients": timeline.num_clients, "rounds": timeline.rounds, "sessions": timeline.sessions}
+        log(f"{path.name}: {', '.join(f'{count} {what}' for what, count in counts.items())}")
+        found.append({"file": str(path), **counts})
     ours = [file for file in out.iterdir() if re.fullmatch(r"seed-\d+-[0-9a-f]+\.(npz|json|png)", file.name)]
     for stale in [file for file in ours if file.with_suffix(".npz") not in written]:
         stale.unlink()
-    return list(written)
+    return found
 
 
 def train(
@@ -129,7 +134,7 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
         "worlds": short_hash([world_origin(run) for run in tuned]),
     }
     compared = compare.model_dump(mode="json", include={"algorithms", "initializers", "seeds"})
-    written["report.json"] = {"report": experiment.report.model_dump(mode="json"), "compare": compared}
+    written["report.json"] = {"report": experiment.report.canonical(), "compare": compared}
     folder(out / "algorithms")
     for stale in {path for path in out.rglob("*") if path.is_file()} - {out / name for name in written}:
         stale.unlink()

@@ -1,16 +1,17 @@
 """The report of a comparison, from its settings and its run directories."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
-from fedtide.core.storage.files import folder
+from fedtide.core.storage.files import creatable
 from fedtide.report import parts
 from fedtide.report.build import ReportSummary, build
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents
-from fedtide.report.picture import Names, draw, drawn, names_in
+from fedtide.report.picture import Names, drawn, names_in
 from fedtide.report.sections.population import movements
 from fedtide.report.sections.world import presence_and_cohorts, raster
 from fedtide.runs.compare import refuse_unrecorded
@@ -36,11 +37,11 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
     directories, contents, timeline, labels, names = _reported(params, runs, worlds)
     first = params.grid()[0]
     origin = world_identity(first, load_data(first))
-    world = world_file(worlds, first, origin).with_suffix(".png") if worlds else None
-    if world is None or not world.is_file():
-        world = folder(out) / "world.png"
-        draw(timeline, labels, world, names)
-    return build(directories, folder(out), replace(contents, command=command, world=world))
+    world: Path | bytes | None = world_file(worlds, first, origin).with_suffix(".png") if worlds else None
+    if not (isinstance(world, Path) and world.is_file()):
+        drawn(timeline, labels, names).savefig(stream := io.BytesIO(), format="png")
+        world = stream.getvalue()
+    return build(directories, creatable(out), replace(contents, command=command, world=world))
 
 
 def figures(params: Params, runs: Path, worlds: Path | None) -> list[Drawing]:

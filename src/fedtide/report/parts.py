@@ -41,7 +41,7 @@ class Contents:
     Attributes:
         settings: the block ``report`` of the settings.
         command: the command line, shown on the page.
-        world: picture of the clients' data over time: a figure, or a PNG file to embed.
+        world: picture of the clients' data over time: a figure, a PNG, or a PNG file, which is not written again.
         cohorts: who takes part when.
         moves: of the population: columns with a row per session, see :mod:`fedtide.report.sections.population`.
         periods: names of the sessions, if they are periods of the data's time.
@@ -50,7 +50,7 @@ class Contents:
 
     settings: ReportSettings
     command: str
-    world: Path | Figure | None = None
+    world: Path | bytes | Figure | None = None
     cohorts: Figure | None = None
     moves: Mapping[str, Sequence[Any]] | None = None
     periods: Sequence[str] = ()

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from fedtide.core.bounds import Threads
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.core.plugins import SettingsModel
+from fedtide.core.plugins import OMIT_DEFAULT, SettingsModel
 from fedtide.settings.groups.tuning import TuneSettings
 from fedtide.settings.run import Imported, RunSettings, Seed
 from fedtide.settings.scores import RECORDED, Score, ScoreName, main_score, score_of
@@ -100,6 +100,9 @@ class ReportSettings(SettingsModel):
 
     formats: tuple[Literal["png", "svg", "pdf"], ...] = Field(
         ("png",), min_length=1, description="file formats of figures; `png` is always written"
+    )
+    trees: Annotated[str | None, OMIT_DEFAULT] = Field(
+        None, description="file `trees.csv` of `fedtide trees`, whose baselines are shown beside the methods"
     )
 
     @model_validator(mode="after")

@@ -41,7 +41,8 @@ def trees(
 
     For every seed of ``compare.seeds`` and at the end of every session, ``pooled_trees`` is one model fitted on all rows that
     clients have held so far, those of departed clients included, and ``local_trees`` a model per client on its own, which
-    predicts its rows. Columns ``<split>_<score>`` are those of ``history.csv``.
+    predicts its rows. Columns ``<split>_<score>`` are those of ``history.csv``, ``data`` and ``timeline`` the hashes in
+    ``manifest.json``, by which a report knows the runs that a row belongs to.
 
     Raises:
         SettingsError: the data are not rows of numbers, or the settings have no such baseline; nothing was fitted.
@@ -59,9 +60,10 @@ def trees(
             if "local_trees" in baselines and owners(parts.evaluator, "train") is None:
                 cure = "use partition natural and data with owners, or --only pooled_trees"
                 raise SettingsError(f"partition = {settings.partition.name}: local_trees score rows by owner; {cure}")
+            world = {"data": data.digest, "timeline": parts.timeline.digest}
             for session, t, held in _sessions(parts.timeline):
                 for baseline in baselines:
-                    row = {"baseline": baseline, "seed": settings.seed, "session": session}
+                    row = {"baseline": baseline, "seed": settings.seed, "session": session, **world}
                     rows.append(row | _scores(parts, t, held, baseline == "local_trees"))
                 watch.log(f"seed {settings.seed}: session {session} of {len(parts.timeline.period_starts)}")
     frame = pd.DataFrame(rows)

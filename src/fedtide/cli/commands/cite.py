@@ -1,11 +1,13 @@
 """``fedtide cite``: the papers that docstrings name, as BibTeX."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import typer
 
+from fedtide.cli.options import Json
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest, shortened
 
@@ -32,15 +34,19 @@ class Paper(NamedTuple):
 
 def cite(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Algorithms, initializers and erasers.")],
+    as_json: Json = False,
 ) -> None:
     """Print BibTeX entries of the references recorded for algorithms, initializers and erasers."""
     known = {name: kind for kind in KINDS for name in plugins.names(kind)}
     for name in names:
         if name not in known:
             raise SettingsError(nearest(f"no algorithm, initializer or eraser {shortened(name)!r}", name, known))
+    found = {name: papers(known[name], name) for name in names}
+    if as_json:
+        print(json.dumps([{"name": name, **paper._asdict()} for name, cited in found.items() for paper in cited]))
+        return
     titles = set[str]()
-    for name in dict.fromkeys(names):
-        cited = papers(known[name], name)
+    for name, cited in found.items():
         if not cited:
             print(f"% {name}: no reference recorded\n")
         for paper in cited:

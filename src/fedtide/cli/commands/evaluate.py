@@ -11,16 +11,17 @@ from fedtide.cli.reporter import log, print_table
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, run key, or the beginning of its name.")],
     overrides: Override = None,
     runs: Runs = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Score the final global model of a run after the last round of another world, which --set describes."""
+    from fedtide.runs.catalog import find
     from fedtide.settings.scores import score_of
     from fedtide.studies.elsewhere import evaluate as score
 
-    found = score(Path(run) if Path(run).is_dir() else runs / run, overrides or (), log)
+    found = score(find(runs, run), overrides or (), log)
     if as_json:
         print(json.dumps(found))
         return

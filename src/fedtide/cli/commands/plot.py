@@ -1,11 +1,12 @@
 """``fedtide plot``."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedtide.cli.options import PARAMS, Override, ParamsFile, Runs, Worlds, read_params
+from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Runs, Worlds, read_params
 from fedtide.cli.reporter import print_table
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
@@ -20,6 +21,7 @@ def plot(
     runs: Runs = Path("runs"),
     worlds: Worlds = Path("worlds"),
     out: Annotated[Path | None, typer.Option(help="Output file (.pdf, .png or .svg). Default: NAME.pdf.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write one figure of the report of `compare`, or list the figures that its runs have data for."""
     require("report", "fedtide plot")
@@ -35,8 +37,12 @@ def plot(
 
     drawings = figures(chosen, runs, worlds)
     if name is None:
-        print_table(("name", "figure"), ((drawing.name, drawing.title) for drawing in drawings))
+        listed = [{"name": drawing.name, "title": drawing.title} for drawing in drawings]
+        if as_json:
+            print(json.dumps(listed))
+        else:
+            print_table(("name", "figure"), map(dict.values, listed))
         return
     form = file.suffix[1:]
     write_bytes(file, named_figure(name, drawings).files([form])[form])
-    print(file)
+    print(json.dumps({"file": str(file)}) if as_json else file)

@@ -1,5 +1,6 @@
 """``fedtide new`` and ``fedtide test``: write a plug-in, and test it."""
 
+import json
 import os
 import shlex
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedtide.cli import completion
-from fedtide.cli.options import Override
+from fedtide.cli.options import Json, Override
 from fedtide.cli.reporter import log
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, meant, nearest, shortened
@@ -41,6 +42,7 @@ def contract(
         str | None, typer.Option(help="Plug-in kind, required if plug-ins of several kinds have this name.")
     ] = None,
     overrides: Override = None,
+    as_json: Json = False,
 ) -> None:
     """Run the standard plug-in contract tests in small runs. Exit status 1 if one fails."""
     from fedtide.cli.commands.describe import kind_of
@@ -61,12 +63,16 @@ def contract(
     from fedtide.authoring.contract import verdicts
     from fedtide.authoring.trial import Trial
 
-    failed = False
+    checked = list[dict[str, str | None]]()
     for requirement, problem in verdicts(Trial(found[0], name, overrides or ())):
+        checked.append({"requirement": requirement, "problem": problem})
+        if as_json:
+            continue
         if problem is None:
             print(f"PASSED {name}: {requirement}")
         else:
-            failed = True
             log(f"FAILED {name}: {requirement}: {problem}")
-    if failed:
+    if as_json:
+        print(json.dumps(checked))
+    if any(each["problem"] is not None for each in checked):
         raise typer.Exit(1)

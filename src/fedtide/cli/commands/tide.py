@@ -100,18 +100,22 @@ def board(
     out: Annotated[Path, typer.Option(help="Output folder of the page and its tables.")] = Path("report/tide"),
     suite: Suite = FOLDER,
     alone: Annotated[bool, typer.Option("--alone", help="Exclude the published methods.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Verify methods, and write the board with the published ones as a page, a picture and tables."""
     require("report", "fedtide tide board")
     from fedtide.studies.tide.board import board as board_of
     from fedtide.studies.tide.board import entries
-    from fedtide.studies.tide.page import HEADS, gain_lines, lines, write
+    from fedtide.studies.tide.page import HEADS, gain_lines, lines, table, write
     from fedtide.studies.tide.suite import chosen_worlds
 
     worlds = chosen_worlds(None, suite)
     rows = entries(folder, worlds, None if alone else suite)
     found = board_of(rows, worlds)
     page = write(found, rows, out, worlds[0].suite)
+    if as_json:
+        print(table(found).to_json(orient="records", double_precision=15))
+        return
     print_table(HEADS, lines(found))
     print("\nGain over FedAvg in every world, points (* some runs diverged)")
     print_table(("method", *found.worlds), gain_lines(found))

@@ -34,7 +34,8 @@ def trees(
     chosen = read_params(params, overrides)
     with progress(quiet) as watch:
         frame = fit(chosen, creatable(out), BASELINES if only is None else (only,), worlds, watch)
-    means = frame.drop(columns=["session", "rows"]).groupby(["baseline", "seed"], sort=False).mean()  # over sessions
+    scores = frame.drop(columns=["session", "rows", "data", "timeline"])
+    means = scores.groupby(["baseline", "seed"], sort=False).mean()  # over sessions
     found = means.groupby(level="baseline", sort=False)
     if as_json:
         print(found.mean().to_json(orient="index"))

@@ -19,7 +19,7 @@ from fedtide.cli.options import PARAMS, Host, Override, ParamsFile, Runs, Worlds
 from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
-from fedtide.core.storage.files import write_text
+from fedtide.core.storage.files import make_folder, write_text
 
 _LOOK = 1.0  # seconds between two looks at the records
 _SHARE = 4.0  # a report is not built again before this many times the seconds that it took
@@ -74,6 +74,7 @@ def renew(folder: Path, build: Callable[[], object]) -> None:
         build()
     except (SettingsError, OSError) as error:  # before the first round, or of a file that was just being replaced
         if not (folder / _PAGE).exists():
+            make_folder(folder)
             write_text(folder / _PAGE, f"<!doctype html><title>fedtide watch</title><p>{html.escape(str(error))}</p>")
 
 

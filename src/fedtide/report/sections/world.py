@@ -30,7 +30,7 @@ def _world(source: Source) -> list[Drawing]:
     given = source.contents.world
     name, content = (given.stem, given.read_bytes()) if isinstance(given, Path) else ("world", given)
     caption = "As generated before training."
-    return [] if content is None else [Drawing(name, "Clients and their data", caption, content, written=False)]
+    return [] if content is None else [Drawing(name, "Clients and their data", caption, content, name == "world")]
 
 
 def presence_and_cohorts(settings: RunSettings, timeline: Timeline, labels: Ints) -> tuple[Bools, Bools]:

@@ -79,6 +79,13 @@ def write(board: Board, rows: pd.DataFrame, out: Path, suite: str) -> Path:
     )
     write_text(out / "board.html", page)
     write_bytes(out / "board.png", picture)
+    write_text(out / "board.csv", table(board).to_csv(index=False, float_format="%.5g", lineterminator="\n"))
+    write_text(out / "scores.csv", rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
+    return out / "board.html"
+
+
+def table(board: Board) -> pd.DataFrame:
+    """The rows of ``board.csv``: a method's ``methods`` of the board, its scores, and its gains with their intervals."""
     parts = {
         "": board.scores,
         "global_": board.global_scores,
@@ -86,10 +93,7 @@ def write(board: Board, rows: pd.DataFrame, out: Path, suite: str) -> Path:
         "low_": board.low,
         "high_": board.high,
     }
-    table = board.methods.join([values.add_prefix(prefix) for prefix, values in parts.items()])
-    write_text(out / "board.csv", table.to_csv(float_format="%.5g", lineterminator="\n"))
-    write_text(out / "scores.csv", rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
-    return out / "board.html"
+    return board.methods.join([values.add_prefix(prefix) for prefix, values in parts.items()]).reset_index()
 
 
 def lines(board: Board) -> list[list[str]]:
