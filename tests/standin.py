@@ -5,12 +5,15 @@ that mixes devices fails where CUDA's would.
 """
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.library import Library
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend as register
 
 NAME = "standin"
@@ -152,3 +155,47 @@ def device() -> torch.device:
     """The device; it exists from the first call on, for the rest of the process."""
     _registered()
     return torch.device(NAME, 0)
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps every operation with the very tensors and numbers that it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = list[tuple[Any, Any, Any, Any]]()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = operation(*args, **kwargs)
+        leaves = [value for value in tree_leaves((args, kwargs, result)) if isinstance(value, Tensor)]
+        if len({value.device.type for value in leaves if value.dim()}) > 1 or not isinstance(
+            result, Tensor | list | tuple
+        ):
+            raise RuntimeError(f"{operation} waits for the device, which cannot be recorded")
+        self.calls.append((operation, args, kwargs, result))
+        return result
+
+    def replay(self) -> None:
+        """Call them again; new results take the places of the old ones."""
+        for operation, args, kwargs, result in self.calls:
+            found = operation(*args, **kwargs)
+            for old, new in zip(tree_leaves(result), tree_leaves(found), strict=True):
+                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+def record(work: Callable[[], None], device: torch.device) -> Callable[[], None] | None:
+    """A recording as CUDA makes one: of kernels, addresses and numbers. Its first call has taken place with the recording."""
+    recorder, calls = _Recorder(), [0]
+    try:
+        with recorder:
+            work()
+    except RuntimeError:
+        return None
+
+    def again() -> None:
+        calls[0] += 1
+        if calls[0] > 1:
+            recorder.replay()
+
+    return again

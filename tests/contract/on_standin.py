@@ -23,6 +23,7 @@ from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving.checkpoint import Generations, Saved, load
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.executors import replay
+from fedtide.training.engine.executors.static_step import StaticStep
 from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
@@ -44,9 +45,12 @@ EVERYTHING = {
 
 
 @pytest.fixture(autouse=True)
-def _replayed_from_the_second_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a card."""
-    monkeypatch.setattr(replay, "LEAST", 2)
+def _recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in records as a card does."""
+    if CARD.type != "cuda":
+        monkeypatch.setattr(replay, "can_record", lambda device: device.type == standin.NAME)
+        monkeypatch.setattr(replay, "record", standin.record)
+        monkeypatch.setattr(replay, "side_by_side", lambda works, device: [work() for work in works])
 
 
 @contextmanager
@@ -116,7 +120,7 @@ def differences(name: str, first: Any, second: Any, tolerance: float) -> Iterato
             yield f"{name}: {first} and {second}"
 
 
-def assert_alike(run: Run, folder: Path, rounds: int = 2) -> None:
+def assert_alike(run: Run, folder: Path, rounds: int = 3) -> None:
     """The same on the CPU, at one go, and on the stand-in."""
     chosen, world, data = run
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"precision": "64-true"})})
@@ -222,6 +226,37 @@ def test_networks(world: Any, tmp_path: Path, model: Any, algorithm: str, execut
     assert_alike((chosen, build_timeline(chosen, samples), samples), tmp_path, 2)
 
 
+DECAY = {"steps": 3, "batch_size": 4, "lr": 0.05, "schedule": "exponential", "decay": 0.9}
+FEW = {"chunk": 4, "workers": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "forms"),
+    [
+        ({"algorithm": "fedavg"}, 1),
+        ({"algorithm": "fedwcm", "local": DECAY}, 1),
+        ({"algorithm": "fedprox", "engine": FEW}, 2),  # six participants are chunks of four and two
+        ({"algorithm": "fedprox", "communication": {"name": "intervals", "intervals": "1-4"}, "local": DECAY}, 1),
+    ],
+    ids=["numbers", "rates", "chunks", "exchanges"],
+)
+def test_a_step_is_executed_and_recorded_once_for_all_rounds(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], forms: int
+) -> None:
+    launched: list[tuple[bool, bool]] = []
+    step = StaticStep._step
+
+    def counted(self: StaticStep, padded: bool, uneven: bool) -> None:
+        launched.append((padded, uneven))
+        step(self, padded, uneven)
+
+    monkeypatch.setattr(StaticStep, "_step", counted)
+    run = world("static", **{"local": {"steps": 3, "batch_size": 4, "lr": 0.05}, **KEPT, **settings})
+    outcome(run, CARD, 4)
+    assert launched == [(False, False)] * 2 * forms
+    assert_alike(run, tmp_path, 4)
+
+
 @pytest.mark.skipif(CARD.type != "cuda", reason="needs a GPU")
 @pytest.mark.parametrize("algorithm", plugins.names("algorithms"))
 def test_the_same_bits_again(world: Any, algorithm: str) -> None:
@@ -250,7 +285,7 @@ def assert_the_same(run: Run) -> None:
     """Two runs on a card, and one whose steps are launched one by one."""
     first, second = (outcome(run, CARD, 2)[0] for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay, "LEAST", 10**9)
+        patch.setattr(replay, "record", lambda work, device: None)
         third = outcome(run, CARD, 2)[0]
     assert not [*differences("again", first, second, 0.0), *differences("one by one", first, third, 0.0)]
 

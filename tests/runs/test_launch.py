@@ -64,6 +64,13 @@ def test_double_precision_on_a_mac_is_that_of_its_cpu(monkeypatch: pytest.Monkey
             device_of(chosen(precision="64-true", accelerator=name))
 
 
+def test_tensorfloat_needs_a_gpu() -> None:
+    chosen = RunSettings(engine={"precision": "tf32", "accelerator": "cpu"})  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="tf32: TensorFloat-32 requires a CUDA GPU, and the run would use cpu"):
+        device_of(chosen)
+    assert trainer(chosen, 1, []).precision == "32-true"
+
+
 @pytest.mark.parametrize(
     ("values", "engine", "message"),
     [

@@ -130,8 +130,9 @@ class EngineSettings(SettingsModel):
         description="processes (CPU) or GPUs, on each machine, that share the clients of a round",
     )
     nodes: Annotated[int, OMIT_DEFAULT] = Field(1, ge=1, description="machines that share them, by torchrun or srun")
-    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed"] = Field(
-        "32-true", description="Lightning's precision"
+    precision: Literal["32-true", "64-true", "bf16-mixed", "16-mixed", "tf32"] = Field(
+        "32-true",
+        description="Lightning's precision; tf32: single, products and convolutions in TensorFloat-32 on a CUDA GPU",
     )
     callbacks: Annotated[tuple[Imported, ...], OMIT_DEFAULT] = Field(
         (), description="Lightning callbacks, each {path: package.module:Name, arguments: {...}}; part of the run key"

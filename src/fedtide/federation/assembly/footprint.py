@@ -111,6 +111,9 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
     added = sum(memory.samples for memory in takes)
+    recorded = (
+        each if device.type == "cuda" and not overrides(chosen.algorithm, "direction") else 0
+    )  # buffers of the steps
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),
@@ -129,7 +132,7 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
         ),
         Part(
             f"local steps of {at_once} clients at once on {width} samples",
-            at_once * number * (layout.size + width * sample),
+            int(at_once * (number * (layout.size + width * sample) + recorded * vector)),
             "lower local.batch_size, engine.workers or engine.chunk, or choose a smaller model",
         ),
         Part(

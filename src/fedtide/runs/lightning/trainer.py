@@ -34,7 +34,7 @@ def trainer(
         devices=engine.devices,
         num_nodes=engine.nodes,
         strategy="ddp" if engine.devices * engine.nodes > 1 else "auto",
-        precision=engine.precision,
+        precision="32-true" if engine.precision == "tf32" else engine.precision,
         plugins=[_environment()],
         callbacks=callbacks,
         logger=list(loggers) or False,
@@ -68,7 +68,10 @@ def _environment() -> ClusterEnvironment:
 def device_of(settings: RunSettings) -> torch.device:
     """The device that a run of one process trains on; refuses one that the machine lacks."""
     with _refusing(settings):
-        return trainer(settings, 1, []).strategy.root_device
+        device = trainer(settings, 1, []).strategy.root_device
+        if settings.engine.precision == "tf32" and device.type != "cuda":
+            raise ValueError(f"TensorFloat-32 requires a CUDA GPU, and the run would use {device}; set 32-true")
+        return device
 
 
 def meet(settings: RunSettings) -> None:

@@ -13,6 +13,9 @@ of the step.
 ``g`` is clipped; with ``total_with_decay`` the decay is inside the clip.
 """
 
+from __future__ import annotations
+
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,6 +191,9 @@ def rows_of(value: Any, rows: slice) -> Any:
     return value[rows] if isinstance(value, Tensor) and value.dim() == 2 else value
 
 
+_READ = ("scale", "pull", "lr", "decay", "base", "_fixed", "_limit")
+
+
 class Update:
     """The local step of some rows [c, d] of a cohort, with what is constant over the round precomputed."""
 
@@ -196,7 +202,8 @@ class Update:
 
         def own(value: Any) -> Any:
             part = rows_of(value, rows)
-            return part.item() if single and isinstance(part, Tensor) and part.numel() == 1 else part
+            # On a GPU a number would be waited for.
+            return part.item() if single and isinstance(part, Tensor) and part.numel() == 1 and part.is_cpu else part
 
         added = cohort.added
         self.local, self.optimizer = local, optimizer(local)
@@ -218,13 +225,30 @@ class Update:
             base = shift if base is None else base + shift
         self.base: Tensor | None = base
         self._fixed = None if cohort.trains is None else ~cohort.trains
-        self._limit: Tensor | None = None  # where the constant and proportional parts alone would lead
         alone = self.scale is None and local.clip_scope != "loss" and cohort.direction is None
         self.seeded = base is not None and alone
         plain = not any(isinstance(value, Tensor) for value in (self.scale, self.pull, self.lr, self.decay))
         whole = cohort.trains is None or base is None
         self.direct = plain and whole and local.clip is None and isinstance(self.optimizer, Sgd) and not local.momentum
         """Whether the step is linear in the gradient with plain numbers: matrix products can then write into theta."""
+        shrink = self._shrink() if self.direct else 0.0
+        # Where the constant and proportional parts alone would lead.
+        self._limit = None if base is None or not shrink else base * (-self.lr / shrink)
+
+    def values(self) -> list[Tensor | float | None]:
+        """What steps read, and the moments that they write: of two updates of the same form in the same order."""
+        return [*(getattr(self, name) for name in _READ), *self.moments.values()]
+
+    def copied(self, copy_of: Callable[[Any], Any]) -> Update:
+        """The same with copies of :meth:`values`."""
+        other = copy.copy(self)
+        for name in _READ:
+            setattr(other, name, copy_of(getattr(self, name)))
+        other.moments = {name: copy_of(values) for name, values in self.moments.items()}
+        return other
+
+    def _shrink(self) -> Any:
+        return self.lr * ((self.pull or 0.0) + self.decay)
 
     def seed(self, g: Tensor) -> None:
         """Initialize ``g`` [c, d] before the loss gradient is accumulated into it: adding the constant is then free."""
@@ -239,13 +263,11 @@ class Update:
         ``w`` are views of the parameters ``W`` [c, d], one per parameter.
         """
         rate = self.lr * (1.0 if self.scale is None else self.scale)
-        shrink = self.lr * ((self.pull or 0.0) + self.decay)
+        shrink = self._shrink()
         if self.base is None:
             accumulate(w, gradients, 1.0 - shrink, -rate)
         else:
-            if shrink:  # one pass instead of two
-                if self._limit is None:
-                    self._limit = self.base * (-self.lr / shrink)
+            if self._limit is not None:  # one pass instead of two
                 W.lerp_(self._limit, shrink)
             else:
                 W.add_(self.base, alpha=-self.lr)

@@ -35,11 +35,6 @@ class BatchPlan:
     keys: Tensor
     batch: int | None = None
 
-    def batches(self, samples: int) -> list[tuple[slice, int]]:
-        """The batches of a local step on so many samples, and what to add to the step's key for each."""
-        starts = range(0, samples, self.batch or samples)
-        return [(slice(at, min(at + starts.step, samples)), _BETWEEN * number) for number, at in enumerate(starts)]
-
     def without(self, rows: Sequence[int]) -> BatchPlan:
         """The same plan, with no steps for some clients."""
         return self.until([0 if row in rows else count for row, count in enumerate(self.steps)])
@@ -52,6 +47,12 @@ class BatchPlan:
     @property
     def longest(self) -> int:
         return max(self.steps, default=0)
+
+
+def batches_of(samples: int, most: int | None) -> list[tuple[slice, int]]:
+    """The batches, of at most ``most`` samples, of a local step on so many, and what to add to the step's key for each."""
+    starts = range(0, samples, most or samples)
+    return [(slice(at, min(at + starts.step, samples)), _BETWEEN * number) for number, at in enumerate(starts)]
 
 
 def step_count(size: int, mean_size: float, local: LocalSettings) -> int:

@@ -55,7 +55,8 @@ def plan_chunk(size: int, clients: int, batch: int, task: Task, lanes: int) -> i
         chunks_per_lane = max(1, math.ceil(clients / (lanes * most)))
         return max(1, math.ceil(clients / (lanes * chunks_per_lane)))
     activations = batch * sample * 64  # a multiple of the input
-    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (4 * size + activations)))
+    vectors = 6  # parameters, gradients, copies of rows that have ended; with those of the buffers of recorded steps
+    return max(1, available_bytes(task.device) // 4 // (task.dtype.itemsize * (vectors * size + activations)))
 
 
 def outlined(model: Model, data: Dataset) -> Network:

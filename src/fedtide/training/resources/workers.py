@@ -38,14 +38,16 @@ def prepare_process(engine: EngineSettings, device: torch.device) -> str:
     """Set up this process for training on ``device``; returns a few words for the log.
 
     On a CPU, operations use one thread each: the workers use the cores, and sums must not depend on how many there are. On a
-    GPU, convolutions are computed in the run's precision, not in TensorFloat-32, and add in the same order every time.
+    GPU, convolutions add in the same order every time, and TensorFloat-32 is used only if it was chosen.
     """
     if device.type == "cpu":
         facts = [f"one torch thread per operation; {torch.backends.cpu.get_cpu_capability()}"]
         torch.set_num_threads(1)
     else:
-        facts = [device.type]
-        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = False, True
+        facts, tf32 = [device.type], engine.precision == "tf32"
+        facts += ["TensorFloat-32"] * tf32
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.deterministic = True
     if engine.allocator == "keep":
         facts.append("freed memory is kept" if _keep_freed_memory() else "default allocator")
     return ", ".join(facts)

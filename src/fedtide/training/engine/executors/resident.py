@@ -8,6 +8,7 @@ from torch import Tensor
 from fedtide.training.engine.executors.executor import Advance, Executor
 from fedtide.training.engine.flat import ResidentModule
 from fedtide.training.engine.local import Cohort, Direction, GradientAt, NoStep, Term, Update, rows_of
+from fedtide.training.engine.plan import batches_of
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Outputs
 from fedtide.training.resources.workers import Workers, WorkerState
@@ -64,7 +65,7 @@ class Resident(Executor):
                 """Add the gradient of the samples' mean loss to that of the module, batch by batch; returns that loss."""
                 inputs, labels = samples
                 found = torch.zeros((), dtype=task.dtype, device=task.device)
-                for part, apart in plan.batches(len(labels)):
+                for part, apart in batches_of(len(labels), plan.batch):
                     value = loss(inputs[part], labels[part], key + apart)
                     share = (part.stop - part.start) / len(labels)
                     torch.autograd.backward(value if share == 1 else value * share)

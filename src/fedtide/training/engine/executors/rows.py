@@ -1,12 +1,18 @@
 """Rows of a cohort in training: the local step that all executors of traced programs share."""
 
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from fedtide.training.engine.gradient import Gradient
-from fedtide.training.engine.local import Cohort, Direction, GradientAt, NoStep, Update, accumulate, rows_of
+from fedtide.training.engine.local import Cohort, Direction, GradientAt, NoStep, Term, Update, accumulate, rows_of
+from fedtide.training.engine.plan import batches_of
 from fedtide.training.programs.program import Gradients
 
 Value = TypeVar("Value")
@@ -31,30 +37,56 @@ class Rows:
     """Trains rows [c, d] of a cohort matrix in place; with an unbatched gradient one row, without a leading dimension."""
 
     def __init__(self, cohort: Cohort, rows: slice, gradient: Gradient) -> None:
-        self.cohort, self.rows, self.gradient = cohort, rows, gradient
-        self.update = Update(cohort, rows, gradient.task.local)
+        self.rows, self.gradient, self._direction, self._batch = rows, gradient, cohort.direction, cohort.plan.batch
+        self.w, self.update = cohort.W[rows], Update(cohort, rows, gradient.task.local)
         trains = cohort.trains
         self._covered = None if trains is None else gradient.layout.whole(trains)
         self._direct = self.update.direct and (trains is None or self._covered is not None)
-        self.w = cohort.W[rows]
-        self.counts = cohort.label_counts[rows] if gradient.batched else cohort.label_counts[rows.start]
+        place = rows if gradient.batched else rows.start
+        self.counts = cohort.label_counts[place]
+        terms = [term for term in cohort.terms if gradient.batched or not self._is_off(term.weight)]
+        self._weights = [self._number(self._cut(term.weight)) for term in terms]
+        self._vectors = [self._cut(vector) for term in terms for vector in term.references.values()]
+        self._constants: list[Tensor] = []
+        for term in terms:
+            self._constants += [value[place] for value in term.constants.values()]
+            self._constants += map(self._shared, term.tensors.values())
+        self._terms = list(map(_without_tensors, terms))
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Views of the tensors, and room for gradients."""
         self._g = torch.empty_like(self.w)
         self._w_views, self._g_views = self._views(self.w), self._views(self._g)
+        self._references = [view for vector in self._vectors for view in self.gradient.layout.views(vector)]
         # For an own direction: the gradients of a step, and the last other point, each with its views.
         self._taken: list[tuple[Tensor, list[Tensor]]] = []
         self._elsewhere: tuple[Tensor, list[Tensor]] | None = None
-        off = [not gradient.batched and self._cut(term.weight) == 0 for term in cohort.terms]
-        self._terms = [term for term, skip in zip(cohort.terms, off, strict=True) if not skip]
-        dtype, device = self.w.dtype, self.w.device
-        self._weights = [torch.as_tensor(self._cut(term.weight), dtype=dtype, device=device) for term in self._terms]
-        vectors = [self._cut(vector) for term in self._terms for vector in term.references.values()]
-        self._references = [view for vector in vectors for view in gradient.layout.views(vector)]
         self._seen: list[Tensor] = []
-        place = rows if gradient.batched else rows.start
-        self._constants: list[Tensor] = []
-        for term in self._terms:
-            self._constants += [value[place] for value in term.constants.values()]
-            self._constants += map(self._shared, term.tensors.values())
+
+    def values(self) -> list[Tensor | float | None]:
+        """What steps read and write besides their samples: of rows of the same ``form`` in the same order."""
+        return [self.w, *self.update.values(), self.counts, *self._weights, *self._vectors, *self._constants]
+
+    @property
+    def form(self) -> Hashable:
+        """What else a step depends on."""
+        terms = (
+            (term.loss, *map(tuple, (term.references, term.constants, term.tensors)), term.replaces)
+            for term in self._terms
+        )
+        covered = None if self._covered is None else tuple(self._covered)
+        return self.gradient.batched, self._direct, covered, self._batch, tuple(terms)
+
+    def copied(self, copy_of: Callable[[Any], Any]) -> Rows:
+        """The same rows with copies of :meth:`values`."""
+        other = copy.copy(self)
+        other.w, other.update, other.counts = copy_of(self.w), self.update.copied(copy_of), copy_of(self.counts)
+        other._weights, other._vectors, other._constants = (
+            list(map(copy_of, values)) for values in (self._weights, self._vectors, self._constants)
+        )
+        other._prepare()
+        return other
 
     def _views(self, matrix: Tensor) -> list[Tensor]:
         return self.gradient.layout.views(matrix if self.gradient.batched else matrix[0])
@@ -62,6 +94,17 @@ class Rows:
     def _shared(self, value: Tensor) -> Tensor:
         """A tensor shared by all clients, in the shape that the gradient takes."""
         return value.expand(len(self.w), *value.shape) if self.gradient.batched else value
+
+    def _is_off(self, weight: Any) -> bool:
+        """Whether a term's weight is known to be 0 for the one row; on a GPU it would be waited for."""
+        own = self._cut(weight)
+        return not (isinstance(own, Tensor) and not own.is_cpu) and bool(own == 0)
+
+    def _number(self, value: Any) -> Tensor:
+        """A number as a tensor of the rows' type, made on their device."""
+        if isinstance(value, Tensor):
+            return value.to(self.w)
+        return torch.full((), value, dtype=self.w.dtype, device=self.w.device)
 
     def _cut(self, value: Any) -> Any:
         """The rows of a vector [d] or [C, d], a number or a column [C, 1], in the shape that the gradient takes."""
@@ -71,7 +114,7 @@ class Rows:
             return part.reshape(-1) if vector else (part.reshape(()) if isinstance(part, Tensor) else part)
         if vector:
             return part.expand(count, -1)
-        return torch.as_tensor(part, dtype=self.w.dtype, device=self.w.device).reshape(-1).expand(count)
+        return self._number(part).reshape(-1).expand(count)
 
     def look_ahead(self, indices: Tensor, sizes: list[int]) -> Tensor | None:
         """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
@@ -97,13 +140,13 @@ class Rows:
     ) -> Tensor:
         """One local step on some samples; returns their mean loss before the step, [] or [c]."""
         samples = Samples(inputs, labels, keep, key, places)
-        if self.cohort.direction is not None:
-            return self._own_direction(self.cohort.direction, samples)
+        if self._direction is not None:
+            return self._own_direction(self._direction, samples)
         return self._descend(self._w_views, None, samples)
 
     def _descend(self, at: list[Tensor], minus: list[Tensor] | None, samples: Samples) -> Tensor:
         """A step along the gradient at one point, minus that at another one; returns the loss at the first."""
-        if self._direct and len(self.cohort.plan.batches(self._width(samples.labels))) == 1:
+        if self._direct and len(batches_of(self._width(samples.labels), self._batch)) == 1:
             gradients, value = self._of_batch(at, samples)
             others = None if minus is None else self._trained(self._of_batch(minus, samples)[0])
             self.update.step_by(self._trained(gradients), self._trained(self._w_views), self.w, others)
@@ -138,7 +181,7 @@ class Rows:
     def _collect(self, at: list[Tensor], into: list[Tensor], keep: float, samples: Samples) -> Tensor:
         """``into <- keep * into + gradient`` of the samples' mean loss, batch by batch; returns that loss."""
         inputs, labels, real, key, places = samples
-        batches = self.cohort.plan.batches(self._width(labels))
+        batches = batches_of(self._width(labels), self._batch)
         if len(batches) == 1:
             gradients, value = self._of_batch(at, samples)
             accumulate(into, gradients, keep, 1.0)
@@ -204,3 +247,19 @@ class Rows:
         if self._elsewhere is None or self._elsewhere[0] is not point:
             self._elsewhere = (point, self._views(point.expand_as(self.w)))
         return self._elsewhere[1]
+
+
+def _without_tensors(term: Term) -> Term:
+    """What the gradient is told of a term; its tensors are given apart."""
+
+    def names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return dict.fromkeys(tensors, torch.empty(0))
+
+    return replace(
+        term,
+        weight=1.0,
+        references=names(term.references),
+        buffers={},
+        constants=names(term.constants),
+        tensors=names(term.tensors),
+    )
