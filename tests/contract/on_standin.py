@@ -7,6 +7,7 @@ state, which puts everything on the device. The default type of PyTorch's number
 takes its type from neither run nor data shows, too.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,8 @@ import standin
 from fedtide.core import plugins
 from fedtide.federation.assembly import parts
 from fedtide.federation.module import FederatedModule
+from fedtide.federation.rounds import training
+from fedtide.federation.rounds.ahead import Ahead
 from fedtide.federation.saving.checkpoint import Generations, Saved, load
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine.executors import replay
@@ -27,7 +30,7 @@ from fedtide.training.engine.executors.static_step import StaticStep
 from fedtide.world.building.build import build_timeline
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import clock, images, in_full, tokens
+from support import Script, clock, images, in_full, tokens
 
 Run = tuple[RunSettings, Timeline, Dataset]
 
@@ -328,3 +331,90 @@ def test_a_backdoor(world: Any, tmp_path: Path, executor: str, byte: bool) -> No
     engine, attack = {"executor": executor, "workers": 1}, {"name": "backdoor", "share": 0.5, "factor": 2.0}
     chosen, _, _ = world(algorithm="fedavg", model="softmax_regression", engine=engine, attack=attack, **KEPT)
     assert_alike((chosen, build_timeline(chosen, data), data), tmp_path, 2)
+
+
+@pytest.fixture
+def drawn_now(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The keys of batches that are drawn when the round has begun."""
+    drawn, now = list[tuple[int, ...]](), training.plan_batches
+
+    def noted(*args: Any) -> Any:
+        drawn.append(args[6])
+        return now(*args)
+
+    monkeypatch.setattr(training, "plan_batches", noted)
+    return drawn
+
+
+def threads_left() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("fedtide")]
+
+
+ORDERS = [{}, {"local": {"epochs": 1, "batch_size": 4, "order": "class_balanced"}}]
+POISONED = {"attack": {"name": "backdoor", "share": 0.5, "factor": 2.0}, "model": "softmax_regression"}
+"""Attackers, who change samples when the round has begun."""
+
+
+@pytest.mark.parametrize("change", [*ORDERS, POISONED], ids=["shuffled", "class_balanced", "poisoned"])
+def test_what_is_drawn_ahead_is_what_would_be_drawn(world: Any, change: Any, drawn_now: list[Any]) -> None:
+    chosen, _, _ = world(algorithm="scaffold", **KEPT | {"participation": "all"} | change)
+    samples = images()
+    run, rounds = (chosen, build_timeline(chosen, samples), samples), 4
+    state, records = outcome(run, CARD, rounds)
+    assert drawn_now == ([(0,)] if "attack" not in change else [(t,) for t in range(rounds)])  # poisoned: never taken
+    assert not threads_left()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ahead, "begin", lambda *_: None)
+        other, others = outcome(run, CARD, rounds)
+    assert drawn_now[-rounds:] == [(t,) for t in range(rounds)]
+    rows = ([vars(record) for record in each] for each in (records, others))
+    assert not [*differences("state", state, other, 0.0), *differences("records", *rows, 0.0)]
+
+
+def test_nothing_is_drawn_ahead_on_a_cpu_nor_past_the_last_round(world: Any, drawn_now: list[Any]) -> None:
+    run = world(algorithm="fedavg", **KEPT)
+    outcome(run, CPU, 2)
+    assert drawn_now == [(0,), (1,)]
+    outcome(run, CARD, run[1].rounds)
+    assert drawn_now[2:] == [(0,)]
+
+
+def test_what_was_drawn_for_another_world_is_dropped(world: Any, drawn_now: list[Any]) -> None:
+    """A session begins in a round, as after an alarm."""
+    found, run = list[Any](), world(algorithm="scaffold", **KEPT)
+    second = next(t for t in range(run[1].rounds) if run[1].with_session(t) is not run[1])
+    for ahead in (True, False):
+        module = FederatedModule(*run).to(CARD)
+        module.build()
+        federation, records = module.federation, list[Any]()
+        with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+            if not ahead:
+                patch.setattr(Ahead, "begin", lambda *_: None)
+            for t in range(second + 2):
+                if t == second:
+                    module.parts.timeline = module.parts.timeline.with_session(t)
+                records.append(vars(federation.run_round(module.state)))
+        module.on_fit_end()
+        found.append((module.state.w, records))
+    assert drawn_now == [(0,), (second,), *((t,) for t in range(second + 2))]
+    assert not [*differences("both", *found, 0.0)]
+
+
+def test_what_a_draw_raises_is_raised_by_the_round_that_it_is_for(world: Any) -> None:
+    class Tired(Script):
+        def draw(self, present: Any, round_: int, seed: int) -> Any:
+            drawn.append(round_)
+            if round_ == 2:
+                raise LookupError("the list of round 3 is missing")
+            return super().draw(present, round_, seed)
+
+    drawn, module = list[int](), FederatedModule(*world(algorithm="fedavg", **KEPT)).to(CARD)
+    module.build()
+    module.parts.participation = Tired([range(9)] * module.parts.timeline.rounds)
+    for _ in range(2):
+        module.training_step(0, 0)
+    with pytest.raises(LookupError, match="round 3 is missing"):
+        module.training_step(0, 0)
+    assert drawn == [0, 1, 2]
+    assert module.state.round == 2
+    assert not threads_left()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from fedtide.core.randomness import generator, key64
 from fedtide.federation.state import initial_state
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
@@ -81,6 +82,59 @@ def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], 
         assert batches(alone, 0) == batches(together, client)
         count = together.steps[client]
         assert torch.equal(alone.keys[0, :count], together.keys[client, :count])
+
+
+def one_by_one(
+    shard: np.ndarray, client: int, local: LocalSettings, steps: int, labels: np.ndarray
+) -> tuple[list[list[int]], int]:
+    """A client's batches, appended one after the other, and the key of its first step."""
+    rng, size = generator(3, "fine_tune", 7, client), local.step_samples
+    made, rest = list[list[int]](), list[int]()
+    while len(made) < steps:
+        order = shard
+        if local.order == "shuffled":
+            order = shard[rng.permutation(len(shard))]
+        elif local.order == "class_balanced":
+            count = {label: (labels[shard] == label).sum() for label in labels[shard]}
+            order = rng.choice(shard, len(shard), p=[1 / (len(count) * count[label]) for label in labels[shard]])
+        rest += order.tolist()
+        while len(rest) >= size or (rest and not local.batches_span_epochs):
+            made.append(rest[:size])
+            rest = rest[size:]
+    return made[:steps], key64(3, "fine_tune.samples", 7, client)
+
+
+@examples(deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 13), max_size=5),
+    work=st.tuples(st.sampled_from(["epochs", "steps", "capped_steps", "mean_epochs"]), st.integers(1, 7)),
+    batch=BATCH,
+    accumulate=st.integers(1, 2),
+    order=st.sampled_from(["shuffled", "stored", "class_balanced"]),
+    spans=st.booleans(),
+)
+def test_the_draws_of_a_cohort_are_those_of_its_clients_one_by_one(
+    sizes: list[int], work: tuple[str, int], batch: int, accumulate: int, order: Any, spans: bool
+) -> None:
+    if work[0] == "capped_steps":
+        spans = False  # which excludes it
+    local = LocalSettings(
+        **{work[0]: work[1]}, batch_size=batch, accumulate=accumulate, order=order, batches_span_epochs=spans
+    )
+    mean, clients = float(np.mean(sizes or [1])), [3 * number + 2**33 for number in range(len(sizes))]
+    labels = np.random.default_rng(0).integers(0, 3, sum(sizes) + 5)
+    shards = [np.random.default_rng(len(shard)).permutation(shard) for shard in deal(sizes, 5)]
+    made = plan_batches(shards, clients, local, mean, 3, "fine_tune", (7,), torch.device("cpu"), labels.__getitem__)
+    longest = max([0, *(step_count(size, mean, local) for size in sizes)])
+    assert made.indices.shape[:2] == made.sizes.shape == made.keys.shape == (len(sizes), longest)
+    assert made.indices.dtype == made.sizes.dtype == made.keys.dtype == torch.int64
+    for row, (shard, client) in enumerate(zip(shards, clients, strict=True)):
+        assert made.steps[row] == step_count(len(shard), mean, local)
+        expected, key = one_by_one(shard, client, local, made.steps[row], labels)
+        assert batches(made, row) == expected
+        assert made.indices[row].count_nonzero() == sum(map(len, expected))  # 0 elsewhere: no shard holds sample 0
+        assert not made.sizes[row, made.steps[row] :].any()
+        assert made.keys[row, :1].tolist() == [key][:longest]
 
 
 def test_batches_differ_by_seed_round_and_client() -> None:

@@ -1,16 +1,20 @@
 """What is recorded at the start of a session."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import RunDirectory
+from fedtide.world.dataset import Dataset
 from small_runs import execute
-from support import deal, federation, run_rounds, settings, timeline, vectors, watch
+from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 GROUPS = ({0: 0, 1: 1}, {2: 2, 3: 3})
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 4, "rounds_per_session": 2, "label_overlap": 0.2}
@@ -104,3 +108,25 @@ def test_rewinding_drops_later_sessions_and_nothing_else(tmp_path: Path) -> None
     directory.rewind(marks)
     lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["session", "interrupted"]
+
+
+def test_samples_per_class_are_counted_once_for_each_shard_of_the_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other samples, whose labels may change, in every round."""
+    fed, count, counted = federation(settings(), steady((8, 4, 12), 2), vectors(24)), Dataset.label_counts, list[int]()
+    parts, shards = fed.parts, fed.parts.timeline.shards
+
+    def noted(data: Dataset, some: Sequence[Ints]) -> Tensor:
+        counted.append(len(some))
+        return count(data, some)
+
+    monkeypatch.setattr(Dataset, "label_counts", noted)
+    for numbers, new in (([2, 0], 2), ([0, 2, 0], 0), ([1, 2], 1)):
+        counted.clear()
+        found = parts.label_counts(numbers, [shards[number] for number in numbers])
+        assert sum(counted) == new
+        assert torch.equal(found, count(parts.data, [shards[number] for number in numbers]))
+        found.zero_()  # what a caller does with them is its own affair
+    for _ in range(2):
+        parts.data.write(0, parts.data.train_inputs[:1], 2 - parts.data.train_labels[:1])
+        other = [shards[0].copy(), shards[1]]
+        assert torch.equal(parts.label_counts([0, 1], other), count(parts.data, other))

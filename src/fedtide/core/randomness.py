@@ -6,6 +6,7 @@ cohorts.
 
 import hashlib
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,27 @@ def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
 def key64(seed: int, purpose: str, *keys: int) -> int:
     """The same key as one signed 64-bit integer, for :func:`hashed_uniform` and torch generators."""
     return int.from_bytes(_digest(seed, purpose, keys, 8), "little", signed=True)
+
+
+def _digests(seed: int, purpose: str, keys: tuple[int, ...], last: Iterable[int], size: int) -> Iterator[bytes]:
+    """``_digest`` with each of some ``last`` keys."""
+    first, end, pack = struct.pack(f"<{len(keys) + 1}q", seed, *keys), purpose.encode(), struct.Struct("<q").pack
+    return (hashlib.blake2b(first + pack(key) + end, digest_size=size).digest() for key in last)
+
+
+def generators(seed: int, purpose: str, keys: tuple[int, ...], last: Iterable[int]) -> Iterator[np.random.Generator]:
+    """``generator(seed, purpose, *keys, key)`` for each of some ``last`` keys; each is valid until the next one is taken."""
+    philox = np.random.Philox(_Key(np.zeros(2, dtype=np.uint64)))  # type: ignore[arg-type]
+    rng, fresh = np.random.Generator(philox), philox.state
+    for digest in _digests(seed, purpose, keys, last, 16):
+        fresh["state"]["key"] = np.frombuffer(digest, dtype=np.uint64)
+        philox.state = fresh  # a fifth of the time that another generator takes
+        yield rng
+
+
+def keys64(seed: int, purpose: str, keys: tuple[int, ...], last: Iterable[int]) -> NDArray[np.int64]:
+    """``key64(seed, purpose, *keys, key)`` for each of some ``last`` keys."""
+    return np.frombuffer(b"".join(_digests(seed, purpose, keys, last, 8)), dtype="<i8")
 
 
 def torch_generator(seed: int, purpose: str, *keys: int) -> torch.Generator:

@@ -12,7 +12,8 @@ from torch import Tensor
 from fedtide.core.errors import Diverged
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.gradient_rounds import GradientRounds
-from fedtide.federation.rounds.plan import RoundPlan, plan_round
+from fedtide.federation.rounds.ahead import Ahead
+from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.round import RoundRecord, idle_round, train_round
 from fedtide.federation.scoring.evaluator import Evaluator
 from fedtide.federation.scoring.scores import Scoring
@@ -28,11 +29,11 @@ class RoundClock:
     """The server waits for all participants of a round; with ``mode: async`` :class:`EventClock` takes its place."""
 
     def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+        self.parts, self.ahead = parts, Ahead(parts)
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
         """The plan of round ``t``."""
-        return plan_round(self.parts.settings, self.parts.timeline, self.parts.participation, t)
+        return self.ahead.plan(t)
 
     def charge(self, r: RoundContext) -> int:
         """Add what the round costs to the totals; number of exchanges of models, summed over participants."""
@@ -110,7 +111,7 @@ class Federation:
         initial, replaced = state.w if first else None, first
         for feature in parts.features:
             replaced = feature.begin(parts, state, t, first, replaced)
-        plan = self.clock.plan(state, t)
+        plan = planned = self.clock.plan(state, t)
         for feature in parts.features:
             plan = feature.plan(parts, state, plan)
         if not first:
@@ -119,6 +120,8 @@ class Federation:
             up, down = parts.algorithm.session_traffic(plan.population)
             state.totals["bytes_up"] += up
             state.totals["bytes_down"] += down
+        if plan is planned and isinstance(self.clock, RoundClock):
+            self.clock.ahead.begin(t + 1)
         r = train_round(parts, state, plan) if plan.ids else idle_round(parts, state, plan)
         state.totals["steps"] += sum(r.cohort.plan.steps) if plan.ids else 0
         state.round = t + 1
@@ -154,7 +157,8 @@ class Federation:
             clients=dict(r.clients),
         )
         if parts.data.task == "classification" and plan.ids:
-            record.per_class["held"] = parts.data.label_counts(plan.shards).sum(0).to(torch.int64).tolist()
+            held = parts.label_counts(plan.shard_ids, plan.shards)
+            record.per_class["held"] = held.sum(0).to(torch.int64).tolist()
         if not r.failed and parts.hardware.leads:
             self.scoring.score(record, r)
         return record

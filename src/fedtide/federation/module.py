@@ -92,6 +92,9 @@ class FederatedModule(L.LightningModule):
             except Diverged as error:
                 self.record, self.diverged = error.record, str(error)
                 self.trainer.should_stop = True
+            except BaseException:
+                self.on_fit_end()  # which Lightning then leaves out
+                raise
 
     def on_fit_end(self) -> None:
         self.parts.workers.close()

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.core.randomness import Randomness
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
@@ -228,6 +229,19 @@ class Parts(Chosen):
         """Whether the end of a round needs sums over the participants alone, and not all local models in one process."""
         together = any(feature.updates and not feature.rowwise for feature in self.features)
         return "sums" in self.algorithm.admits and not together and not self.evaluates("ensemble")
+
+    def label_counts(self, numbers: Sequence[int], shards: Sequence[Ints]) -> Tensor:
+        """Training samples per class of shards and their numbers, float64 [C, L]; the timeline's are counted once in a run."""
+        own, known = self.timeline.shards, self._counted
+        if any(own[number] is not shard for number, shard in zip(numbers, shards, strict=True)):
+            return self.data.label_counts(shards)  # with samples added or removed, whose labels may change
+        if new := [number for number in numbers if number not in known]:
+            known.update(zip(new, self.data.label_counts([own[number] for number in new]), strict=True))
+        return torch.stack([known[number] for number in numbers])
+
+    @cached_property
+    def _counted(self) -> dict[int, Tensor]:
+        return {}
 
     def rows_that(self, *, last: bool = False, rest: bool = False) -> set[str]:
         """Names of features' rows that ``last`` beyond departures, or that ``rest``: training does not need them."""

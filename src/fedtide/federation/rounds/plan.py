@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from fedtide.core.discovery.faults import broken_contract
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.settings.run import RunSettings
 from fedtide.training.engine import contract
-from fedtide.training.engine.plan import step_count
+from fedtide.training.engine.plan import BatchPlan, step_count
 from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Assignment, Timeline
 
@@ -37,6 +38,23 @@ class JobStarts:
     keeps: list[bool]
 
 
+Draws = tuple[Sequence[Ints], Sequence[int], LocalSettings, float, int, str, tuple[int, ...]]
+"""The first arguments of :func:`fedtide.training.engine.plan.plan_batches`, on which a draw depends."""
+
+
+class Drawn(NamedTuple):
+    """Batches that a thread draws, on the CPU, and what they are drawn from."""
+
+    wanted: Draws
+    batches: Future[BatchPlan]
+
+    def fits(self, wanted: Draws) -> bool:
+        """Whether the batches are those of ``wanted``: the very same arrays of samples, all else equal."""
+        (mine, *others), (shards, *wanted_others) = self.wanted, wanted
+        same = len(mine) == len(shards) and all(own is shard for own, shard in zip(mine, shards, strict=True))
+        return same and others == wanted_others
+
+
 @dataclass(frozen=True)
 class RoundPlan:
     """A round before it is run.
@@ -50,6 +68,7 @@ class RoundPlan:
         local: settings of training: the run's, possibly with another amount of work, batch size and rate.
         seed, purpose, keys: of the draws of batches.
         starts: with ``mode: async``, what each participant started from.
+        drawn: batches that were drawn ahead for the plan as it was made.
     """
 
     ids: list[int]
@@ -68,6 +87,7 @@ class RoundPlan:
     purpose: str
     keys: tuple[int, ...]
     starts: JobStarts | None = None
+    drawn: Drawn | None = None
 
     @property
     def population(self) -> int:
@@ -88,6 +108,16 @@ class RoundPlan:
         """Learning rate of the participants, a list if they differ."""
         rates = [self.lr] if self.starts is None else self.starts.lr
         return rates[0] if len(set(rates)) == 1 else rates
+
+
+def draws(plan: RoundPlan, local: LocalSettings | None = None, number: int = 0) -> Draws:
+    """What the batches of a phase are drawn from; those of the first one have the keys of the round alone.
+
+    ``local``: settings of the phase, or those of the plan. ``number``: of the phase.
+    """
+    drawn = plan.ids if plan.starts is None else plan.starts.numbers
+    keys = (*plan.keys, number) if number else plan.keys
+    return plan.shards, drawn, local or plan.local, plan.mean_size, plan.seed, plan.purpose, keys
 
 
 def plan_round(settings: RunSettings, timeline: Timeline, rule: Participation, t: int) -> RoundPlan:

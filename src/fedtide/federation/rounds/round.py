@@ -83,11 +83,12 @@ def prepare(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     """The round before anything has reached the clients."""
     rehearsal = plan.purpose == "gradient"
     samples = parts.algorithm.training_samples(plan.ids, plan.shard_ids, plan.shards, state.extra)
-    shards = contract.positions(parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
+    if samples is not plan.shards:  # the default
+        contract.positions(parts.algorithm, "training_samples", samples, len(plan.ids), parts.data.size("train"))
     return RoundContext(
         parts,
         state,
-        replace(plan, shards=shards),
+        replace(plan, shards=samples),
         features=tuple(feature for feature in parts.features if feature.rehearses or not rehearsal),
         w=state.w,
         sent=parts.channel.model(state),

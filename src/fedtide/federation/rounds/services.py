@@ -122,4 +122,5 @@ class RoundServices:
         return counts.to(like)
 
     def population_counts(self) -> Tensor:
-        return self._parts.data.label_counts(self._parts.timeline.shards_of(self._plan.present))
+        numbers = self._plan.present.shards.tolist()
+        return self._parts.label_counts(numbers, [self.positions(number) for number in numbers])

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.assembly.hardware import Share, share_of
+from fedtide.federation.rounds.plan import draws
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.types import RoundContext
 from fedtide.methods.algorithms.base import (
@@ -60,17 +61,17 @@ def train_clients(r: RoundContext) -> None:
     r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
         r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
-    r.drift = _drift(r.cohort.W, r.round.base, r.share)
-    r.train_loss, r.losses = _losses(r)
+    numbers = [r.cohort.losses, _drift(r.cohort.W, r.round.base, r.share)]
+    *losses, r.drift = torch.cat([part.to(torch.float64) for part in numbers]).tolist()  # a GPU is waited for once
+    r.train_loss, r.losses = _losses(r, torch.tensor(losses, dtype=torch.float64))
 
 
 def _phase_batches(r: RoundContext, local: LocalSettings, number: int = 0) -> BatchPlan:
-    """The batches of a phase; the draws of the first one have the keys of the round alone."""
-    plan = r.plan
-    drawn = plan.ids if plan.starts is None else plan.starts.numbers
-    keys = (*plan.keys, number) if number else plan.keys
-    where = plan.seed, plan.purpose, keys, r.state.w.device, r.parts.data.classes
-    return plan_batches(plan.shards, drawn, local, plan.mean_size, *where)
+    """The batches of a phase, drawn ahead or now."""
+    wanted, drawn, device = draws(r.plan, local, number), r.plan.drawn, r.state.w.device
+    if drawn is not None and drawn.fits(wanted):
+        return drawn.batches.result().to(device)
+    return plan_batches(*wanted, device, r.parts.data.classes)
 
 
 def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPlan) -> None:
@@ -269,7 +270,7 @@ def _algorithms_view(r: RoundContext, batches: BatchPlan) -> tuple[Round, RoundS
         return values.unsqueeze(-1).to(state.w)
 
     n = torch.tensor([len(shard) for shard in plan.shards], dtype=torch.float64)
-    counts = parts.data.label_counts(plan.shards)
+    counts = parts.label_counts(plan.shard_ids, plan.shards)
     weights = parts.weighting.weights(n, counts)
     services = RoundServices(parts, state, plan, counts)
     rows, b, staleness = r.sent.expand(clients, -1), state.b.expand(clients, -1), [0] * clients
@@ -309,20 +310,20 @@ def _algorithms_view(r: RoundContext, batches: BatchPlan) -> tuple[Round, RoundS
     return view, services
 
 
-def _losses(r: RoundContext) -> tuple[float, Tensor]:
-    """Mean training loss, and that of each participant, float64 [C], NaN without a step."""
+def _losses(r: RoundContext, sums: Tensor) -> tuple[float, Tensor]:
+    """Mean training loss, and that of each participant, float64 [C], NaN without a step, from ``sums`` [C] over its steps."""
     steps = torch.tensor(r.cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in r.plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
-    losses = r.cohort.losses.to(torch.float64).cpu() / steps.clamp(min=1)
+    losses = sums / steps.clamp(min=1)
     mean = float((losses * trained).sum() / trained.sum().clamp(min=1))
     return mean, torch.where(steps > 0, losses, torch.nan)
 
 
-def _drift(W: Tensor, base: Tensor, share: Share) -> float:
-    """Mean distance of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
+def _drift(W: Tensor, base: Tensor, share: Share) -> Tensor:
+    """Mean distance [1] of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
     few = zip(*(torch.split(rows, max(1, _NUMBERS // W.shape[1])) for rows in (W, base)), strict=True)
     distances = torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few])
     if not share.whole:
         share.combine(distances)
-    return float(distances.mean())
+    return distances.mean().view(1)

@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -99,22 +100,26 @@ class Fading:
 
     def __init__(self, generators: Sequence[np.random.Generator], correlation: float) -> None:
         self._generators, self._correlation = generators, correlation
-        self._h = np.stack([_complex_normal(rng, 1)[0] for rng in generators])
+        self._h = _complex_normals(generators, 1)[:, 0]
 
     def advance(self, rows: Ints, count: int) -> Floats:
         """The next ``count`` slots of the devices ``rows``: [len(rows), count]."""
         from scipy.signal import lfilter
 
         rho = self._correlation
-        e = np.stack([_complex_normal(self._generators[row], count) for row in rows], axis=1)
-        h, _ = lfilter([1.0], [1.0, -rho], e * math.sqrt(1 - rho**2), axis=0, zi=rho * self._h[rows][None])
-        self._h[rows] = h[-1]
-        power: Floats = (h.real**2 + h.imag**2).T
+        e = _complex_normals([self._generators[row] for row in rows.tolist()], count)
+        h, _ = lfilter([1.0], [1.0, -rho], e * math.sqrt(1 - rho**2), zi=rho * self._h[rows, None])
+        self._h[rows] = h[:, -1]
+        power: Floats = h.real**2 + h.imag**2
         return power
 
 
-def _complex_normal(rng: np.random.Generator, count: int) -> NDArray[np.complex128]:
-    return (rng.standard_normal(2 * count) * math.sqrt(0.5)).view(np.complex128)
+def _complex_normals(generators: Sequence[np.random.Generator], count: int) -> NDArray[np.complex128]:
+    """The next ``count`` draws of CN(0, 1) of each generator, [len(generators), count]."""
+    normals = np.empty((len(generators), 2 * count))
+    for rng, row in zip(generators, normals, strict=True):
+        rng.standard_normal(out=row)
+    return (normals * math.sqrt(0.5)).view(np.complex128)
 
 
 def transmission_slots(links: Sequence[Link], fading: Fading, s: CostSettings) -> Ints:
@@ -204,11 +209,14 @@ class Wireless:
     def __init__(self, settings: CostSettings, seed: int, parameters: int, phi: float) -> None:
         self.settings, self.seed, self.parameters, self.phi = settings, seed, parameters, phi
         self._correlation = correlation(settings)
+        self._gain_once = cache(self._gain)
 
     def gain(self, device: int, keys: Sequence[int]) -> float:
         """psi: path loss and shadowing at a device's place, as a factor of the power."""
-        s, moving = self.settings, self.settings.placement == "every_round"
-        rng = generator(self.seed, "wireless.place", device, *(keys if moving else ()))
+        return self._gain(device, *keys) if self.settings.placement == "every_round" else self._gain_once(device)
+
+    def _gain(self, *keys: int) -> float:
+        s, rng = self.settings, generator(self.seed, "wireless.place", *keys)
         loss = path_loss(distance(rng.random(), s), s) + s.shadowing * rng.standard_normal()
         return float(10 ** (-loss / 10))
 

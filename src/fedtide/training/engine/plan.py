@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedtide.core.array_types import Floats, Ints
-from fedtide.core.randomness import generator, key64
+from fedtide.core.randomness import generators, keys64
 from fedtide.settings.groups.local import LocalSettings
 
 Classes = Callable[[Ints], Ints]  # classes of the training samples at some positions
@@ -43,6 +43,14 @@ class BatchPlan:
         """The same plan, with fewer steps for some clients."""
         taken = torch.arange(self.sizes.shape[1]) < torch.tensor(steps, dtype=torch.int64).unsqueeze(1)
         return replace(self, sizes=self.sizes * taken, steps=steps)
+
+    def to(self, device: torch.device) -> BatchPlan:
+        """The same plan with its ``indices`` and ``keys`` on a device; the CPU does not wait for a GPU."""
+
+        def place(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+        return replace(self, indices=place(self.indices), keys=place(self.keys))
 
     @property
     def longest(self) -> int:
@@ -87,25 +95,19 @@ def _balanced(labels: Ints) -> Floats:
     return probabilities
 
 
-def _passes(
-    shard: Ints, classes: Classes, batch: int, steps: int, local: LocalSettings, rng: np.random.Generator
-) -> list[Ints]:
-    """Consecutive batches of repeated passes over a shard."""
+def _draw(
+    flat: Ints, shard: Ints, stride: int, local: LocalSettings, classes: Classes, rng: np.random.Generator
+) -> None:
+    """Fill ``flat`` with repeated passes over a shard, one from every ``stride`` on; the last may be cut short."""
     probabilities = _balanced(classes(shard)) if local.order == "class_balanced" else None
-    batches: list[Ints] = []
-    rest = np.zeros(0, dtype=np.int64)
-    while len(batches) < steps:
+    for start in range(0, len(flat), stride):
         order = shard
         if local.order == "shuffled":
-            order = shard[rng.permutation(len(shard))]
+            order = rng.permutation(shard)
         elif local.order == "class_balanced":
             order = rng.choice(shard, len(shard), p=probabilities)
-        if local.batches_span_epochs:
-            order = np.concatenate([rest, order])
-            full = len(order) // batch * batch
-            order, rest = order[:full], order[full:]
-        batches.extend(order[start : start + batch] for start in range(0, len(order), batch))
-    return batches[:steps]
+        part = flat[start : start + len(shard)]
+        part[:] = order[: len(part)]
 
 
 def plan_batches(
@@ -127,29 +129,26 @@ def plan_batches(
         purpose, keys: ``"batches"`` and the round number in training; other values for other training.
         classes: of samples, for ``local.order = class_balanced``.
     """
-    steps = [step_count(len(shard), mean_size, local) for shard in shards]
-    width = local.step_samples
-    if not local.batches_span_epochs:
-        width = min(width, max(map(len, shards), default=0))
-    longest = max(steps, default=0)
+    lengths = [len(shard) for shard in shards]
+    steps_of = {length: step_count(length, mean_size, local) for length in set(lengths)}
+    steps = [steps_of[length] for length in lengths]
+    spans, batch, longest = local.batches_span_epochs, local.step_samples, max(steps, default=0)
+    width = batch if spans else min(batch, max(lengths, default=0))
     indices = np.zeros((len(shards), longest, width), dtype=np.int64)
-    sizes = np.zeros((len(shards), longest), dtype=np.int64)
-    roots = np.zeros((len(shards), 1), dtype=np.int64)
-    for row, (shard, client, count) in enumerate(zip(shards, clients, steps, strict=True)):
-        roots[row] = key64(seed, f"{purpose}.samples", *keys, client)
-        if count == 0:
-            continue
-        rng = generator(seed, purpose, *keys, client)
-        for step, batch in enumerate(_passes(shard, classes, local.step_samples, count, local, rng)):
-            indices[row, step, : len(batch)] = batch
-            sizes[row, step] = len(batch)
-    stride = np.int64(2862933555777941757)  # an odd 64-bit multiplier keeps the keys of different steps apart
+    rngs = generators(seed, purpose, keys, clients)
+    for row, shard, count, rng in zip(indices, shards, steps, rngs, strict=True):
+        if count:
+            stride = len(shard) if spans else -(-len(shard) // batch) * width  # a pass ends with a short batch
+            _draw(row.reshape(-1)[: count * width], shard, stride, local, classes, rng)
+    step, samples = np.arange(longest, dtype=np.int64), np.array(lengths, dtype=np.int64)[:, None]
+    last = -(-samples // batch) - 1  # batch of a pass
+    sizes = np.full((len(shards), longest), batch)
+    if not spans:
+        sizes = np.where(step % (last + 1).clip(min=1) == last, samples - last * batch, batch)
+    sizes *= step < np.array(steps, dtype=np.int64)[:, None]
+    odd = np.int64(2862933555777941757)  # a multiplier that keeps the keys of different steps apart
     with np.errstate(over="ignore"):
-        step_keys = roots + np.arange(longest, dtype=np.int64) * stride
-    return BatchPlan(
-        torch.from_numpy(indices).to(device),
-        torch.from_numpy(sizes),
-        steps,
-        torch.from_numpy(step_keys).to(device),
-        local.batch_size,
-    )
+        step_keys = keys64(seed, f"{purpose}.samples", keys, clients)[:, None] + step * odd
+    tables = (torch.from_numpy(table) for table in (indices, sizes, step_keys))
+    placed, counts, mixed = tables
+    return BatchPlan(placed, counts, steps, mixed, local.batch_size).to(device)

@@ -92,6 +92,11 @@ class Workers:
         return ThreadPoolExecutor(self.count, "fedtide", initializer=torch.set_num_threads, initargs=(1,))
 
     @cached_property
+    def beside(self) -> ThreadPoolExecutor:
+        """A further thread, for what the CPU does while a GPU trains."""
+        return ThreadPoolExecutor(1, "fedtide-beside")
+
+    @cached_property
     def forward(self) -> Forward:
         return Forward(self.task)
 
@@ -122,3 +127,6 @@ class Workers:
         if "_pool" in self.__dict__:
             self._pool.shutdown(wait=True, cancel_futures=True)
             del self._pool
+        if "beside" in self.__dict__:
+            self.beside.shutdown()  # without cancelling: drawing takes milliseconds, and training may go on
+            del self.beside

@@ -52,6 +52,8 @@ class Participation(Plugin):
     def draw(self, present: Ints, round_: int, seed: int) -> Ints:
         """Positions into ``present`` (ascending, at least one) of the clients that take part in ``round_``.
 
+        On a GPU it is called in a thread, while the round before is trained; never twice at a time.
+
         Args:
             present: int64 [K], ids of the clients that are present and hold data, ascending.
             round_: 0-based round.
