@@ -33,9 +33,8 @@ class Ahead:
         if parts.hardware.device.type == "cpu" or t >= timeline.rounds:
             return
         classes = parts.data.classes
-        classes(
-            slice(0)
-        )  # copies the labels once: the thread makes no call to the GPU, on which a graph may be recorded
+        # Copies the labels once: the thread makes no call to the GPU, on which a graph may be recorded.
+        classes(slice(0))
         planned = parts.workers.beside.submit(plan_round, parts.settings, timeline, parts.participation, t)
 
         def batches() -> BatchPlan:
