@@ -36,7 +36,6 @@ TOLERANCE = 1e-9
 """Largest difference from the CPU, relative to the largest number of a tensor or to 1."""
 
 _SETTINGS = (
-    "scenario.num_devices=8",
     "local.steps=8",  # from which on a GPU replays them
     "engine.precision=64-true",
 )
@@ -167,7 +166,9 @@ def _of_plugin(kind: str, name: str) -> Iterator[Case]:
     own: dict[str, Any] = {key: 1 for key, value in fields.items() if value.is_required() and key != "name"}
     if kind == "attacks" and fields["share"].annotation is not NoneType:
         own["share"] = 0.25
-    others = [] if kind == "models" else ["model={name: mlp, widths: [16]}"]
+    others = ["scenario.num_devices=8", "model={name: mlp, widths: [16]}"]
+    if kind == "models":
+        others = ["scenario.num_devices=3"]
     if kind != "algorithms":
         others.append("algorithm.weighting=uniform")  # as noise on updates requires
     if kind != "algorithms" or plugin.optimizer != "plain_sgd":
