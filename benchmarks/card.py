@@ -155,7 +155,7 @@ def expensive(go: Callable[[int], None], world: Parts, rounds: int = 3) -> Itera
 
 
 def measure_convolutions(bench: Bench) -> None:
-    """A local step of ten networks, as part of a round, by every executor; on a card with and without graphs."""
+    """A local step of ten networks, as part of a round, by every executor; on a card also without graphs."""
     rows = bench.found.setdefault("convolutions", [])
     nets = {"lenet": (1, 28, 28), "cnn_5x5": (3, 32, 32), "cnn_leaky": (3, 32, 32)}
     networks, steps = (2, 2) if bench.quick else (10, 40)
@@ -164,11 +164,10 @@ def measure_convolutions(bench: Bench) -> None:
     for (model, shape), (way, engine) in product(nets.items(), ways.items()):
         local = {"steps": steps, "batch_size": 50}
         workload = Workload("", "", model, shape, networks, 50, networks, local, 1, surroundings=False)
-        for launched in (
-            ("replayed", "executed") if bench.device == "cuda" and hasattr(replay, "LEAST") else ("executed",)
-        ):
+        recorded = bench.device == "cuda" and hasattr(replay, "LEAST")
+        for launched in ("by default", "one by one") if recorded else ("by default",):
             with ExitStack() as stack:
-                if bench.device == "cuda" and launched == "executed":
+                if launched == "one by one":
                     stack.enter_context(patch.object(replay, "LEAST", 10**9))
                 world = bench.world(workload, **engine)
                 go = bare_rounds(world)

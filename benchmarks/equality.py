@@ -189,7 +189,7 @@ def _samples(trial: Trial) -> Dataset:
     if task == "classification":
         return data
     bits = (data.train_labels.unsqueeze(1) >> torch.arange(4)) & 1
-    labels = bits.double() if task == "multilabel" else data.train_labels.double()
+    labels = bits.double() if task == "multilabel" else data.train_labels.double() / 10
     return replace(data, train_labels=labels, test_labels=labels, num_classes=1, task=task)
 
 
