@@ -17,9 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from competitors import assembled
-from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
+from competitors import assembled, bare_rounds
 from fedtide.settings.params import Params
 from workloads import WORKLOADS
 
@@ -38,19 +36,11 @@ def run(workload: str, device: str, rounds: int, barrier: Barrier, root: str) ->
     """Some rounds of a workload, beginning together with the other runs."""
     raw = WORKLOADS[workload].raw(Path(root), rounds + WARM, engine={"accelerator": device, "workers": 1})
     world = assembled(Params(raw).run())
-    state, federation, card = initial_state(world), Federation(world), device == "cuda"
-
-    def go(count: int) -> None:
-        for _ in range(count):
-            federation.run_round(state)
-        if card:
-            torch.cuda.synchronize()
-
-    with torch.no_grad():
-        go(WARM)
-        barrier.wait()
-        began = time.perf_counter()
-        go(rounds)
+    go, card = bare_rounds(world), device == "cuda"
+    go(WARM)
+    barrier.wait()
+    began = time.perf_counter()
+    go(rounds)
     seconds = time.perf_counter() - began
     barrier.wait()
     free, total = torch.cuda.mem_get_info() if card else (0, 0)

@@ -74,15 +74,28 @@ def assembled(settings: RunSettings) -> Parts:
     return module.parts
 
 
+def bare_rounds(world: Parts) -> Callable[[int], None]:
+    """A function that runs some further rounds, without Lightning and without records, on a GPU to their end."""
+    state, federation = initial_state(world), Federation(world)
+
+    def run(count: int) -> None:
+        with torch.no_grad():
+            for _ in range(count):
+                federation.run_round(state)
+        if world.hardware.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
 def bare(world: Parts) -> Segment:
     """The same rounds without Lightning and without records."""
 
     def rounds(clock: RoundClock) -> None:
-        state, federation = initial_state(world), Federation(world)
-        with torch.no_grad():
-            for _ in range(world.timeline.rounds):
-                federation.run_round(state)
-                clock.tick()
+        run = bare_rounds(world)
+        for _ in range(world.timeline.rounds):
+            run(1)
+            clock.tick()
 
     return rounds
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from rich.console import Console
 
 from competitors import assembled
 from peers.environments import python_of
-from peers.fedtide import settings_of
-from peers.networks import network, parameters_of
+from peers.fedtide import settings_of, task_of, write
+from peers.networks import network
 from peers.task import Task, load
 from timing import Ratio
 from workloads import WORKLOADS
@@ -42,6 +42,7 @@ CONTENDERS = {
     "fedtide-naive": "plain PyTorch loop, one thread",
     "pfl": "pfl-research, two processes",
     "fedjax": "FedJAX, `jit`",
+    "jax": "a JAX program for these workloads",
     "flower": "Flower, two Ray actors",
     "fluke": "fluke, two threads",
     "fluke-1": "fluke, one thread",
@@ -120,27 +121,13 @@ class Bench:
     def task(self, name: str) -> Task:
         """A workload's task, written if it is not there."""
         workload = WORKLOADS[name]
-        task = Task(
-            folder=self.folder / "tasks" / f"{name}-{self.mode}",
-            name=name,
-            model=workload.model,
-            clients=workload.cohort if self.mode == "check" else workload.clients,
-            samples=workload.samples,
-            cohort=workload.cohort,
-            # Five steps of 128 are an epoch of W3's 640 samples.
-            epochs=workload.local.get("epochs", 1),
-            batch=workload.local["batch_size"],
-            lr=0.001,
-            timed={"full": workload.timed, "quick": max(workload.timed // 3, 1), "check": 1}[self.mode],
-        )
+        if self.mode == "check":
+            workload = replace(workload, clients=workload.cohort)
+        timed = {"full": workload.timed, "quick": max(workload.timed // 3, 1), "check": 1}[self.mode]
+        task = task_of(workload, self.folder / "tasks" / f"{name}-{self.mode}", timed)
         if not (task.folder / "task.json").exists() or Task.read(task.folder) != task:
             world = assembled(settings_of(task))
-            order = torch.from_numpy(np.concatenate([world.timeline.shards[client] for client in range(task.clients)]))
-            inputs, labels = (
-                values[order].reshape(task.clients, task.samples, *values.shape[1:]).numpy()
-                for values in (world.data.train_inputs, world.data.train_labels)
-            )
-            task.write(inputs, labels, parameters_of(world.task.network))
+            write(task, world)
             world.workers.close()
         return task
 

@@ -1,4 +1,4 @@
-"""Seconds per round of competitors that take turns, and the memory each needs alone."""
+"""Seconds per round of competitors that take turns, the memory each needs alone, and what a GPU does meanwhile."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import lightning as L
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 WARM = 1  # rounds at the start of a segment that are not timed: caches, allocators and threads settle
 EXTRA = WARM + 1  # the last round is not timed either: it evaluates and saves the state
@@ -78,6 +81,33 @@ class Ratio:
         """Ratios turn by turn."""
         ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
         return Ratio(statistics.median(ratios), min(ratios), max(ratios))
+
+
+@contextmanager
+def counted_graphs() -> Iterator[dict[str, int]]:
+    """How many CUDA graphs are recorded and replayed meanwhile; nothing without a card."""
+    counts: dict[str, int] = {}
+    if not torch.cuda.is_available():
+        yield counts
+        return
+    with ExitStack() as stack:
+        for key, method in (("recorded", "capture_begin"), ("replayed", "replay")):
+            counts[key] = 0
+            original = getattr(torch.cuda.CUDAGraph, method)
+
+            def counting(*args: Any, _key: str = key, _call: Any = original, **kwargs: Any) -> Any:
+                counts[_key] += 1
+                return _call(*args, **kwargs)
+
+            stack.enter_context(patch.object(torch.cuda.CUDAGraph, method, counting))
+        yield counts
+
+
+def kernel_milliseconds(go: Callable[[int], None]) -> float:
+    """Milliseconds that the kernels of a round take together."""
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+        go(2)
+    return float(sum(event.self_device_time_total for event in recorded.key_averages())) / 2000
 
 
 def peak_bytes(function: Callable[..., None], *args: Any) -> dict[str, int]:

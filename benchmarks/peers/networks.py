@@ -27,4 +27,4 @@ def network(name: str, parameters: Sequence[NDArray[np.float32]]) -> nn.Sequenti
 
 def parameters_of(model: nn.Module) -> list[NDArray[np.float32]]:
     """Copies of the parameters, in order."""
-    return [parameter.detach().numpy().copy() for parameter in model.parameters()]
+    return [parameter.detach().cpu().numpy().copy() for parameter in model.parameters()]

@@ -1,16 +1,15 @@
-"""What every contender gets and gives back; imported in their environments, so it needs NumPy and psutil only."""
+"""What every contender gets and gives back; imported in their environments, so it needs NumPy only, and uses psutil."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 WARM = 2  # rounds before the timed ones: compilation, caches, first use of every client's data
@@ -81,10 +80,13 @@ def load(path: Path) -> Arrays:
 
 
 class Clock:
-    """Wall and processor time of the timed rounds; the processor time is that of all processes below this one too."""
+    """Wall and processor time of the timed rounds; the processor time is that of all processes below this one too.
 
-    def __init__(self, timed: int) -> None:
-        self.timed, self.done = timed, 0
+    ``before`` is called when the rounds before the timed ones are over.
+    """
+
+    def __init__(self, timed: int, before: Callable[[], None] = lambda: None) -> None:
+        self.timed, self.done, self.before = timed, 0, before
         self.wall: list[float] = []
         self.processor: list[float] = []
 
@@ -92,6 +94,7 @@ class Clock:
         """A round is over."""
         self.done += 1
         if self.done == WARM:
+            self.before()
             self.processor.append(_processor_seconds())
             self.wall.append(time.perf_counter())
         elif self.done == WARM + self.timed:
@@ -105,7 +108,11 @@ class Clock:
 
 
 def _processor_seconds() -> float:
-    """User and system time of this process and its descendants, running or waited for."""
+    """User and system time of this process and its descendants, running or waited for; without psutil of this one alone."""
+    try:
+        import psutil
+    except ImportError:
+        return time.process_time()
     total = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
