@@ -4,7 +4,7 @@
     python benchmarks/card.py --device cpu --quick          # does everything work? no figures to keep
 
 ``rounds``: bare rounds of the three workloads, their kernels, and the CUDA graphs that they record and replay.
-``convolutions``: a local step of ten networks, by every executor. ``equal``: plug-ins, twice on the card and once on the CPU.
+``convolutions``: a local step of ten networks. ``equal``: plug-ins, twice on the card and once on the CPU.
 ``reference``: the same rounds as one JAX program, where JAX is installed; it is compiled while ``equal`` runs.
 Nothing passes or fails. What was not reached in time is named.
 """
@@ -25,13 +25,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from types import FrameType
-from typing import Any, get_args
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -41,8 +41,7 @@ from competitors import assembled, bare_rounds
 from fedtide.core.errors import SettingsError
 from fedtide.federation.types import Parts
 from fedtide.settings.params import Params
-from fedtide.settings.run import EngineSettings
-from fedtide.training.engine.executors import replay
+from fedtide.training.engine.executors import replay, stacked
 from fedtide.training.resources.workers import Workers, WorkerState
 from peers.fedtide import task_of, write
 from peers.task import load
@@ -155,32 +154,24 @@ def expensive(go: Callable[[int], None], world: Parts, rounds: int = 3) -> Itera
 
 
 def measure_convolutions(bench: Bench) -> None:
-    """A local step of ten networks, as part of a round, by every executor; on a card also without graphs."""
+    """A local step of ten networks as part of a round; on a card in a stream each, as grouped convolutions, launched singly."""
     rows = bench.found.setdefault("convolutions", [])
     nets = {"lenet": (1, 28, 28), "cnn_5x5": (3, 32, 32), "cnn_leaky": (3, 32, 32)}
     networks, steps = (2, 2) if bench.quick else (10, 40)
-    # Another way to train ten networks belongs here: a name and the engine's settings that choose it.
-    ways = {name: {"executor": name} for name in get_args(EngineSettings.model_fields["executor"].annotation)}
-    for (model, shape), (way, engine) in product(nets.items(), ways.items()):
+    ways: dict[str, tuple[Any, str, Any] | None] = {"by default": None}
+    if bench.device == "cuda":
+        ways |= {"grouped": (stacked, "STREAMS", 0), "launched singly": (replay, "record", lambda work, device: None)}
+    for (model, shape), (way, changed) in product(nets.items(), ways.items()):
         local = {"steps": steps, "batch_size": 50}
         workload = Workload("", "", model, shape, networks, 50, networks, local, 1, surroundings=False)
-        recorded = bench.device == "cuda" and hasattr(replay, "LEAST")
-        for launched in ("by default", "one by one") if recorded else ("by default",):
-            with ExitStack() as stack:
-                if launched == "one by one":
-                    stack.enter_context(patch.object(replay, "LEAST", 10**9))
-                world = bench.world(workload, **engine)
-                go = bare_rounds(world)
-                go(bench.rounds[0])
-                row = {
-                    "model": model,
-                    "executor": way,
-                    "launched": launched,
-                    "ms": milliseconds(go, bench.rounds[0]) / steps,
-                }
-                world.workers.close()
-            rows.append(row)
-            print(f"{networks} x {model}, {way}, {launched}: {row['ms']:,.2f} ms a step", flush=True)
+        with patch.object(*changed) if changed else nullcontext():
+            world = bench.world(workload)
+            go = bare_rounds(world)
+            go(bench.rounds[0])
+            row = {"model": model, "way": way, "ms": milliseconds(go, bench.rounds[0]) / steps}
+            world.workers.close()
+        rows.append(row)
+        print(f"{networks} x {model}, {way}: {row['ms']:,.2f} ms a step", flush=True)
 
 
 def measure_equality(bench: Bench) -> None:

@@ -36,7 +36,7 @@ TOLERANCE = 1e-9
 """Largest difference from the CPU, relative to the largest number of a tensor or to 1."""
 
 _SETTINGS = (
-    "local.steps=8",  # from which on a GPU replays them
+    "local.steps=8",
     "engine.precision=64-true",
 )
 

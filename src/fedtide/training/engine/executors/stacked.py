@@ -20,7 +20,7 @@ from fedtide.training.resources.workers import Workers
 
 _FORMS = 4
 """Recorded steps that are kept: the latest, of cohorts or phases in turn."""
-_STREAMS = 16
+STREAMS = 16
 """Networks with convolutions up to which a stream each is faster than grouped convolutions: ten take 3.1 ms instead of 3.9 (two
 5x5 layers), 2.5 instead of 3.1 (LeNet) and 4.6 instead of 8.0 (four 3x3 layers) on an H200; of fifty no more than some ten are
 computed at a time."""
@@ -96,7 +96,7 @@ class Stacked(Executor):
 
     def _lanes(self, cohort: Cohort, rows: slice) -> list[Rows]:
         """What is advanced in a stream of its own."""
-        if self._alone is None or rows.stop - rows.start > _STREAMS:
+        if self._alone is None or rows.stop - rows.start > STREAMS:
             return [Rows(cohort, rows, self.gradient)]
         return [Rows(cohort, slice(row, row + 1), self._alone) for row in range(rows.start, rows.stop)]
 
