@@ -63,7 +63,7 @@ def raw_files(order: Path) -> dict[str, Path]:
     from fedtide.world.storage.prepared import load_data
     from fedtide.world.storage.sources import fetch
 
-    found = {}
+    found: dict[str, Path] = {}
     for entry in read_order(order):
         recipe = Recipe(find(entry.name), entry.profile)
         for settings in {
@@ -94,7 +94,7 @@ def prepare(out: Path, order: Path, runs: Path, limit: int, wheels: bool) -> Non
         refuse(str(error))
     with tempfile.TemporaryDirectory() as made:
         content = Path(made)
-        code = ["git", "-C", ROOT, "archive", "--format=tar.gz", f"--output={content / 'code.tar.gz'}", "HEAD", *CODE]
+        code = ["git", "-C", str(ROOT), "archive", "--format=tar.gz", f"--output={content / 'code.tar.gz'}", "HEAD", *CODE]
         subprocess.run(code, check=True)
         shutil.copyfile(order, content / "order.yaml")
         if runs.is_dir() and any(runs.iterdir()) and fedtide("runs", "pack", content / "runs.zip", "--runs", runs):

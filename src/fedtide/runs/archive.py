@@ -16,9 +16,10 @@ from tempfile import TemporaryDirectory
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.storage.files import canonical_json, creating, make_folder, replacing, write_json
 from fedtide.core.storage.locks import claimed
+from fedtide.core.storage.sealed import peek_header
 from fedtide.records.files.client_scores import file_names
 from fedtide.records.files.guarantees import PRIVACY
-from fedtide.records.files.states import generations, peek_header
+from fedtide.records.files.states import generations
 from fedtide.records.run_directory import ENCODING, ENVIRONMENT, TABLES, RunDirectory, hashed, read_hashed
 from fedtide.runs.catalog import differences, first_few
 from fedtide.runs.check import check_run, run_directories
@@ -32,11 +33,7 @@ _ENTRY = 512  # bytes that a zip file spends on an entry, at most
 
 
 def pack(runs: Path, archive: Path, most: int | None = None) -> tuple[list[str], dict[str, str]]:
-    """Write an archive, of at most ``most`` bytes, of the intact runs of a folder, those that have ended first.
-
-    Returns:
-        Names of the runs in it, and by name why others were left out. A SettingsError if there are none; nothing is written.
-    """
+    """Archive the intact runs of a folder, ended ones first, in at most ``most`` bytes: names, and why others were left out."""
     packed, left, room = list[str](), dict[str, str](), sys.maxsize if most is None else most
     with replacing(archive) as part, zipfile.ZipFile(part, "w") as whole:
         for path in sorted(run_directories(runs), key=lambda path: not (path / _SUMMARY).is_file()):
@@ -48,9 +45,8 @@ def pack(runs: Path, archive: Path, most: int | None = None) -> tuple[list[str],
                 packed.append(path.name)
                 room -= len(content) + _ENTRY
         if not packed:
-            raise SettingsError(
-                f"{runs}: no run can be packed: {first_few([': '.join(each) for each in left.items()])}"
-            )
+            why = first_few([": ".join(each) for each in left.items()])
+            raise SettingsError(f"{runs}: no run can be packed: {why}")
     return packed, left
 
 
@@ -72,11 +68,8 @@ def _packed(path: Path, room: int) -> bytes:
                 tar.add(file, file.relative_to(path).as_posix())
             if (summary := read_hashed(path / _SUMMARY)) is not None:
                 marks = {name: mark for name, mark in summary["files"].items() if path / name in files}
-                content, member = (
-                    canonical_json(hashed({**summary, "files": marks})).encode(),
-                    tarfile.TarInfo(_SUMMARY),
-                )
-                member.size = len(content)
+                content = canonical_json(hashed({**summary, "files": marks})).encode()
+                (member := tarfile.TarInfo(_SUMMARY)).size = len(content)
                 tar.addfile(member, io.BytesIO(content))
     if packed.tell() + _ENTRY > room:
         raise SettingsError("it does not fit")
@@ -86,11 +79,8 @@ def _packed(path: Path, room: int) -> bytes:
 def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings]) -> tuple[list[str], list[str]]:
     """Add the runs of an archive to a folder, each at once or not at all; ``settings_of`` reads those of a run directory.
 
-    Returns:
-        Names of the runs that were added, or replace an earlier state of the same run, and of those that were there already.
-
-    Raises:
-        SettingsError: what was refused, and why; all others are merged.
+    Returns the names of the runs that were added, or replace an earlier state of the same run, and of those that were there
+    already. A SettingsError says which were refused, and why; all others are merged.
     """
     merged, known, refused = list[str](), list[str](), list[str]()
     try:
@@ -104,7 +94,9 @@ def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings])
         with TemporaryDirectory(dir=runs, prefix=".merge-") as made:
             for name in (each.removesuffix(_SUFFIX) for each in opened.namelist()):
                 try:
-                    staged = _verified(opened, Path(made) / plain_name(name), settings_of)
+                    staged = Path(made) / plain_name(name)
+                    _unpack(opened, staged)
+                    _refuse_other(staged, settings_of(staged))
                     (merged if _placed(staged, runs / name) else known).append(name)
                 except SettingsError as error:
                     refused.append(f"{name}: {error}".replace(f"{made}/", ""))
@@ -113,8 +105,8 @@ def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings])
     return merged, known
 
 
-def _verified(opened: zipfile.ZipFile, path: Path, settings_of: Callable[[Path], RunSettings]) -> Path:
-    """The run directory at ``path``, with files that are intact and the run key that its settings have here."""
+def _unpack(opened: zipfile.ZipFile, path: Path) -> None:
+    """Write the run directory ``path`` and verify its files."""
     try:
         with tarfile.open(fileobj=io.BytesIO(opened.read(path.name + _SUFFIX)), mode="r:xz") as tar:
             tar.extractall(path, filter="data")
@@ -122,17 +114,19 @@ def _verified(opened: zipfile.ZipFile, path: Path, settings_of: Callable[[Path],
         raise SettingsError(f"damaged ({shortened(str(error))})") from None
     if found := check_run(path).problems:
         raise SettingsError(first_few(list(found)))
-    settings, manifest = settings_of(path), read_hashed(path / "manifest.json") or {}
-    data, own = load_data(settings), path.with_name(f"{path.name}.here")
-    if run_key(settings, data) != manifest.get("run_key"):
-        own.mkdir()
+
+
+def _refuse_other(path: Path, settings: RunSettings) -> None:
+    """Refuse a run whose key is not that of its settings here."""
+    data, here = load_data(settings), path.with_name("here")
+    if run_key(settings, data) != (read_hashed(path / "manifest.json") or {}).get("run_key"):
+        here.mkdir(exist_ok=True)
         labels = {name: getattr(settings, name) for name in ("label", "initializer_label")}
-        write_json(own / "settings.json", {**settings.canonical(), **labels})
-        write_json(own / "manifest.json", {"data": data.digest})
-        write_json(own / ENVIRONMENT, hashed(environment(settings, "")))
-        _refuse_differences(own, path, "what this version would execute", ("settings", "data", "sources"))
+        write_json(here / "settings.json", {**settings.canonical(), **labels})
+        write_json(here / "manifest.json", {"data": data.digest})
+        write_json(here / ENVIRONMENT, hashed(environment(settings, "")))
+        _refuse_differences(here, path, "what this version would execute")
         raise SettingsError("its run key is another here")
-    return path
 
 
 def _placed(staged: Path, target: Path) -> bool:
@@ -143,8 +137,7 @@ def _placed(staged: Path, target: Path) -> bool:
                 raise SettingsError(f"a process is working on {target}")
             old, new = RunDirectory(target), RunDirectory(staged)
             ended = [each.summary() is not None for each in (old, new)]
-            parts = ("settings", "data", "sources", *(["results"] if all(ended) else []))
-            _refuse_differences(target, staged, str(target), parts)
+            _refuse_differences(target, staged, str(target), *(["results"] if all(ended) else []))
             if ended[0] or not (ended[1] or len(new.history()) > len(old.history())):
                 return False
             target.rename(staged.with_name(f"{staged.name}.before"))
@@ -152,9 +145,8 @@ def _placed(staged: Path, target: Path) -> bool:
     return True
 
 
-def _refuse_differences(here: Path, there: Path, what: str, parts: tuple[str, ...]) -> None:
-    found = [
-        f"{part} {name} ({old!r}, not {new!r})" for part, name, old, new in differences(here, there) if part in parts
-    ]
+def _refuse_differences(here: Path, there: Path, what: str, *parts: str) -> None:
+    compared = ("settings", "data", "sources", *parts)
+    found = [f"{part} {name} ({a!r}, not {b!r})" for part, name, a, b in differences(here, there) if part in compared]
     if found:
         raise SettingsError(f"differs from {what} in {first_few(found)}")

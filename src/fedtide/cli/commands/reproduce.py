@@ -28,7 +28,6 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 
 if TYPE_CHECKING:
-    from fedtide.records.summary import Summary
     from fedtide.settings.run import RunSettings
     from fedtide.studies.reproduce.recipe import Entry, Recipe
     from fedtide.studies.reproduce.results import Results
@@ -99,7 +98,7 @@ def reproduce(
     if workers is not None:
         settings.append(f"compare.workers={workers}")
     settings = with_cluster(settings, cluster)
-    distinct = dict.fromkeys((entry.name, entry.profile) for entry in entries)
+    distinct = {(entry.name, entry.profile): None for entry in entries}
     recipes = {(name, chosen): Recipe(find(name), chosen, settings) for name, chosen in distinct}
     plan = [(entry, recipes[entry.name, entry.profile]) for entry in entries]
     grids = [distinct_runs(recipe, recipe.select(entry.only), recipe.seeds) for entry, recipe in plan]
@@ -116,15 +115,13 @@ def reproduce(
         grid = [run for each in grids for run in each]
         print(planned(grid, Workspace(runs, loggers=first.loggers), first.compare.workers))
         return
-    tables: dict[int, Results] = {}
-    summaries: list[Summary] = []
-    refused: list[str] = []
-    stopped, left = None, len(plan)
+    tables: dict[Recipe, Results] = {}
+    summaries, refused, stopped, left = [], [], None, len(plan)
     with progress(quiet) as watch, time_limit(seconds) as late:
         for entry, recipe in plan:
             command = shlex.join(["fedtide", "reproduce", entry.name, "--profile", recipe.profile, *typed])
             try:
-                tables[id(recipe)], found, stopped = run_table(recipe, entry.only, runs, results, command, watch)
+                tables[recipe], found, stopped = run_table(recipe, entry.only, runs, results, command, watch)
                 summaries += found
             except SettingsError as error:  # for instance of a package that only this table needs
                 refused.append(f"{entry.name}: {error}" if several else str(error))
@@ -154,11 +151,9 @@ def _show(table: Results, results: Path, as_json: bool) -> dict[str, Any]:
 
 
 def _planned(plan: list[tuple[Entry, Recipe]], grids: list[list[RunSettings]]) -> tuple[list[str], list[list[str]]]:
-    lines = [
-        [entry.name, recipe.profile, " ".join(entry.only), str(len(grid)), f"{entry.minutes or 0:g}"]
-        for (entry, recipe), grid in zip(plan, grids, strict=True)
-    ]
-    return ["name", "profile", "only", "runs", "minutes"], lines
+    chosen = ((each.name, recipe.profile, " ".join(each.only), f"{each.minutes or 0:g}") for each, recipe in plan)
+    lines = [[*each, str(len(grid))] for each, grid in zip(chosen, grids, strict=True)]
+    return ["name", "profile", "only", "minutes", "runs"], lines
 
 
 def _print(table: tuple[list[str], list[list[str]]], as_json: bool) -> None:
@@ -206,6 +201,6 @@ def _status(results: Path, as_json: bool) -> None:
     _print((HEADS, lines(found)), as_json)
 
 
-def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> tuple[list[str], list[list[str]]]:
+def _cells(recipe: Recipe, only: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
     lines = [[*cell.values, recipe.runs(cell, recipe.seeds[0])[0].label] for cell in recipe.select(only)]
     return [*recipe.columns, "run as"], lines

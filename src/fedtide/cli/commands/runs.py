@@ -105,10 +105,7 @@ def pack(
     runs: Runs = Path("runs"),
     most: Annotated[str | None, typer.Option("--max", metavar="SIZE", help="Largest size, such as 16MB.")] = None,
 ) -> None:
-    """Write the records of runs to an archive, for `fedtide runs merge` on another machine; those that have ended first.
-
-    Unfinished runs come with their newest checkpoint. Final models are left out.
-    """
+    """Write the records of runs to an archive for `fedtide runs merge`; unfinished runs come with their newest checkpoint."""
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     from fedtide.runs.archive import pack as write
