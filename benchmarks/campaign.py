@@ -94,7 +94,8 @@ def prepare(out: Path, order: Path, runs: Path, limit: int, wheels: bool) -> Non
         refuse(str(error))
     with tempfile.TemporaryDirectory() as made:
         content = Path(made)
-        code = ["git", "-C", str(ROOT), "archive", "--format=tar.gz", f"--output={content / 'code.tar.gz'}", "HEAD", *CODE]
+        target = f"--output={content / 'code.tar.gz'}"
+        code = ["git", "-C", str(ROOT), "archive", "--format=tar.gz", target, "HEAD", *CODE]
         subprocess.run(code, check=True)
         shutil.copyfile(order, content / "order.yaml")
         if runs.is_dir() and any(runs.iterdir()) and fedtide("runs", "pack", content / "runs.zip", "--runs", runs):
