@@ -99,11 +99,11 @@ def test_time_that_ends_leaves_what_the_same_command_continues(fedtide, folder, 
 
 
 def test_a_table_that_is_refused_stops_no_other(fedtide, folder, two):
-    """Both tables have one world, in which the first has a label of its own that nothing can train."""
+    """The first one asks for a device that no Linux machine has."""
     broken = two.parent / "small.yaml"
     broken.write_text(
         broken.read_text().replace(
-            "local: {steps: 1, lr: 0.1}", "local: {steps: 1, lr: 0.1, batch_size: 1}\nengine: {accelerator: cuda}"
+            "local: {steps: 1, lr: 0.1}", "local: {steps: 1, lr: 0.1, batch_size: 1}\nengine: {accelerator: mps}"
         )
     )
     called = fedtide("reproduce", "small", "tiny", "--only", "algorithm=scaffold", "-q")
