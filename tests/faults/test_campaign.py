@@ -1,8 +1,9 @@
 """Cases of the fault campaign, which runs all of them: ``make faults``."""
 
-import campaign
 import pytest
 from benches import Benches
+
+import campaign
 
 KILLS = [f"kill/run/{number}" for number in range(3)]
 OTHERS = [

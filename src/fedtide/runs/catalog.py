@@ -48,7 +48,7 @@ def find(runs: Path, name: str) -> Path:
     found = [name] if name in folders else [known for known in folders if known.startswith(name)]
     if len(found) == 1:
         return folders[found[0]]
-    several = f"{len(found)} runs begin with it: {_first(found)}"
+    several = f"{len(found)} runs begin with it: {first_few(found)}"
     why = several if found else f"no such run{meant(name, folders)}; see `fedtide runs list`"
     raise SettingsError(f"{runs}: {shortened(name)!r}: {why}")
 
@@ -92,11 +92,12 @@ def why_repeated(path: Path, named: str) -> str | None:
                 found = differences(file.parent, path)
                 changed = [f"{name} ({old!r} -> {new!r})" for part, name, old, new in found if part == "settings"]
                 others = [f"{part} {name}" for part, name, *_ in found if part in ("sources", "data", "records")]
-                told = "; ".join(_first(each) for each in (changed, others) if each) or "its name"
+                told = "; ".join(first_few(each) for each in (changed, others) if each) or "its name"
                 return f"{path.name} is a new run: {file.parent.name} is complete, but differs in {told}"
     return None
 
 
-def _first(names: list[Any]) -> str:
+def first_few(names: list[Any]) -> str:
+    """The first names of a list, shortened, and how many more there are."""
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(shortened(str(name)) for name in names[:_SHOWN]) + more

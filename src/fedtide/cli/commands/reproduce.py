@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from fedtide.cli.options import (
     Override,
     Quiet,
     Runs,
+    Seconds,
     as_given,
     with_cluster,
 )
@@ -27,7 +28,8 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 
 if TYPE_CHECKING:
-    from fedtide.studies.reproduce.recipe import Recipe
+    from fedtide.settings.run import RunSettings
+    from fedtide.studies.reproduce.recipe import Entry, Recipe
     from fedtide.studies.reproduce.results import Results
 
 WIDTH = 160
@@ -35,8 +37,14 @@ SHOWN = 20
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Experiment name; see --list.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiment names; see --list.")
+    ] = None,
     profile: Annotated[str | None, typer.Option(help="Profile of the experiment. Default: its first one.")] = None,
+    order: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML list of {name, profile, only, minutes}: what to run, in this order."),
+    ] = None,
     runs: Runs = Path("runs"),
     results: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
     overrides: Override = None,
@@ -56,59 +64,96 @@ def reproduce(
         ),
     ] = False,
     allow_failures: AllowFailures = False,
+    seconds: Seconds = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a published table and show obtained next to published numbers.
+    """Reproduce published tables, one after the other, and show obtained next to published numbers.
 
     Finished runs are reused, interrupted ones continued.
     """
-    require("reproduce", "fedtide reproduce")
-    from fedtide.studies.reproduce.recipe import Recipe
+    require("reproduce", "fedtide reproduce", "matplotlib")
+    from fedtide.runs.jobs.signals import time_limit
+    from fedtide.studies.reproduce.recipe import Entry, Recipe, read_order
     from fedtide.studies.reproduce.reproduce import distinct_runs, find
     from fedtide.studies.reproduce.reproduce import reproduce as run_table
-    from fedtide.studies.reproduce.results import json_rows, missing_lines
 
     if status:
         _status(results, as_json)
         return
-    if name is None:
+    if order is not None and (names or profile or only):
+        raise SettingsError(f"--order {order} gives names, profiles and cells; leave out NAME, --profile and --only")
+    if order is None and not names:
         if not listed:
             raise SettingsError("name an experiment; `fedtide reproduce --list` lists them")
         _print(_experiments(), as_json)
         return
-    path = find(name)
+    named = [Entry(name=name, profile=profile, only=tuple(only or ())) for name in names or ()]
+    entries = named if order is None else read_order(order)
     settings = list(overrides or ())
-    command = ["fedtide", "reproduce", name, *as_given(DEFAULTS, settings)]
+    typed = [*as_given(DEFAULTS, settings), *(["--seeds", seeds] if seeds is not None else ())]
     if seeds is not None:
         settings.append(f"compare.seeds=[{seeds}]")
-        command += ["--seeds", seeds]
     if workers is not None:
         settings.append(f"compare.workers={workers}")
-    recipe = Recipe(path, profile, with_cluster(settings, cluster))
-    for remark in recipe.remarks:
+    settings = with_cluster(settings, cluster)
+    distinct = {(entry.name, entry.profile): None for entry in entries}
+    recipes = {(name, chosen): Recipe(find(name), chosen, settings) for name, chosen in distinct}
+    plan = [(entry, recipes[entry.name, entry.profile]) for entry in entries]
+    grids = [distinct_runs(recipe, recipe.select(entry.only), recipe.seeds) for entry, recipe in plan]
+    for remark in dict.fromkeys(remark for recipe in recipes.values() for remark in recipe.remarks):
         log(remark)
+    first, several = plan[0][1], len(plan) > 1
     if listed:
-        _print(_cells(recipe, only or ()), as_json)
+        _print(_planned(plan, grids) if several else _cells(first, entries[0].only), as_json)
         return
     if dry_run:
         from fedtide.runs.dry_run import dry_run as planned
         from fedtide.runs.workspace import Workspace
 
-        grid = distinct_runs(recipe, recipe.select(only or ()), recipe.seeds)
-        print(planned(grid, Workspace(runs, loggers=recipe.loggers), recipe.compare.workers))
+        grid = [run for each in grids for run in each]
+        print(planned(grid, Workspace(runs, loggers=first.loggers), first.compare.workers))
         return
-    command[3:3] = ["--profile", recipe.profile]
-    with progress(quiet) as watch:
-        table, summaries, stopped = run_table(recipe, only or (), runs, results, shlex.join(command), watch)
-    files = results / recipe.name / recipe.profile
-    if as_json:
-        facts = {"name": recipe.name, "profile": recipe.profile, "files": [f"{files}.csv", f"{files}.md"]}
-        print(json.dumps({**facts, "rows": json_rows(table), "missing": missing_lines(table)}))
-    else:
-        _print_results(table, files)
-    exit_with_all(summaries, stopped, allow_failures or recipe.allow_failures)
+    tables: dict[Recipe, Results] = {}
+    summaries, refused, stopped, left = [], [], None, len(plan)
+    with progress(quiet) as watch, time_limit(seconds) as late:
+        for entry, recipe in plan:
+            command = shlex.join(["fedtide", "reproduce", entry.name, "--profile", recipe.profile, *typed])
+            try:
+                tables[recipe], found, stopped = run_table(recipe, entry.only, runs, results, command, watch)
+                summaries += found
+            except SettingsError as error:  # for instance of a package that only this table needs
+                refused.append(f"{entry.name}: {error}" if several else str(error))
+            left -= stopped is None
+            if stopped is not None or late.is_set():
+                break
+    if late.is_set() and left:
+        log(f"--seconds {seconds:g}: {left} of {len(plan)} tables left; re-run the same command to resume")
+        stopped = None
+    shown = [_show(table, results, as_json) for table in tables.values()]
+    if as_json and shown:
+        print(json.dumps(shown if several else shown[0]))
+    if refused:
+        raise SettingsError("; ".join(refused))
+    exit_with_all(summaries, stopped, allow_failures or all(recipe.allow_failures for recipe in recipes.values()))
+
+
+def _show(table: Results, results: Path, as_json: bool) -> dict[str, Any]:
+    """Print a table unless it is printed as JSON; what JSON has of it."""
+    from fedtide.studies.reproduce.results import json_rows, missing_lines
+
+    name, profile = table.recipe.name, table.recipe.profile
+    if not as_json:
+        _print_results(table, results / name / profile)
+    files = [f"{results / name / profile}{suffix}" for suffix in (".csv", ".md")]
+    return {"name": name, "profile": profile, "files": files, "rows": json_rows(table), "missing": missing_lines(table)}
+
+
+def _planned(plan: list[tuple[Entry, Recipe]], grids: list[list[RunSettings]]) -> tuple[list[str], list[list[str]]]:
+    chosen = ((each.name, recipe.profile, " ".join(each.only), f"{each.minutes or 0:g}") for each, recipe in plan)
+    lines = [[*each, str(len(grid))] for each, grid in zip(chosen, grids, strict=True)]
+    return ["name", "profile", "only", "minutes", "runs"], lines
 
 
 def _print(table: tuple[list[str], list[list[str]]], as_json: bool) -> None:
@@ -156,6 +201,6 @@ def _status(results: Path, as_json: bool) -> None:
     _print((HEADS, lines(found)), as_json)
 
 
-def _cells(recipe: Recipe, only: list[str] | tuple[()]) -> tuple[list[str], list[list[str]]]:
+def _cells(recipe: Recipe, only: tuple[str, ...]) -> tuple[list[str], list[list[str]]]:
     lines = [[*cell.values, recipe.runs(cell, recipe.seeds[0])[0].label] for cell in recipe.select(only)]
     return [*recipe.columns, "run as"], lines

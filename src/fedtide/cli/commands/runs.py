@@ -1,4 +1,4 @@
-"""``fedtide runs``: list, compare and remove recorded runs."""
+"""``fedtide runs``: list, compare, remove and move recorded runs."""
 
 import json
 import shutil
@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from fedtide.cli.options import PARAMS, Json, Runs
+from fedtide.cli.options import PARAMS, Json, Override, Runs, read_params
 from fedtide.cli.reporter import log, print_table
 from fedtide.core.errors import SettingsError, nearest, shortened
+from fedtide.core.storage.files import creatable
 
-app = typer.Typer(name="runs", no_args_is_help=True, help="List, compare and remove recorded runs.")
+app = typer.Typer(name="runs", no_args_is_help=True, help="List, compare, remove and move recorded runs.")
 
 Run = Annotated[str, typer.Argument(help="Run directory, run key, or the beginning of its name.")]
 State = Annotated[str | None, typer.Option(help="Only runs in this state, such as complete, failed or unfinished.")]
@@ -96,3 +97,38 @@ def remove(
         for path in paths:
             shutil.rmtree(path)
     print(f"{len(paths)} run{'s' * (len(paths) != 1)} removed; the report and MLflow were not changed")
+
+
+@app.command()
+def pack(
+    archive: Annotated[Path, typer.Argument(help="File to write, such as runs.zip.")],
+    runs: Runs = Path("runs"),
+    most: Annotated[str | None, typer.Option("--max", metavar="SIZE", help="Largest size, such as 16MB.")] = None,
+) -> None:
+    """Write the records of runs to an archive for `fedtide runs merge`; unfinished runs come with their newest checkpoint."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    from fedtide.runs.archive import pack as write
+
+    try:
+        limit = None if most is None else int(TypeAdapter(ByteSize).validate_python(most))
+    except ValidationError:
+        raise SettingsError(f"--max = {shortened(repr(most))}: use a size such as 16MB") from None
+    creatable(archive.parent)
+    packed, left = write(runs, archive, limit)
+    for name, reason in left.items():
+        log(f"left out {name}: {reason}")
+    print(f"{archive}: {len(packed)} runs, {decimal(archive.stat().st_size)}; {len(left)} left out")
+
+
+@app.command()
+def merge(
+    archive: Annotated[Path, typer.Argument(help="File that `fedtide runs pack` has written.")],
+    runs: Runs = Path("runs"),
+    overrides: Override = None,
+) -> None:
+    """Add the runs of an archive to a folder. Those made with other settings, data or code, or damaged, are refused."""
+    from fedtide.runs.archive import merge as add
+
+    merged, known = add(archive, creatable(runs), lambda path: read_params(PARAMS, overrides, path).run())
+    print(f"{len(merged)} runs merged into {runs}; {len(known)} already there")

@@ -60,7 +60,8 @@ class MlflowRun:
     def lacks_model(self) -> bool:
         """Whether there is a final model that MLflow does not have."""
         known = self._run is not None and self._run.outputs is not None and self._run.outputs.model_outputs
-        return not known and outcome_of(self.directory) == "complete" and predicts(self.directory.summary() or {})
+        found = outcome_of(self.directory) == "complete" and MODEL in self.directory.marks()  # an archive leaves it out
+        return found and not known and predicts(self.directory.summary() or {})
 
     def begin(self, parent: str) -> None:
         """Show the run as running, with its settings, tags, dataset and the rounds so far; below ``parent`` if it is new."""

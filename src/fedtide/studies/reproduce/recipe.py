@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
+from yaml import YAMLError
 
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.core.storage.files import short_hash
 from fedtide.settings.params import Params, parse
 from fedtide.settings.reading.overrides import apply_overrides, deep_merge, override
-from fedtide.settings.reading.yaml_files import read_mapping
+from fedtide.settings.reading.yaml_files import read_mapping, read_value
 from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, Score
 from fedtide.studies.reproduce.measures import Measure, TransitionAccuracy
@@ -81,6 +82,29 @@ class TableSettings(SettingsModel):
     )
     transitions: dict[str, int] = Field(min_length=1, description="name of a transition -> session it leads to, from 1")
     measure: Measure = Field(TransitionAccuracy(), description="what is measured in that session")
+
+
+class Entry(SettingsModel):
+    """Cells of one table; ``minutes``: the expected time of all its runs, one after the other."""
+
+    name: str
+    profile: str | None = None
+    only: tuple[str, ...] = ()
+    minutes: float | None = Field(None, gt=0)
+
+
+class _Order(SettingsModel):
+    entries: tuple[Entry, ...] = Field(min_length=1)
+
+
+def read_order(path: Path) -> tuple[Entry, ...]:
+    """What the YAML list of an order file names, in its order; a SettingsError if it is something else."""
+    try:
+        raw = read_value(path.read_text(encoding="utf-8"))
+    except (OSError, YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(f"--order {path}: {' '.join(str(error).split())}") from None
+    order: _Order = parse(_Order, {"entries": raw}, str(path))
+    return order.entries
 
 
 @dataclass(frozen=True)
