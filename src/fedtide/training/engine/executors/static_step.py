@@ -28,6 +28,7 @@ class StaticStep:
         self._columns = torch.arange(width, device=device)
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._losses = torch.zeros(clients, dtype=cohort.losses.dtype, device=device)
+        self._none = torch.zeros((), dtype=self._losses.dtype, device=device)
         self.steps = torch.zeros(clients, 1, dtype=torch.int64, device=device)
         self._steps_of: dict[tuple[bool, bool], replay.Replay] = {}
         self._loaded: object = None
@@ -75,7 +76,7 @@ class StaticStep:
             each = [own for own, lane in zip(bounds, self.lanes, strict=True) for _ in _written(lane)]
             for after, old, own in zip(written, before, each, strict=True):
                 after.copy_(torch.where(own, after, old))
-        self._losses += torch.where(running[:, 0], value, 0.0)
+        self._losses += torch.where(running[:, 0], value, self._none)
         self._at += 1
 
     def _descend(self, inputs: Tensor, labels: Tensor, keep: Tensor | None, keys: Tensor) -> Tensor:
