@@ -15,20 +15,25 @@ class ClippedSteps:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._count = 0
-        taken: WeakKeyDictionary[Rows, int] = WeakKeyDictionary()
+        left: WeakKeyDictionary[Rows, torch.Tensor] = WeakKeyDictionary()
         in_training = torch.zeros(0, dtype=torch.bool)
-        step, clip = Rows.step, local.clip
+        begin, step, clip = Rows.__init__, Rows.step, local.clip
+
+        def counting_begin(rows: Rows, cohort: local.Cohort, taken: slice, *others: Any) -> None:
+            begin(rows, cohort, taken, *others)
+            left[rows] = torch.tensor(cohort.plan.steps[taken])
 
         def counting_step(rows: Rows, *batch: Any) -> torch.Tensor:
             nonlocal in_training
-            in_training = torch.tensor(rows.cohort.plan.steps[rows.rows]) > taken.get(rows, 0)
-            taken[rows] = taken.get(rows, 0) + 1
+            in_training = left[rows] > 0
+            left[rows] -= 1
             return step(rows, *batch)
 
         def counting_clip(v: torch.Tensor, limit: float) -> None:
             self._count += int((in_training & (torch.linalg.vector_norm(v, dim=-1) + 1e-6 > limit)).sum())
             clip(v, limit)
 
+        patch.setattr(Rows, "__init__", counting_begin)
         patch.setattr(Rows, "step", counting_step)
         patch.setattr(local, "clip", counting_clip)
 
