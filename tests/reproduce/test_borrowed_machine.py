@@ -35,7 +35,7 @@ WITHOUT = """
 import sys
 from importlib.machinery import PathFinder
 
-ABSENT = {"mlflow", "dvc", "optuna", "plotly", "jinja2", "torchvision", "pyarrow", "sklearn"} - {"jinja2"}  # which torch needs
+ABSENT = {"mlflow", "dvc", "optuna", "plotly", "torchvision", "pyarrow", "sklearn"}
 
 
 class Without(PathFinder):

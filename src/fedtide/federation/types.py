@@ -235,12 +235,14 @@ class Parts(Chosen):
         own, known = self.timeline.shards, self._counted
         if any(own[number] is not shard for number, shard in zip(numbers, shards, strict=True)):
             return self.data.label_counts(shards)  # with samples added or removed, whose labels may change
-        if new := [number for number in numbers if number not in known]:
-            known.update(zip(new, self.data.label_counts([own[number] for number in new]), strict=True))
-        return torch.stack([known[number] for number in numbers])
+        # A timeline that has taken the place of another may have other shards under its numbers.
+        if new := [number for number in numbers if number not in known or known[number][0] is not own[number]]:
+            found = [own[number] for number in new]
+            known.update(zip(new, zip(found, self.data.label_counts(found), strict=True), strict=True))
+        return torch.stack([known[number][1] for number in numbers])
 
     @cached_property
-    def _counted(self) -> dict[int, Tensor]:
+    def _counted(self) -> dict[int, tuple[Ints, Tensor]]:
         return {}
 
     def rows_that(self, *, last: bool = False, rest: bool = False) -> set[str]:

@@ -111,9 +111,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     once = _kept_once(chosen, timeline) + sum(memory.once for memory in takes)
     each = _per_participant(chosen, kept, layout.size) + sum(memory.each for memory in takes)
     added = sum(memory.samples for memory in takes)
-    recorded = (
-        each if device.type == "cuda" and not overrides(chosen.algorithm, "direction") else 0
-    )  # buffers of the steps
+    # Steps that are recorded have buffers of their own.
+    recorded = each if device.type == "cuda" and not overrides(chosen.algorithm, "direction") else 0
     batches = Part(
         f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
         cohort * steps * 8 * (width + 3),

@@ -62,7 +62,7 @@ def train_clients(r: RoundContext) -> None:
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
         r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
     numbers = [r.cohort.losses, _drift(r.cohort.W, r.round.base, r.share)]
-    *losses, r.drift = torch.cat([part.to(torch.float64) for part in numbers]).tolist()  # a GPU is waited for once
+    *losses, r.drift = torch.cat(numbers).tolist()  # a GPU is waited for once
     r.train_loss, r.losses = _losses(r, torch.tensor(losses, dtype=torch.float64))
 
 
