@@ -236,9 +236,8 @@ class Parts(Chosen):
         if any(own[number] is not shard for number, shard in zip(numbers, shards, strict=True)):
             return self.data.label_counts(shards)  # with samples added or removed, whose labels may change
         # A timeline that has taken the place of another may have other shards under its numbers.
-        if new := [number for number in numbers if number not in known or known[number][0] is not own[number]]:
-            found = [own[number] for number in new]
-            known.update(zip(new, zip(found, self.data.label_counts(found), strict=True), strict=True))
+        for number in {number for number in numbers if number not in known or known[number][0] is not own[number]}:
+            known[number] = own[number], self.data.label_counts([own[number]])[0]
         return torch.stack([known[number][1] for number in numbers])
 
     @cached_property

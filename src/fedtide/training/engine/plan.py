@@ -149,6 +149,5 @@ def plan_batches(
     odd = np.int64(2862933555777941757)  # a multiplier that keeps the keys of different steps apart
     with np.errstate(over="ignore"):
         step_keys = keys64(seed, f"{purpose}.samples", keys, clients)[:, None] + step * odd
-    tables = (torch.from_numpy(table) for table in (indices, sizes, step_keys))
-    placed, counts, mixed = tables
-    return BatchPlan(placed, counts, steps, mixed, local.batch_size).to(device)
+    where, counts, drawn = map(torch.from_numpy, (indices, sizes, step_keys))
+    return BatchPlan(where, counts, steps, drawn, local.batch_size).to(device)
