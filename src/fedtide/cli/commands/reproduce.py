@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -74,10 +75,7 @@ def reproduce(
     Finished runs are reused, interrupted ones continued.
     """
     require("reproduce", "fedtide reproduce", "matplotlib")
-    from fedtide.runs.jobs.signals import time_limit
-    from fedtide.studies.reproduce.recipe import Entry, Recipe, read_order
-    from fedtide.studies.reproduce.reproduce import distinct_runs, find
-    from fedtide.studies.reproduce.reproduce import reproduce as run_table
+    from fedtide.studies.reproduce.recipe import Entry, read_order
 
     if status:
         _status(results, as_json)
@@ -90,41 +88,78 @@ def reproduce(
         _print(_experiments(), as_json)
         return
     named = [Entry(name=name, profile=profile, only=tuple(only or ())) for name in names or ()]
-    entries = named if order is None else read_order(order)
     settings = list(overrides or ())
     typed = [*as_given(DEFAULTS, settings), *(["--seeds", seeds] if seeds is not None else ())]
     if seeds is not None:
         settings.append(f"compare.seeds=[{seeds}]")
     if workers is not None:
         settings.append(f"compare.workers={workers}")
-    settings = with_cluster(settings, cluster)
+    plan = _plan(named if order is None else read_order(order), with_cluster(settings, cluster))
+    if listed:
+        _print(_planned(plan) if len(plan) > 1 else _cells(plan[0].recipe, plan[0].entry.only), as_json)
+    elif dry_run:
+        _dry_run(plan, runs)
+    else:
+        _run(plan, typed, runs, results, seconds, allow_failures, as_json, quiet)
+
+
+class _Planned(NamedTuple):
+    """A table to reproduce, and its runs."""
+
+    entry: Entry
+    recipe: Recipe
+    grid: list[RunSettings]
+
+
+def _plan(entries: Sequence[Entry], settings: list[str]) -> list[_Planned]:
+    """The tables of the entries under the overrides ``settings``; every file is read once."""
+    from fedtide.studies.reproduce.recipe import Recipe
+    from fedtide.studies.reproduce.reproduce import distinct_runs, find
+
     distinct = {(entry.name, entry.profile): None for entry in entries}
-    recipes = {(name, chosen): Recipe(find(name), chosen, settings) for name, chosen in distinct}
-    plan = [(entry, recipes[entry.name, entry.profile]) for entry in entries]
-    grids = [distinct_runs(recipe, recipe.select(entry.only), recipe.seeds) for entry, recipe in plan]
+    recipes = {(name, profile): Recipe(find(name), profile, settings) for name, profile in distinct}
     for remark in dict.fromkeys(remark for recipe in recipes.values() for remark in recipe.remarks):
         log(remark)
-    first, several = plan[0][1], len(plan) > 1
-    if listed:
-        _print(_planned(plan, grids) if several else _cells(first, entries[0].only), as_json)
-        return
-    if dry_run:
-        from fedtide.runs.dry_run import dry_run as planned
-        from fedtide.runs.workspace import Workspace
+    pairs = [(entry, recipes[entry.name, entry.profile]) for entry in entries]
+    return [
+        _Planned(entry, recipe, distinct_runs(recipe, recipe.select(entry.only), recipe.seeds))
+        for entry, recipe in pairs
+    ]
 
-        grid = [run for each in grids for run in each]
-        print(planned(grid, Workspace(runs, loggers=first.loggers), first.compare.workers))
-        return
+
+def _dry_run(plan: list[_Planned], runs: Path) -> None:
+    from fedtide.runs.dry_run import dry_run
+    from fedtide.runs.workspace import Workspace
+
+    first = plan[0].recipe
+    grid = [run for each in plan for run in each.grid]
+    print(dry_run(grid, Workspace(runs, loggers=first.loggers), first.compare.workers))
+
+
+def _run(
+    plan: list[_Planned],
+    typed: list[str],
+    runs: Path,
+    results: Path,
+    seconds: float | None,
+    allow_failures: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Reproduce the tables one after the other, until a signal or the time limit; print them, and exit with their status."""
+    from fedtide.runs.jobs.signals import time_limit
+    from fedtide.studies.reproduce.reproduce import reproduce as run_table
+
     tables: dict[Recipe, Results] = {}
     summaries, refused, stopped, left = [], [], None, len(plan)
     with progress(quiet) as watch, time_limit(seconds) as late:
-        for entry, recipe in plan:
+        for entry, recipe, _ in plan:
             command = shlex.join(["fedtide", "reproduce", entry.name, "--profile", recipe.profile, *typed])
             try:
                 tables[recipe], found, stopped = run_table(recipe, entry.only, runs, results, command, watch)
                 summaries += found
             except SettingsError as error:  # for instance of a package that only this table needs
-                refused.append(f"{entry.name}: {error}" if several else str(error))
+                refused.append(f"{entry.name}: {error}" if len(plan) > 1 else str(error))
             left -= stopped is None
             if stopped is not None or late.is_set():
                 break
@@ -133,10 +168,10 @@ def reproduce(
         stopped = None
     shown = [_show(table, results, as_json) for table in tables.values()]
     if as_json and shown:
-        print(json.dumps(shown if several else shown[0]))
+        print(json.dumps(shown if len(plan) > 1 else shown[0]))
     if refused:
         raise SettingsError("; ".join(refused))
-    exit_with_all(summaries, stopped, allow_failures or all(recipe.allow_failures for recipe in recipes.values()))
+    exit_with_all(summaries, stopped, allow_failures or all(each.recipe.allow_failures for each in plan))
 
 
 def _show(table: Results, results: Path, as_json: bool) -> dict[str, Any]:
@@ -150,9 +185,11 @@ def _show(table: Results, results: Path, as_json: bool) -> dict[str, Any]:
     return {"name": name, "profile": profile, "files": files, "rows": json_rows(table), "missing": missing_lines(table)}
 
 
-def _planned(plan: list[tuple[Entry, Recipe]], grids: list[list[RunSettings]]) -> tuple[list[str], list[list[str]]]:
-    chosen = ((each.name, recipe.profile, " ".join(each.only), f"{each.minutes or 0:g}") for each, recipe in plan)
-    lines = [[*each, str(len(grid))] for each, grid in zip(chosen, grids, strict=True)]
+def _planned(plan: list[_Planned]) -> tuple[list[str], list[list[str]]]:
+    lines = [
+        [entry.name, recipe.profile, " ".join(entry.only), f"{entry.minutes or 0:g}", str(len(grid))]
+        for entry, recipe, grid in plan
+    ]
     return ["name", "profile", "only", "minutes", "runs"], lines
 
 
