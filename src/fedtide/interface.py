@@ -72,8 +72,9 @@ def compare(
     folder = Path(runs)
     workspace = script_workspace(folder, mlruns, experiment.tracking if experiment else TrackingSettings())
     with shown(log) as watch:
-        for remark in params.remarks if isinstance(params, Params) else ():
-            watch.log(remark)
+        if isinstance(params, Params):
+            for remark in params.remarks:
+                watch.log(remark)
         summaries, stopped = compare_all(grid, workspace, where, watch)
     if stopped is not None:
         raise KeyboardInterrupt(INTERRUPTED)

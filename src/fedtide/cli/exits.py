@@ -136,8 +136,10 @@ def exit_with_search(result: TuneResult, show: Callable[[str], None] = print) ->
 
 
 def _list(title: str, lines: Sequence[str]) -> None:
-    for line in (f"{title}:", *(f"  {line}" for line in lines)) if lines else ():
-        log(line)
+    if lines:
+        log(f"{title}:")
+    for line in lines:
+        log(f"  {line}")
 
 
 def _exit_interrupted(number: int) -> NoReturn:

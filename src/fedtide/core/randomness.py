@@ -49,7 +49,8 @@ def key64(seed: int, purpose: str, *keys: int) -> int:
 
 def _digests(seed: int, purpose: str, keys: tuple[int, ...], last: Iterable[int], size: int) -> Iterator[bytes]:
     """``_digest`` with each of some ``last`` keys."""
-    first, end, pack = struct.pack(f"<{len(keys) + 1}q", seed, *keys), purpose.encode(), struct.Struct("<q").pack
+    first, end = struct.pack(f"<{len(keys) + 1}q", seed, *keys), purpose.encode()
+    pack = struct.Struct("<q").pack
     return (hashlib.blake2b(first + pack(key) + end, digest_size=size).digest() for key in last)
 
 

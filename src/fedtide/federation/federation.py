@@ -244,8 +244,9 @@ def change_population(parts: Parts, state: RunState, plan: RoundPlan) -> None:
     if plan.departed is None:
         return
     departed = torch.from_numpy(plan.departed)
-    for feature in parts.features if plan.starts is None else ():  # else they were told when they left, and may be back
-        feature.forget(parts, state, departed, left=True)
+    if plan.starts is None:  # else they were told when they left, and may be back
+        for feature in parts.features:
+            feature.forget(parts, state, departed, left=True)
     if not ("personal" in parts.algorithm.models and parts.settings.client_state.on_leave == "keep"):
         clear(parts, state, departed[state.written[departed] > 0])
         state.seen[departed] = False

@@ -34,16 +34,19 @@ _ENTRY = 512  # bytes that a zip file spends on an entry, at most
 
 def pack(runs: Path, archive: Path, most: int | None = None) -> tuple[list[str], dict[str, str]]:
     """Archive the intact runs of a folder, ended ones first, in at most ``most`` bytes: names, and why others were left out."""
-    packed, left, room = list[str](), dict[str, str](), sys.maxsize if most is None else most
+    packed: list[str] = []
+    left: dict[str, str] = {}
+    room = sys.maxsize if most is None else most
     with replacing(archive) as part, zipfile.ZipFile(part, "w") as whole:
         for path in sorted(run_directories(runs), key=lambda path: not (path / _SUMMARY).is_file()):
             try:
-                whole.writestr(path.name + _SUFFIX, content := _packed(path, room))
+                content = _packed(path, room)
             except SettingsError as error:
                 left[path.name] = str(error)
-            else:
-                packed.append(path.name)
-                room -= len(content) + _ENTRY
+                continue
+            whole.writestr(path.name + _SUFFIX, content)
+            packed.append(path.name)
+            room -= len(content) + _ENTRY
         if not packed:
             why = first_few([": ".join(each) for each in left.items()])
             raise SettingsError(f"{runs}: no run can be packed: {why}")
@@ -52,7 +55,8 @@ def pack(runs: Path, archive: Path, most: int | None = None) -> tuple[list[str],
 
 def _packed(path: Path, room: int) -> bytes:
     """The records of a run as tar.xz; its summary has no marks of files that are left out. A SettingsError says why not."""
-    found, files, packed = check_run(path), [path / name for name in (*_RECORDS, *file_names(path))], io.BytesIO()
+    found, packed = check_run(path), io.BytesIO()
+    files = [path / name for name in (*_RECORDS, *file_names(path))]
     with claimed(path) as free:
         if not free or found.state in ("running", "damaged"):
             raise SettingsError("; ".join(found.problems) or "a process is working on it")
@@ -69,7 +73,8 @@ def _packed(path: Path, room: int) -> bytes:
             if (summary := read_hashed(path / _SUMMARY)) is not None:
                 marks = {name: mark for name, mark in summary["files"].items() if path / name in files}
                 content = canonical_json(hashed({**summary, "files": marks})).encode()
-                (member := tarfile.TarInfo(_SUMMARY)).size = len(content)
+                member = tarfile.TarInfo(_SUMMARY)
+                member.size = len(content)
                 tar.addfile(member, io.BytesIO(content))
     if packed.tell() + _ENTRY > room:
         raise SettingsError("it does not fit")
@@ -82,7 +87,9 @@ def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings])
     Returns the names of the runs that were added, or replace an earlier state of the same run, and of those that were there
     already. A SettingsError says which were refused, and why; all others are merged.
     """
-    merged, known, refused = list[str](), list[str](), list[str]()
+    merged: list[str] = []
+    known: list[str] = []
+    refused: list[str] = []
     try:
         opened = zipfile.ZipFile(archive)
     except (OSError, zipfile.BadZipFile) as error:
@@ -97,7 +104,8 @@ def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings])
                     staged = Path(made) / plain_name(name)
                     _unpack(opened, staged)
                     _refuse_other(staged, settings_of(staged))
-                    (merged if _placed(staged, runs / name) else known).append(name)
+                    placed = merged if _placed(staged, runs / name) else known
+                    placed.append(name)
                 except SettingsError as error:
                     refused.append(f"{name}: {error}".replace(f"{made}/", ""))
         if refused:

@@ -18,18 +18,21 @@ _SHOWN = 3  # most settings, sources or runs that a line names
 
 def listed(path: Path) -> dict[str, Any]:
     """Names, state, rounds, headline metric, bytes, and seconds since the last record of a run directory."""
-    facts, results = dict[str, Any](), {"state": "damaged"}
+    facts: dict[str, Any] = {}
+    results: dict[str, Any] = {"state": "damaged"}
     with suppress(SettingsError):
         facts, results = read_json(path / "manifest.json") or {}, _results(path)
-    best: Any = headline(results)  # type: ignore[arg-type]
+    best = headline(results)  # type: ignore[arg-type]
     files = []
     for file in path.rglob("*"):
         with suppress(FileNotFoundError):  # which a run in progress has just replaced
             files += [file.stat()] if file.is_file() else []
     found = {key: facts.get(key) for key in ("label", "initializer", "seed")}
     found |= {"state": results["state"], "rounds": results.get("rounds"), "planned": facts.get("rounds")}
-    found |= {"metric": best and best.name, "value": best and best.value, "bytes": sum(file.st_size for file in files)}
-    return {**found, "age": time.time() - max((file.st_mtime for file in files), default=0), "run": path.name}
+    found |= {"metric": best.name, "value": best.value} if best is not None else {"metric": None, "value": None}
+    found["bytes"] = sum(file.st_size for file in files)
+    found["age"] = time.time() - max((file.st_mtime for file in files), default=0)
+    return {**found, "run": path.name}
 
 
 def _results(path: Path) -> dict[str, Any]:
@@ -65,7 +68,8 @@ def differences(first: Path, second: Path) -> list[tuple[str, str, Any, Any]]:
 
 
 def _facts(path: Path) -> dict[str, dict[str, Any]]:
-    settings, manifest, made_with = recorded(path), read_json(path / "manifest.json"), read_hashed(path / ENVIRONMENT)
+    settings, manifest = recorded(path), read_json(path / "manifest.json")
+    made_with = read_hashed(path / ENVIRONMENT)
     data = {settings["data"].get("file", settings["data"]["name"]): (manifest or {}).get("data")}
     results = {key: value for key, value in _results(path).items() if key == "state" or isinstance(value, int | float)}
     results = {key: value for key, value in results.items() if key not in ("seed", "seconds", "signal")}

@@ -76,8 +76,9 @@ def run(
     tracking = params.experiment.tracking if isinstance(params, Params) else TrackingSettings()
     workspace = script_workspace(Path(runs), mlruns, tracking)
     with shown(log) as watch:
-        for remark in params.remarks if isinstance(params, Params) else ():
-            watch.log(remark)
+        if isinstance(params, Params):
+            for remark in params.remarks:
+                watch.log(remark)
         summary = execute(settings, workspace, name=name, watch=watch)
     if summary["state"] == "interrupted":
         raise KeyboardInterrupt(INTERRUPTED)
@@ -210,8 +211,9 @@ def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
             if isinstance(trained, int):
                 return interrupted(opened, trained, int(stop.received or 0))
             summary = conclude(opened, trained)
-    for remark in alarms(opened) if summary["state"] == "complete" else ():
-        opened.watch.log(remark)
+    if summary["state"] == "complete":
+        for remark in alarms(opened):
+            opened.watch.log(remark)
     return summary
 
 

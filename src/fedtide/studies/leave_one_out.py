@@ -117,7 +117,8 @@ def scores(evaluator: Evaluator, model: ModelValues, rows: Ints) -> Floats:
     ``rows``: of the clients, int64 [n], among :func:`everybody`. NaN without samples.
     """
     timeline, split, task = evaluator.timeline, evaluator.settings.splits[0], evaluator.data.task
-    t, clients, found = timeline.rounds - 1, everybody(timeline), np.full((len(rows), 3, 2), np.nan)
+    t, clients = timeline.rounds - 1, everybody(timeline)
+    found = np.full((len(rows), 3, 2), np.nan)
     together = evaluator.scores(model, split, None, timeline.evaluated_at(t), timeline.mixture_at(t))
     found[:, 0] = _pair(together.row(timeline.labels_at(t)), task)
     if isinstance(together, Scores):

@@ -73,7 +73,9 @@ def trees(
 
 def _sessions(timeline: Timeline) -> Iterator[tuple[int, int, dict[int, Ints]]]:
     """Number from 1 and last round of each session, and the training rows that each client has held until then."""
-    held, known, starts = dict[int, Ints](), set[tuple[int, int]](), timeline.period_starts
+    held: dict[int, Ints] = {}
+    known: set[tuple[int, int]] = set()
+    starts = timeline.period_starts
     for session, (first, end) in enumerate(zip(starts, [*starts[1:], timeline.rounds], strict=True), 1):
         for number in np.unique(timeline.assignment_of_round[first:end]):
             here = timeline.assignments[number]
@@ -90,7 +92,8 @@ def _scores(parts: Parts, t: int, held: dict[int, Ints], local: bool) -> dict[st
     sets = {"": timeline.evaluated_at(t), "_next": timeline.evaluated_ahead_at(t)}
     wanted = [(split, end) for end in sets for split in evaluator.settings.splits if not end or sets[end] is not None]
     samples = [evaluator.samples(split, sets[end]) for split, end in wanted]
-    inputs, found = torch.cat([each for each, _ in samples]), dict[str, Any](rows=len(pooled))
+    inputs = torch.cat([each for each, _ in samples])
+    found: dict[str, Any] = {"rows": len(pooled)}
     outputs = _fit(parts, pooled, inputs, constant=local)  # of owners that have held no rows so far, if local
     if local:
         whose = np.concatenate([owners_of(evaluator, split, sets[end]) for split, end in wanted])

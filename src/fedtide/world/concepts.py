@@ -128,7 +128,9 @@ def _seen(
     inputs: Tensor, labels: Tensor, maps: Sequence[Concept], tables: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs and labels of one split under all concepts, and the row of the inputs of each label."""
-    size, rows, stored = len(labels), list[Tensor](), list[Tensor]()
+    size = len(labels)
+    rows: list[Tensor] = []
+    stored: list[Tensor] = []
     for number, concept in enumerate(maps):
         alike = next((n for n, other in enumerate(maps[:number]) if other.moved == concept.moved), None)
         if alike is None:

@@ -274,7 +274,8 @@ class Erasure(Feature):
 
     def _still_stored(self, stored: dict[str, Tensor], number: int) -> dict[str, Tensor]:
         """What is kept for later requests: neither models that the erased clients had a part in, nor their updates."""
-        found, first, erased = dict[str, Tensor](), int(self._worlds.touched(number)[0]), self.requests[number].ids
+        found: dict[str, Tensor] = {}
+        first, erased = int(self._worlds.touched(number)[0]), self.requests[number].ids
         for name, value in stored.items():
             of, what, t, part = name.split(".")
             if int(of) <= number or (what == "model" and int(t) > first):

@@ -79,14 +79,18 @@ def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPl
 
     ``schedule``: exchanges inside the round. ``counts``: samples per class [C, L] as the objective sees them.
     """
-    algorithm, view, main = r.parts.algorithm, r.round, list[int]()
-    cohorts, starts, segments = list[Cohort](), list[Tensor | None](), list[list[Segment]]()
+    algorithm, view = r.parts.algorithm, r.round
+    main: list[int] = []
+    cohorts: list[Cohort] = []
+    starts: list[Tensor | None] = []
+    segments: list[list[Segment]] = []
     phases = contract.instance(algorithm, "phases", algorithm.phases(view), Generator)
     phase = next(phases, None)
     while phase is not None:
         phase = contract.instance(algorithm, "phases", phase, Phase)
         cohort, start = _cohort(r, phase, counts, batches, len(cohorts))
-        main += [len(cohorts)] * phase.main
+        if phase.main:
+            main.append(len(cohorts))
         segments.append(_advance(r, schedule, cohort, exchanges=not cohorts))
         cohorts.append(cohort)
         starts.append(start)

@@ -31,7 +31,8 @@ class Cohorts:
 def cohorts(rule: Participation, timeline: Timeline, seed: int) -> Cohorts:
     """The cohorts that a rule, bound to the timeline, draws in a run."""
     present = np.zeros((timeline.num_clients, timeline.rounds), dtype=np.bool_)
-    eligible, drawn, holding = np.zeros_like(present), np.zeros_like(present), dict[int, Ints]()
+    eligible, drawn = np.zeros_like(present), np.zeros_like(present)
+    holding: dict[int, Ints] = {}
     for t, which in enumerate(timeline.assignment_of_round.tolist()):
         if which not in holding:
             holding[which] = timeline.eligible_of(timeline.at(t)).clients

@@ -60,7 +60,8 @@ class CflCoreSet(Replay):
 
 def herd(phi: Tensor, count: int) -> list[int]:
     """Algorithm 3: rows of ``phi`` [n, q] in the order picked; pick k minimizes |mu - (phi + sum of those picked) / k|."""
-    mu, total, picked = phi.mean(0), torch.zeros_like(phi[0]), list[int]()
+    mu, total = phi.mean(0), torch.zeros_like(phi[0])
+    picked: list[int] = []
     for k in range(1, count + 1):
         distance = torch.linalg.vector_norm(mu - (phi + total) / k, dim=1)
         distance[picked] = torch.inf

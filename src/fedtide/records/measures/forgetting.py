@@ -100,7 +100,10 @@ def complete_rows(frame: pd.DataFrame, file: Path) -> pd.DataFrame:
                 f"{file}: row {number} is session {found[0]:g} tested on {found[1]:g} instead of {session} on {tested}: rows "
                 "are missing"
             )
-        session, tested, complete = (session, tested + 1, complete) if tested < session else (session + 1, 1, number)
+        if tested < session:
+            tested += 1
+        else:
+            session, tested, complete = session + 1, 1, number
     return frame[:complete]
 
 

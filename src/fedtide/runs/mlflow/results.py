@@ -29,7 +29,8 @@ def record(
 
         assert workspace.mlruns is not None
         store = Store(workspace.mlruns, workspace.experiment)
-        run, now, step = store.parent(workspace.comparison), int(time.time() * 1000), int(numbers.get("trials", 0))
+        run = store.parent(workspace.comparison)
+        now, step = int(time.time() * 1000), int(numbers.get("trials", 0))
         metrics = [Metric(key, float(value), now, step) for key, value in numbers.items()]
         store.client.log_batch(run, metrics=metrics, tags=[RunTag(key, value) for key, value in words.items()])
         for path, folder in files.items():

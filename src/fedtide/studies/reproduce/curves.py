@@ -25,7 +25,9 @@ def curves(recipe: Recipe, find: Find, kept: Curves) -> Curves:
     Empty for a table about single sessions of longer runs.
     """
     found: Curves = {}
-    for cell in recipe.cells if len(recipe.table.transitions) == 1 else ():
+    if len(recipe.table.transitions) > 1:
+        return found
+    for cell in recipe.cells:
         if cell in kept:
             found[cell] = kept[cell]
             continue

@@ -71,9 +71,13 @@ class Results:
 def tabulate(recipe: Recipe, find: Find, earlier: Earlier) -> Results:
     """Measure all cells whose runs are complete; for the others keep the numbers of an earlier call over all seeds."""
     measure, quantities = recipe.table.measure, recipe.table.measure.quantities
-    rows, missing, kept = list[Row](), dict[Cell, list[int]](), set[Cell]()
+    rows: list[Row] = []
+    missing: dict[Cell, list[int]] = {}
+    kept: set[Cell] = set()
     for cell in recipe.cells:
-        parts, absent, rounds = list[list[float]](), list[int](), 0
+        parts: list[list[float]] = []
+        absent: list[int] = []
+        rounds = 0
         for seed in recipe.seeds:
             histories = [find(settings) for settings in recipe.runs(cell, seed)]
             number = recipe.table.transitions[cell.transition]

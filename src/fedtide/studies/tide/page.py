@@ -140,8 +140,10 @@ def _score(board: Board, method: str, world: str) -> str:
     if not np.isfinite(mean):
         return NOT_APPLICABLE
     count = board.diverged.get((method, world))
-    ends = [f" [{of_global:.1f}]"] * bool(np.isfinite(of_global)) + [f", {count} diverged"] * bool(count)
-    return "".join([f"{mean:.1f} ± {spread:.1f}", *ends])
+    text = f"{mean:.1f} ± {spread:.1f}"
+    if np.isfinite(of_global):
+        text += f" [{of_global:.1f}]"
+    return f"{text}, {count} diverged" if count else text
 
 
 def _table(cells: list[list[str]], heads: list[str]) -> str:
@@ -171,8 +173,9 @@ def board_png(board: Board) -> bytes:
         means.set_yticks(range(len(methods)), methods)
         means.set_ylim(len(methods) - 0.5, -0.5)
         ranked = int((~table["line"]).sum())
-        for axes in (means, worlds) if ranked < len(methods) else ():
-            axes.axhline(ranked - 0.5, color="black", linewidth=0.8)
+        if ranked < len(methods):
+            for axes in (means, worlds):
+                axes.axhline(ranked - 0.5, color="black", linewidth=0.8)
         return png(figure, Description="; ".join(" ".join(line[:3]) for line in lines(board)))
 
 

@@ -100,7 +100,8 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
 
 def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Timeline) -> tuple[list[Row], list[str]]:
     """The row of a run, and what is wrong with it; ``own``: settings at its seed that a method does not choose."""
-    checked, directory, limits, line = check_run(path), RunDirectory(path), world.limits, method in REFERENCE_LINES
+    checked, directory = check_run(path), RunDirectory(path)
+    limits, line = world.limits, method in REFERENCE_LINES
     if checked.state != "intact":
         return [], list(checked.problems) or [f"it is {checked.state}"]
     found, problems = row(method, world, own.seed, directory, timeline), _differs(path, own, "world")
@@ -124,7 +125,8 @@ def _run(method: str, world: World, path: Path, own: RunSettings, timeline: Time
 
 def _search(params: Params, runs: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """What the best trials of a search have chosen, none if no trial is complete, and what is wrong with it."""
-    folders, problems = _run_folders(runs), list[str]()
+    folders = _run_folders(runs)
+    problems: list[str] = []
     options, space = params.experiment.tune, Space(params)
     data = load_data(space.base)
     own = cut(space.settings({}), last_period(space.base, data, options.until)[0])

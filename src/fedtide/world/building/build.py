@@ -27,9 +27,9 @@ _PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios", "drift"})
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     """A new timeline: long-tail thinning, held-out samples, partition, scenario, drift, all keyed by the world's seed."""
     seed = settings.seed if settings.world_seed is None else settings.world_seed
-    samples, test, tail = samples_of(data, "train"), samples_of(data, "test"), settings.long_tail
+    samples, test = samples_of(data, "train"), samples_of(data, "test")
     partition, scenario = plugins.create(Partition, settings.partition), plugins.create(Scenario, settings.scenario)
-    kept = np.arange(len(samples), dtype=np.int64)
+    kept, tail = np.arange(len(samples), dtype=np.int64), settings.long_tail
     if tail.imbalance is not None:
         kept = thin(samples.label, tail.imbalance, tail.mode, tail.order, seed)
     period = None if samples.time is None else scenario.period_of(samples.time, data.origins.unit)

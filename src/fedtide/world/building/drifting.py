@@ -73,8 +73,12 @@ class _World:
 
     def assigned(self) -> Timeline:
         """The timeline whose shards are virtual positions."""
-        old, shards, numbers = self.timeline, list[Ints](), dict[tuple[int, ...], int]()
-        assignments, of_round, known = list[Assignment](), list[int](), dict[tuple[int, bytes, float], int]()
+        old = self.timeline
+        shards: list[Ints] = []
+        numbers: dict[tuple[int, ...], int] = {}
+        assignments: list[Assignment] = []
+        of_round: list[int] = []
+        known: dict[tuple[int, bytes, float], int] = {}
 
         @cache
         def draws(client: int, shard: int) -> Floats:
@@ -156,7 +160,9 @@ class _World:
 def _with_seen_labels(timeline: Timeline, data: Dataset) -> Timeline:
     """The timeline evaluated, round by round, on the labels that the clients present see."""
     classes = seen_classes(data, timeline.concepts)
-    views, numbers, of_round = list[Bools](), dict[int, int](), list[int]()
+    views: list[Bools] = []
+    numbers: dict[int, int] = {}
+    of_round: list[int] = []
     for t, index in enumerate(timeline.assignment_of_round.tolist()):
         if index not in numbers:
             view = np.zeros(timeline.num_classes, dtype=np.bool_)

@@ -261,8 +261,9 @@ class Table(DatasetPlugin):
         categorical = text if chosen.categorical == "others" else lists["categorical"]
         if not numeric and not categorical:
             raise SettingsError(f"{rows.path}: no column is left for features")
-        for column in text if chosen.categorical == "others" else ():
-            refuse_grouped_numbers(rows.column(column))
+        if chosen.categorical == "others":
+            for column in text:
+                refuse_grouped_numbers(rows.column(column))
         return list(numeric), list(categorical)
 
     def _hashed(self, rows: Rows, categorical: list[str], fit: Bools) -> list[str]:

@@ -59,9 +59,12 @@ class Cumulative(Scenario):
         if world.events:
             raise SettingsError("scenario cumulative requires mode: sync")
         timeline = self._of.timeline(world)
-        held, numbers = np.zeros(len(world.samples), dtype=np.bool_), dict[tuple[int, int], int]()
-        known = set[int]()
-        shards, assignments, of_round = list[Ints](), list[Assignment](), list[int]()
+        held = np.zeros(len(world.samples), dtype=np.bool_)
+        numbers: dict[tuple[int, int], int] = {}
+        known: set[int] = set()
+        shards: list[Ints] = []
+        assignments: list[Assignment] = []
+        of_round: list[int] = []
         for number in timeline.assignment_of_round.tolist():
             present = timeline.assignments[number]
             if new := set(present.shards.tolist()) - known:
