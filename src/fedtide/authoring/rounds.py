@@ -116,7 +116,8 @@ def assert_resumes(run: Run, whole: tuple[RunState, list[RoundRecord]] | None = 
     It stops between sessions or inside one, and before the last round.
     """
     whole = whole or run_rounds(begin(run))
-    rest, found = None, list[RoundRecord]()
+    found: list[RoundRecord] = []
+    rest = None
     for stop in sorted({run[1].rounds // 2, run[1].rounds - 1, run[1].rounds}):
         begun = 0 if rest is None else rest.round
         rest, more = run_rounds(begin(run), stop - begun, rest and saved_and_restored(rest))

@@ -53,7 +53,8 @@ class Trial:
     @property
     def _own(self) -> tuple[dict[str, Any], list[str]]:
         """What the overrides set of the plug-in itself, and the other overrides."""
-        own, others = dict[str, Any](), list[str]()
+        own: dict[str, Any] = {}
+        others: list[str] = []
         for item in self.overrides:
             group, _, key = item.partition("=")[0].strip().rpartition(".")
             if group == _KEYS[self.kind]:

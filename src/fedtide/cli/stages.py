@@ -52,7 +52,8 @@ def timeline(params: Params, out: Path, log: Log) -> list[dict[str, Any]]:
     """
     from fedtide.report.picture import draw, names_in, summary
 
-    written, found = dict[Path, tuple[RunSettings, str]](), list[dict[str, Any]]()
+    written: dict[Path, tuple[RunSettings, str]] = {}
+    found: list[dict[str, Any]] = []
     data = load_data(params.run())
     for settings in params.grid():
         identity = world_identity(settings, data)
@@ -118,7 +119,8 @@ def inputs(params: Params, tuned: Sequence[RunSettings], out: Path) -> None:
         tuned: settings of the runs that a search may execute.
     """
     experiment, grid = params.experiment, params.grid()
-    compare, written = experiment.compare, dict[str, Any]()
+    written: dict[str, Any] = {}
+    compare = experiment.compare
     for label in compare.algorithms:
         runs = [run for run in grid if run.label == label]
         written[f"algorithms/{label}.json"] = {

@@ -98,7 +98,7 @@ def one_line(
 
 def _place(raw: Any, problem: Mapping[str, Any], group: Callable[[Place], type[BaseModel] | None]) -> Place:
     """The path of a problem by keys and fields of ``raw`` and positions in its lists, without the types pydantic has tried."""
-    kept = list[int | str]()
+    kept: list[int | str] = []
     for number, part in enumerate(problem["loc"], start=1):
         last = number == len(problem["loc"]) and problem["type"] in ("missing", "extra_forbidden")
         if isinstance(raw, Mapping):

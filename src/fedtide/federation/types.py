@@ -1,7 +1,4 @@
-"""The nouns of a federation: plug-ins and parts of a run, its state, a round in progress, and a feature of rounds.
-
-They are in one module because each names the others.
-"""
+"""The nouns of a federation, which name each other: parts of a run, its state, a round in progress, and a feature of rounds."""
 
 from __future__ import annotations
 
@@ -261,7 +258,8 @@ class Parts(Chosen):
 
     def stacked(self, w: Tensor, b: Tensor) -> dict[str, Tensor]:
         """Views of what differs between models, parameters [..., d] and floating buffers [..., q], by name as :meth:`named`."""
-        values, first = self.layout.named(w, b), dict[int, str]()
+        first: dict[int, str] = {}
+        values = self.layout.named(w, b)
         for name, value in self.network.state_dict(keep_vars=True).items():
             if (same := first.setdefault(id(value), name)) != name and same in values:
                 values[name] = values[same]  # tied: the layout knows a value by its first name

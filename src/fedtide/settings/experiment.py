@@ -201,7 +201,8 @@ class Experiment(RunSettings):
         Raises:
             SettingsError: one is given that runs of the task do not record.
         """
-        task, changed = self.task, dict[str, SettingsModel]()
+        changed: dict[str, SettingsModel] = {}
+        task = self.task
         main = main_score(task).next.of_served if getattr(self.scenario, "next_period", 0) else main_score(task)
         for group, scored, default in (
             ("report", Score(self.report.metric), main.name),

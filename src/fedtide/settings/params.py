@@ -76,7 +76,7 @@ class Params:
         self.source, self.overrides = source, tuple(overrides)
         merged = self._merged(self.raw)
         experiment: Experiment = parse(Experiment, merged, self._origin)
-        self._validated = dict[str, RunSettings]()  # by their text: labels may share them
+        self._validated: dict[str, RunSettings] = {}  # by their text: labels may share them
         try:
             self.experiment = experiment.for_its_task()
         except SettingsError as error:
@@ -174,7 +174,8 @@ class Params:
 
     def run(self, algorithm: str | None = None, initializer: str | None = None, seed: int | None = None) -> RunSettings:
         """Settings of one run; what is not given comes from the file's ``algorithm``, ``initializer`` and ``seed``."""
-        raw, labels = dict(self.raw), dict[str, str]()
+        labels: dict[str, str] = {}
+        raw = dict(self.raw)
         for single, label in (("algorithm", algorithm), ("initializer", initializer)):
             if label is not None:
                 self._refuse_unknown(TABLES[single], label)

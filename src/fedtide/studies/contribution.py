@@ -113,7 +113,7 @@ def _read(file: Path, key: str, names: Sequence[str]) -> dict[int, Contribution]
     """The contributions that a file has, by client; a SettingsError if it is about another run, or something else."""
     if not file.exists():
         return {}
-    found = dict[int, Contribution]()
+    found: dict[int, Contribution] = {}
     table = csv.DictReader(io.StringIO(read_text(file)))
     if table.fieldnames != [*_FACTS, *names]:
         raise SettingsError(f"{file}: not a table of contributions of this task; choose another folder with --out")

@@ -90,7 +90,8 @@ def evaluate(path: Path, overrides: Sequence[str], log: Callable[[str], None] = 
 
 
 def _scores(parts: Parts, w: Tensor, b: Tensor) -> dict[str, float | None]:
-    evaluator, timeline, found = parts.evaluator, parts.timeline, dict[str, float | None]()
+    found: dict[str, float | None] = {}
+    evaluator, timeline = parts.evaluator, parts.timeline
     t, state, owned = timeline.rounds - 1, initial_state(parts), OwnedSamples(ServedModels(parts))
     state.w, state.b = w, b
     held_out, mixture = timeline.evaluated_at(t), timeline.mixture_at(t)

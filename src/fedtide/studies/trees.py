@@ -54,7 +54,7 @@ def trees(
         raise SettingsError(f"data {data.name}: trees are fitted on rows of a table with one label; {what}")
     if runs[0].drift.name != "none":
         raise SettingsError(f"drift = {runs[0].drift.name}: trees are fitted on the rows as they are; use drift none")
-    rows = list[dict[str, Any]]()
+    rows: list[dict[str, Any]] = []
     for settings in runs:
         with assembled(settings, data, worlds) as parts:
             if "local_trees" in baselines and owners(parts.evaluator, "train") is None:

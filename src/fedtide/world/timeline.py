@@ -199,7 +199,7 @@ class Timeline:
         Cohorts are drawn as in this one, and the places of absent clients stay empty.
         """
         numbers, places = np.unique(self.assignment_of_round[rounds], return_inverse=True)
-        fewer = list[Assignment]()
+        fewer: list[Assignment] = []
         for here in (self.assignments[number] for number in numbers):
             stays = ~np.isin(here.clients, clients)
             fewer.append(here if stays.all() else Assignment(here.clients[stays], here.shards[stays]))

@@ -70,7 +70,7 @@ def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
 
 def find_signs(frame: pd.DataFrame) -> dict[str, list[str]]:
     """Which of :data:`SIGNS` there are, and the columns that have them."""
-    found = dict[str, list[str]]()
+    found: dict[str, list[str]] = {}
     for name in frame.columns:
         for value in frame[name].dropna().unique():
             if str(value).lower() in SIGNS:
@@ -83,7 +83,8 @@ def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Fo
 
     ``names``: the same columns as texts, where they are read from texts.
     """
-    named, others = list[Found](), list[tuple[int, Found]]()
+    named: list[Found] = []
+    others: list[tuple[int, Found]] = []
     for name in (name for name in frame.columns if name not in taken):
         values, count = frame[name], names[name].nunique()
         enough = values.isna().mean() <= _GAPS or _named(name, _CLIENT)

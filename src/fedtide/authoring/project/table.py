@@ -120,7 +120,8 @@ def _written(file: Path) -> dict[str, Any]:
     """Settings for how a CSV file is written, where that is not the default."""
     if file.suffix.lower() in BINARY or not file.is_file():
         return {}
-    found, content = dict[str, Any](), b""
+    found: dict[str, Any] = {}
+    content = b""
     try:
         content = read_bytes(file)
         text = content.decode("utf-8-sig")
@@ -139,7 +140,7 @@ def _written(file: Path) -> dict[str, Any]:
 
 def _features(rows: Rows, frame: pd.DataFrame, sentences: list[str]) -> dict[str, Any]:
     """Settings of the features, the columns of ``frame``: none that name rows; columns of many categories are hashed."""
-    chosen = dict[str, Any]()
+    chosen: dict[str, Any] = {}
     identifiers = find_identifiers(frame)
     features = [name for name in frame.columns if name not in identifiers]
     numeric = [name for name in features if is_numeric(rows.column(name))]

@@ -45,7 +45,7 @@ def cite(
     if as_json:
         print(json.dumps([{"name": name, **paper._asdict()} for name, cited in found.items() for paper in cited]))
         return
-    titles = set[str]()
+    titles: set[str] = set()
     for name, cited in found.items():
         if not cited:
             print(f"% {name}: no reference recorded\n")

@@ -53,7 +53,8 @@ def init(
     named = not kept or (isinstance(compared, dict) and compared.get("algorithms"))
     here = Path()
     files = pipeline_files(here) if dvc else {}
-    text, sentences = template(chosen or Template.sessions), list[str]()
+    sentences: list[str] = []
+    text = template(chosen or Template.sessions)
     if table:
         require("data", "--from")
         from fedtide.authoring.project.table import settings_for

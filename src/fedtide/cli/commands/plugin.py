@@ -63,7 +63,7 @@ def contract(
     from fedtide.authoring.contract import verdicts
     from fedtide.authoring.trial import Trial
 
-    checked = list[dict[str, str | None]]()
+    checked: list[dict[str, str | None]] = []
     for requirement, problem in verdicts(Trial(found[0], name, overrides or ())):
         checked.append({"requirement": requirement, "problem": problem})
         if as_json:

@@ -187,7 +187,8 @@ def _is_own(file: Path) -> bool:
 
 def _reached(module: str, key: str) -> Iterator[tuple[str, Path]]:
     """Modules that a module imports, directly or not, with their files, in a fixed order; not what installed ones import."""
-    todo, seen = [module], set[str]()
+    seen: set[str] = set()
+    todo = [module]
     while todo:
         name = todo.pop()
         if name in seen or name.partition(".")[0] == "fedtide":

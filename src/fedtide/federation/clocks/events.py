@@ -84,7 +84,8 @@ class EventClock:
         self._since = Since()
         first, _ = self.parts.timeline.session_span(t)
         flight = self._begin(state, t) if t == first else Flight.restore(state.events)
-        since, used = flight.queue.now, list[Job]()
+        used: list[Job] = []
+        since = flight.queue.now
         self._since.heard = since
         while len(used) < self.parts.algorithm.buffer:
             job = flight.queue.arrival()

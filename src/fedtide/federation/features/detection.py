@@ -136,7 +136,7 @@ class Detection(Feature):
         """Ids and losses so far, and the streams, without those of clients that have left."""
         kept, known = state.features[self.name], self._streams
         ids, losses = kept["streams"].cpu(), kept["losses"].cpu()
-        streams = dict[int, Stream]()
+        streams: dict[int, Stream] = {}
         if known is not None and known[0] is kept["losses"]:
             streams = known[1]
         else:

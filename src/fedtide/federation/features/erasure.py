@@ -71,7 +71,7 @@ class Erasure(Feature):
             return (
                 f"erase: requests before rounds {', '.join(map(str, moments))} should be in the order of their rounds"
             )
-        asked = set[int]()
+        asked: set[int] = set()
         for request in self.requests:
             if again := asked.intersection(request.ids.tolist()):
                 return (
@@ -381,7 +381,7 @@ class Erasure(Feature):
     ) -> dict[str, float]:
         """Measures of a model before round ``t``, of a request; or with ``starts`` at the start of the round before it."""
         kept = state.features[self.name]
-        found = dict[str, Start]()
+        found: dict[str, Start] = {}
         for name in (f"without.{number}", "continued"):
             if (twin := self._twins.at(parts, kept["twins"], name, t)) is not None:
                 found[name] = self._twins.starts[name] if starts else twin.w, twin.b

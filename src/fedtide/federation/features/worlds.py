@@ -142,7 +142,7 @@ class Worlds:
 
     def held(self, clients: Ints, at: int) -> Ints:
         """Positions of the samples that clients hold in the rounds before ``at`` that draw them, ascending."""
-        shards = set[int]()
+        shards: set[int] = set()
         for t in range(at):
             here = self.planned.at(t)
             shards.update(here.shards[np.isin(here.clients, clients[self.cohorts[1][clients, t]])].tolist())

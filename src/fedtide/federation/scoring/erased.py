@@ -122,7 +122,7 @@ class Erased:
         if not len(clients) or self.evaluator.data.task != "classification":
             return np.zeros(0), np.zeros(0)
         tested, of = samples_of(self.evaluator, t, clients), [0] * len(clients)
-        found = list[Floats]()
+        found: list[Floats] = []
         for w, b in (model, without):
             scores = self.evaluator.each((w.unsqueeze(0), b.unsqueeze(0)), of, tested.positions)
             found.append(of_each(scores, tested.counts)[0])

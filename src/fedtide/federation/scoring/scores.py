@@ -215,7 +215,8 @@ def session_scores(evaluator: Evaluator, model: ModelValues | None, t: int) -> l
     session = int(timeline.period_of_round[t])
     if model is None:
         return [{"session": session + 1, "tested": tested + 1} for tested in range(session + 1)]
-    rows, known = list[dict[str, Any]](), dict[tuple[str, int, bytes | None], Any]()
+    rows: list[dict[str, Any]] = []
+    known: dict[tuple[str, int, bytes | None], Any] = {}
 
     def scored(split: str, held_out: HeldOut | None, mixture: Floats | None) -> Any:
         """Scores and metrics of a set of samples, once for all sessions that are evaluated on it."""

@@ -52,7 +52,8 @@ class ServedModels:
 
     def fits(self, state: RunState, t: int, size: int, tested: list[Ints]) -> list[Fit]:
         """The same for a task without classes."""
-        evaluator, found = self.evaluator, list[Fit]()
+        found: list[Fit] = []
+        evaluator = self.evaluator
         part = part_of(evaluator.settings.splits[0])
         for start in range(0, len(tested), size):
             some = slice(start, start + size)
@@ -82,7 +83,8 @@ class ServedModels:
 
     def last_scores(self, state: RunState, departed: Ints, tested: list[Ints], size: int) -> list[Scores]:
         """Scores of clients that have left, each with the model that it was served last; ``size`` at a time."""
-        kept, scores = state.memory[LAST_SERVED], list[Scores]()
+        scores: list[Scores] = []
+        kept = state.memory[LAST_SERVED]
         for some in np.split(np.arange(len(departed)), range(size, len(departed), size)):
             rows = kept[torch.from_numpy(departed[some]).to(kept.device)].to(state.w.device)
             models = rows[:, : self.parts.layout.size], rows[:, self.parts.layout.size :]

@@ -151,7 +151,8 @@ class FedCcfa(Algorithm):
         """Steps 1 to 3 on features of the received body: ``balanced``, ``heads`` [C, L, p], ``strength`` lambda_i [C, 1]."""
         s, x, rate = self.settings, r.extra, r.lr / r.local.lr
         batch, decay = r.local.batch_size, r.local.gradient_decay
-        balanced, heads = list[Tensor](), list[Tensor]()
+        balanced: list[Tensor] = []
+        heads: list[Tensor] = []
         for client, seen in zip(r.ids, r.services.forward(r.w), strict=True):
             inputs, own = self.head.inputs(seen.features), x["head"][client]
             b = x["head0"]  # phi_0

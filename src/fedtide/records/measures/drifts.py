@@ -52,7 +52,8 @@ def starts(changed: ArrayLike) -> list[int]:
 
 def events(accuracy: ArrayLike, changed: ArrayLike) -> list[Event]:
     """The events of a run; none before its second round."""
-    values, found = np.asarray(accuracy, dtype=np.float64), list[Event]()
+    found: list[Event] = []
+    values = np.asarray(accuracy, dtype=np.float64)
     for start, end in pairwise([*starts(changed), len(values)]):
         before, after = mean(values[max(0, start - BEFORE) : start]), values[start:end]
         first = after[:DIP]

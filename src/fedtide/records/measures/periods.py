@@ -54,7 +54,8 @@ def means_next(history: Sequence[Mapping[str, str]], split: str) -> dict[str, fl
     columns = [
         name for name in (history[0] if history else ()) if name.startswith(f"{split}_") and name.endswith("_next")
     ]
-    session, found = [int(row["session"]) for row in history], dict[str, float | None]()
+    found: dict[str, float | None] = {}
+    session = [int(row["session"]) for row in history]
     for name in columns:
         if name != rows_column(split):
             mean = metrics.mean_next(_values(history, name), session, _values(history, rows_column(split)))

@@ -35,7 +35,8 @@ def sessions(history: pd.DataFrame, column: str) -> dict[int, Session]:
     """The sessions of a run by number, from the rows of its history; ``column`` has the score."""
     wanted = [column, "gradient_rounds", "latency", "energy", "kappa", "information_loss"]
     rows = history.reindex(columns=wanted).astype(float).fillna({"gradient_rounds": 0.0})  # a running total
-    found, total = dict[int, Session](), 0.0
+    found: dict[int, Session] = {}
+    total = 0.0
     for number, rounds in rows.groupby(history["session"]):
         before, total = total, float(rounds["gradient_rounds"].max())
         score, latency, energy, kappa = (rounds[name].to_numpy() for name in (column, "latency", "energy", "kappa"))

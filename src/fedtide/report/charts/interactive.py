@@ -93,7 +93,8 @@ def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
     name = html.escape(series.name, quote=False)
     look = {"name": name, "legendgroup": series.name, "showlegend": False}
     value, axis = ("x", chart.x) if chart.y.names else ("y", chart.y)
-    sign, line = ".1%" if axis.share else ".4~g", dict[str, Any]()
+    line: dict[str, Any] = {}
+    sign = ".1%" if axis.share else ".4~g"
     text = f"%{{{value}:{sign}}}"
     low, high = series.low, series.high
     if low is not None and high is not None and not np.array_equal(low, high, True):
@@ -129,7 +130,8 @@ def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
 
 def _band(series: Series, low: Floats, high: Floats) -> dict[str, object]:
     """The range as closed outlines, one per piece of the line."""
-    xs, ys = list[Floats](), list[Floats]()
+    xs: list[Floats] = []
+    ys: list[Floats] = []
     for piece in np.split(np.arange(len(low)), np.flatnonzero(np.isnan(low))):
         at = piece[~np.isnan(low[piece])]
         xs += [series.x[at], series.x[at][::-1], np.full(1, np.nan)]

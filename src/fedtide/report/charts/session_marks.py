@@ -46,7 +46,8 @@ def drift_marks(history: pd.DataFrame) -> tuple[float, ...]:
 
 def alarm_marks(name: str, rounds: pd.DataFrame, column: str, color: str) -> list[Series]:
     """A triangle at each alarm of the complete runs of a method; between two evaluated rounds, on the line that joins them."""
-    x, y = list[float](), list[float]()
+    x: list[float] = []
+    y: list[float] = []
     for _, run in rounds[rounds["state"] == "complete"].groupby("key", sort=False):
         at, known = run.loc[run[COLUMN] > 0, "round"], run.dropna(subset=[column])
         if len(known):

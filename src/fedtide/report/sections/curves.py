@@ -121,7 +121,7 @@ def _held(rows: pd.DataFrame, place: Place) -> list[Series]:
 
 def _failed(place: Place, rows: pd.DataFrame, alone: bool) -> list[Series]:
     """Each run that did not complete: dotted, with a cross at its end; in the legend if the method has no other line."""
-    found = list[Series]()
+    found: list[Series] = []
     for (seed, state), run in rows.groupby(["seed", "state"], sort=False):
         x, score = floats(run["x"]), floats(run["score"])
         line = Series(place.name, x, score, line_look(place.number).color, dash=2, width=1.0, listed=alone)

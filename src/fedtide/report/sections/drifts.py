@@ -51,7 +51,7 @@ def all_events(records: Records) -> pd.DataFrame:
 
 def sheets_of(records: Records) -> list[Sheet]:
     """A table per model; none without events."""
-    tables = list[Sheet]()
+    tables: list[Sheet] = []
     for model, rounds in accuracies(records).items():
         found = per_event(rounds)
         if len(found):

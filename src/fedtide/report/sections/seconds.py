@@ -76,7 +76,8 @@ def staleness(records: Records) -> Chart | None:
     if rows.empty:
         return None
     names, labels = method_names(list(by_method(rows))), [label for label, _ in records.methods]
-    series, edges = list[Series](), np.arange(0, rows["staleness"].max() + 2)
+    series: list[Series] = []
+    edges = np.arange(0, rows["staleness"].max() + 2)
     for method, group in by_method(rows).items():
         shares, look = np.histogram(group["staleness"], edges)[0] / len(group), line_look(labels.index(method[0]))
         name = f"{names[method]}, mean {group['staleness'].mean():.3g}"

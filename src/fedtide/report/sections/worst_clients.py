@@ -40,14 +40,19 @@ def clients(source: Source) -> pd.DataFrame:
 
 def _scores(source: Source) -> pd.DataFrame:
     """Rows of the clients' scores in complete runs: ``key``, method, ``client``, ``rows``, ``served`` and ``global``."""
-    runs, tables = source.records.runs, list[pd.DataFrame]()
+    tables: list[pd.DataFrame] = []
+    runs = source.records.runs
     paths = {path.name: path for path in source.run_dirs}
     for run in runs[runs["state"] == "complete"].to_dict("records"):
         directory = RunDirectory(paths[str(run["key"])])
-        for table in _of_periods(directory) if (directory.path / _TABLE).is_file() else _of_sessions(source, directory):
-            tables.append(table.assign(**{name: run[name] for name in ("key", *METHOD)}))
-    found = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    return found[found["rows"] > 0] if len(found) else found
+        over_time = (directory.path / _TABLE).is_file()
+        found = _of_periods(directory) if over_time else _of_sessions(source, directory)
+        method = {name: run[name] for name in ("key", *METHOD)}
+        tables += [table.assign(**method) for table in found]
+    if not tables:
+        return pd.DataFrame()
+    rows = pd.concat(tables, ignore_index=True)
+    return rows[rows["rows"] > 0]
 
 
 def _of_periods(directory: RunDirectory) -> Iterator[pd.DataFrame]:

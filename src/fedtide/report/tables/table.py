@@ -125,7 +125,8 @@ def _worst(served: Score) -> Score:
 
 def _of_others(history: pd.DataFrame, score: Score, beside: Score | None) -> dict[str, float]:
     """The score of the other models, and of the worst decile of clients."""
-    found, sessions, rows = dict[str, float](), history["session"], history.get(rows_column())
+    found: dict[str, float] = {}
+    sessions, rows = history["session"], history.get(rows_column())
     for other in (each for each in (beside, _worst(score) if score.served and score.ahead else None) if each):
         values = history.get(f"test_{other.name}", pd.Series(math.nan, history.index))
         whole = metrics.mean_next(values, sessions, rows) if other.ahead else metrics.final(values)

@@ -78,7 +78,8 @@ def _world(method: str, world: World, home: Path) -> tuple[list[Row], list[str]]
     refuse_other_data(world)
     params = frame(method, world)
     winners, problems = _search(params, home / SEARCH / RUNS)
-    folders, rows = _run_folders(home / RUNS), list[Row]()
+    rows: list[Row] = []
+    folders = _run_folders(home / RUNS)
     if not folders and all_diverged(home / SEARCH):
         return untrained(method, world), problems
     if not winners:

@@ -76,14 +76,13 @@ def tune(
 
     The study's name is a hash of settings, data, code, ranges and objectives: if one of them changes, a new study starts;
     otherwise the search continues, also after a kill, until ``tune.trials`` trials have ended or a grid is complete. With one
-    worker the trials are always the same, even after an interruption, since each is
-    sampled with its own key (but for ``cmaes`` and ``hyperband``, which use the numbers of Optuna's trials, and those differ
-    where a killed one is repeated); with several workers they depend on timing.
+    worker the trials are always the same, even after an interruption, since each is sampled with its own key (but for ``cmaes``
+    and ``hyperband``, which use the numbers of Optuna's trials, and those differ where a killed one is repeated); with several
+    workers they depend on timing.
 
     Args:
         params: the settings file.
-        workspace: for the runs and their mirror in MLflow, below a parent run with the study's name that also gets the
-            results.
+        workspace: for the runs and their mirror in MLflow, below a parent run named after the study, which gets the results.
         folder: for the study's journal and, when all trials have ended, the files of :mod:`fedtide.studies.tuning.results`.
         watch: gets one line per trial, and shows the trials in progress and the best value so far.
 
@@ -142,7 +141,8 @@ def prepared(params: Params, folder: Path, log: Callable[[str], None]) -> _Study
     proposals = Proposals(options, space.dimensions)
     refuse_several_processes(space.base)
     data = load_data(space.base)
-    rounds, length = dict[int, tuple[int, ...]](), 0
+    rounds: dict[int, tuple[int, ...]] = {}
+    length = 0
     until, text = last_period(space.base, data, options.until)
     for seed in options.run_seeds:
         timeline = timeline_for(cut(space.settings({}, seed), until), data)

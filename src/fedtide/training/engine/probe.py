@@ -54,7 +54,8 @@ def _probe(network: Network, inputs: Tensor, classes: int, executor: str) -> boo
 def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
     module = ResidentModule(network, next(network.parameters()).dtype, inputs.device).network.train()
     kept = {name: value.clone() for name, value in module.named_buffers() if not value.is_floating_point()}
-    drawing, hooks = list[str](), []
+    drawing: list[str] = []
+    hooks = []
     for name, part in module.named_modules():
         before: list[Tensor] = []
         hooks.append(part.register_forward_pre_hook(lambda *_, before=before: before.append(torch.get_rng_state())))

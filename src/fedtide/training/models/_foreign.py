@@ -70,7 +70,8 @@ class ForeignNetwork(Network):
             if isinstance(part, nn.Embedding | nn.EmbeddingBag):
                 part.sparse = False  # flat vectors need the gradient in full
         self.body, self.head = module, module.get_submodule(head)
-        self._place, self._constant = head, list[str]()
+        self._constant: list[str] = []
+        self._place = head
         is_meta = any(value.is_meta for value in module.parameters())
         _set(module, head, _Tap(self.head))
         self._linear = not is_meta and all(self._is_last(sample, mode) for mode in (False, True))

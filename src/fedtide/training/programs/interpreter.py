@@ -83,7 +83,8 @@ def _free(graph: GraphModule) -> tuple[Callable[..., Any], list[Any]]:
 
     TorchScript reads a module four times as slowly.
     """
-    lines, constants = Graph(), list[Any]()
+    constants: list[Any] = []
+    lines = Graph()
     lines.output(lines.graph_copy(graph.graph, {}))
     *_, place = (node for node in lines.nodes if node.op == "placeholder")
     for node in list(lines.nodes):

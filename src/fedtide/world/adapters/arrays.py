@@ -66,7 +66,7 @@ def _stack(values: Any, place: Callable[[int], str]) -> NDArray[Any]:
         samples = list(values)
     except TypeError:
         raise SettingsError(f"inputs are {type(values).__name__}, expected a tensor, an array or a list") from None
-    rows = list[NDArray[Any]]()
+    rows: list[NDArray[Any]] = []
     for row, sample in enumerate(samples):
         try:
             array = _array(sample)

@@ -94,7 +94,7 @@ def _images(rows: Any, name: str, which: str, pictures: Pictures) -> NDArray[np.
 def _numbers(rows: Any, names: list[str], which: str) -> Tensor:
     """Columns of numbers, or of lists of numbers of one shape, side by side; a column alone keeps its shape."""
     frame = rows.select_columns(names).with_format(None).to_pandas()
-    columns = list[Tensor]()
+    columns: list[Tensor] = []
     for name in names:
         try:
             values = stacked(frame[name], partial("{} sample {}".format, which))

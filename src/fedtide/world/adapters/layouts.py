@@ -39,7 +39,8 @@ def layout(content: bytes, delimiter: str) -> Layout:
     if lines and (separator := re.fullmatch(r'"?sep=(.)"?\s*', lines[0])):
         start, delimiter = 1, separator[1]
     reader = csv.reader(lines[start:], delimiter=delimiter, skipinitialspace=True)
-    records, line = list[tuple[int, int, list[str]]](), start
+    records: list[tuple[int, int, list[str]]] = []
+    line = start
     with suppress(csv.Error):  # a value without an end
         for fields in islice(reader, _RECORDS):
             if values := [field.strip() for field in fields]:

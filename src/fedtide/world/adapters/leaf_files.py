@@ -38,7 +38,7 @@ class _File(BaseModel):
 
 def read_users(paths: Sequence[Path]) -> list[tuple[Path, str, User]]:
     """File, name and samples of the users that have samples, in the order of the files, as LEAF's own scripts write them."""
-    found = list[tuple[Path, str, User]]()
+    found: list[tuple[Path, str, User]] = []
     for path in paths:
         try:
             content = _File.model_validate(json.loads(path.read_bytes()))

@@ -197,7 +197,7 @@ def _read_csv(path: Path, rows: bytes, found: Layout) -> pa.Table:
 
 def _named(path: Path, names: list[str]) -> list[str]:
     """Names of the columns, cleaned as texts are; those without one get that of pandas."""
-    found = list[str]()
+    found: list[str] = []
     for place, name in enumerate(unicodedata.normalize("NFC", name).strip() for name in names):
         if name and name in found:
             raise SettingsError(f"{path}: two columns are named {name!r}; rename one")

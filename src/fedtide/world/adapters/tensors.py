@@ -146,7 +146,7 @@ def from_tensors(
 
 
 def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
-    tensors = list[Tensor]()
+    tensors: list[Tensor] = []
     for part, which in zip(parts, _NAMES, strict=False):
         place = partial("{} sample {}".format, which)
         tensor, kind = typed(stacked(part.inputs, place), kind, place)
@@ -160,7 +160,7 @@ def _inputs(parts: list[Part], kind: Kind | None) -> tuple[list[Tensor], Kind]:
 
 def _column(parts: list[Part], what: str, sizes: list[int]) -> Column:
     """Labels, clients or times of all samples, training samples first."""
-    pieces = list[Any]()
+    pieces: list[Any] = []
     for part, size, which in zip(parts, sizes, _NAMES, strict=False):
         values = getattr(part, what)
         if values is None:
@@ -202,7 +202,8 @@ def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, in
 
 def _targets(parts: list[Part], sizes: list[int], task: TaskName) -> Tensor:
     """Targets of a regression, or zeros and ones of several labels, float32 [n, T]; training samples first."""
-    tensors, allowed = list[Tensor](), "[n] or [n, T]" if task == "regression" else "[n, T]"
+    tensors: list[Tensor] = []
+    allowed = "[n] or [n, T]" if task == "regression" else "[n, T]"
     for part, size, which in zip(parts, sizes, _NAMES, strict=False):
         place = partial("{} sample {}".format, which)
         found = stacked(part.labels, place)

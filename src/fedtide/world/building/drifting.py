@@ -114,7 +114,8 @@ class _World:
         client_of = np.full(len(origins.clients), -1, dtype=np.int64)
         client_of[old.origin_of_client] = np.arange(old.num_clients)
         everything = HeldOut(np.arange(self.concepts.test, dtype=np.int64), old.validation)
-        sets, known = list[HeldOut](), dict[tuple[int, bytes, float], int]()
+        sets: list[HeldOut] = []
+        known: dict[tuple[int, bytes, float], int] = {}
 
         def number(index: int, t: int) -> int:
             key = (index, *self.key(t))

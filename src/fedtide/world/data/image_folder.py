@@ -117,7 +117,7 @@ def _found(setting: str, folder: str) -> dict[str, list[Path]]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     """All files below a folder but hidden ones and those of the system, in torchvision's order."""
-    tree = list[tuple[str, list[str]]]()
+    tree: list[tuple[str, list[str]]] = []
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not _hidden(name)]
         tree.append((place, sorted(name for name in names if not _hidden(name))))

@@ -129,8 +129,10 @@ class _Samples:
     """Samples of all users of some files, in their order: inputs ``x``, labels ``y``, and the name of each one's ``user``."""
 
     def __init__(self) -> None:
-        self.x, self.y, self.user = list[Any](), list[Any](), list[str]()
-        self._begins = list[tuple[int, Path]]()
+        self.x: list[Any] = []
+        self.y: list[Any] = []
+        self.user: list[str] = []
+        self._begins: list[tuple[int, Path]] = []
 
     def add(self, setting: str, place: str) -> None:
         """Read a file, or the .json files of a folder."""

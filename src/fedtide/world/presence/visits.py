@@ -50,7 +50,7 @@ class Visits:
 
 def merged(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Intervals in the order of their beginnings; those that touch are one."""
-    found = list[tuple[float, float]]()
+    found: list[tuple[float, float]] = []
     for begin, end in sorted(intervals):
         if found and begin <= found[-1][1]:
             found[-1] = (found[-1][0], max(end, found[-1][1]))

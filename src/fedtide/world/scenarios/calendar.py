@@ -106,14 +106,16 @@ class Calendar(Scenario):
         if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
             name = calendar.names[empty[0]]
             raise SettingsError(f"period {name} has no test samples; choose longer periods, or hold out more")
-        shards, assignments = list[Ints](), []
+        shards: list[Ints] = []
+        assignments = []
         for number in sessions:
             clients = holdings.present(number, chosen.memory)
             assignments.append(Assignment(np.array(clients), len(shards) + np.arange(len(clients))))
             shards += [holdings.held(client, number, chosen.memory) for client in clients]
         session_of_round = np.repeat(np.arange(len(sessions)), chosen.rounds_per_period)
         own = [HeldOut(*parts) for parts in zip(*held_out, strict=True)]
-        following, later = np.append(np.arange(1, len(sessions)), -1), list[HeldOut]()
+        later: list[HeldOut] = []
+        following = np.append(np.arange(1, len(sessions)), -1)
         if chosen.next_period and chosen.next_period_on == "all":
             later = [replace(own[place], train=holdings.of(sessions[place])) for place in following[:-1]]
             following[:-1] += len(sessions) - 1
@@ -147,7 +149,7 @@ class _Holdings:
     """Positions of the training samples of each client and period."""
 
     def __init__(self, shards: list[Ints], period: Ints, count: int) -> None:
-        self._parts = list[list[Ints]]()
+        self._parts: list[list[Ints]] = []
         for shard in shards:
             order = np.argsort(period[shard], kind="stable")
             self._parts.append(np.split(shard[order], np.searchsorted(period[shard][order], np.arange(1, count))))

@@ -142,7 +142,8 @@ def _fresh(
     world: WorldInput, rounds: int, clients: int, size: int, beta: float, scale: Scale
 ) -> tuple[list[Ints], Ints]:
     """New subsets for all clients in every round, disjoint within a round."""
-    labels, shards = world.labels[world.train], list[Ints]()
+    shards: list[Ints] = []
+    labels = world.labels[world.train]
     for t in range(rounds):
         parts = draw_parts(labels, clients, size, beta, scale, generator(world.seed, "scenario.fresh", t))
         shards += [np.sort(world.train[part]) for part in parts]
@@ -152,7 +153,8 @@ def _fresh(
 def _pointer(sequences: list[Ints], rounds: int, size: int, overlap: float) -> tuple[list[Ints], Ints]:
     """Windows of ``size`` samples of each client's sequence, moved by ``(1 - overlap) size`` (rounded down) every round."""
     step = max(1, math.floor(round((1 - overlap) * size, 9)))
-    shards, held = list[Ints](), np.empty((rounds, len(sequences)), dtype=np.int64)
+    shards: list[Ints] = []
+    held = np.empty((rounds, len(sequences)), dtype=np.int64)
     for client, sequence in enumerate(sequences):
         if size > len(sequence):
             raise SettingsError(f"window = {size} is too large: client {client} has {len(sequence)} samples")

@@ -104,7 +104,8 @@ def _states(messages: str) -> tuple[list[int], list[bool]]:
 
 def _intervals(times: list[int], ready: list[bool]) -> list[tuple[float, float]]:
     """From the message that makes the device ready to the first that ends it; an interval still open at the end is dropped."""
-    found, since = list[tuple[float, float]](), None
+    found: list[tuple[float, float]] = []
+    since = None
     for time, now in zip(times, ready, strict=True):
         if now and since is None:
             since = time

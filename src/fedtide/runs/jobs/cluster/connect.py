@@ -108,7 +108,8 @@ class _OneLine(logging.Handler):
 
     def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
-        self._log, self._known = log, set[str]()
+        self._known: set[str] = set()
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None

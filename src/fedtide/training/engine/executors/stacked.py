@@ -37,7 +37,7 @@ class Stacked(Executor):
         self.gradient = Gradient(task, batched=True)
         convolves = any(isinstance(part, nn.Conv1d | nn.Conv2d | nn.Conv3d) for part in task.network.modules())
         self._alone = Gradient(task, batched=False) if convolves and replay.can_record(task.device) else None
-        self._planned = dict[tuple[int, int], int]()
+        self._planned: dict[tuple[int, int], int] = {}
         self._static = OrderedDict[Hashable, StaticStep]()
 
     def begin(self, cohort: Cohort) -> Advance:
