@@ -63,7 +63,12 @@ def events(accuracy: ArrayLike, changed: ArrayLike) -> list[Event]:
         least = int(np.nanargmin(first))
         goal = before - TOLERANCE
         recovered = np.flatnonzero(after[least:] >= goal)
-        rounds = 0.0 if first[least] >= goal else float(least + recovered[0]) if len(recovered) else math.inf
+        if first[least] >= goal:
+            rounds = 0.0
+        elif len(recovered):
+            rounds = float(least + recovered[0])
+        else:
+            rounds = math.inf
         found.append(Event(start, end, before, float(first[least]), rounds))
     return found
 

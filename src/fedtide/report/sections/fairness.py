@@ -111,8 +111,10 @@ def _columns(records: Records, last: int, served: bool) -> list[Column]:
     rounds, steps = f"in the last {last} rounds", _setting(records, "finetune_steps")
     threshold = _setting(records, "client_threshold")
     below = f"Below {100 * float(threshold):g} %" if threshold else "Below the threshold"
-    after = f"after {steps} local step{'' if steps == '1' else 's'}" if steps else "after local steps"
-    column, own, words = partial(_column, PERCENT), "served" if served else "client", "served " if served else ""
+    count = f"{steps} " if steps else ""
+    after = f"after {count}local step{'' if steps == '1' else 's'}"
+    column = partial(_column, PERCENT)
+    own, words = ("served", "served ") if served else ("client", "")
     spread = f"standard deviation of {words}accuracy over clients {rounds}"
     beside = [
         column("client_mean", "Mean of the global model, %"),
@@ -138,7 +140,7 @@ def _columns(records: Records, last: int, served: bool) -> list[Column]:
 
 def _fit_columns(last: int, served: bool) -> list[Column]:
     column, rounds = partial(_column, Scale(share=False)), f"in the last {last} rounds"
-    (own, error), words = ("served", "served_error") if served else ("client", "error"), "served " if served else ""
+    own, error, words = ("served", "served_error", "served ") if served else ("client", "error", "")
     worst = f"{words}mean absolute error of the worst decile of clients {rounds}"
     beside = [
         column("client_mean", "Mean R² of the global model"),

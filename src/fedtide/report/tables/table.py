@@ -96,7 +96,11 @@ def _measured(records: Records) -> list[str]:
     Rounds of different periods are tested on different samples: none of them is the best. The next period's are averaged.
     """
     score, beside = records.score, records.beside
-    without = {"best", "last", "drop"} if score.ahead else {"best"} if records.has_periods else set[str]()
+    without: set[str] = set()
+    if score.ahead:
+        without = {"best", "last", "drop"}
+    elif records.has_periods:
+        without = {"best"}
     if score.served:  # known at the end of a period only
         without |= {"best", "last", "transition", "drop", "rounds_to_target", "bytes_to_target"}
     without |= {

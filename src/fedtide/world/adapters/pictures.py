@@ -65,7 +65,8 @@ class Pictures:
             deep = picture.mode[0] in "IF"
             gray = chosen.channels == 1 or (chosen.channels is None and (deep or picture.mode in ("1", "L", "LA")))
             picture = self._of_8_bits(picture, place) if deep else self._opaque(picture)
-            picture = picture if picture.mode == ("L" if gray else "RGB") else picture.convert("L" if gray else "RGB")
+            mode = "L" if gray else "RGB"
+            picture = picture if picture.mode == mode else picture.convert(mode)
             if chosen.size is not None and picture.size != chosen.size[::-1]:
                 picture = picture.resize(chosen.size[::-1], Resampling.BILINEAR)
         except SettingsError:

@@ -189,11 +189,15 @@ def _labels(column: Column, known: int | Sequence[str] | None) -> tuple[Ints, in
     """Labels int64 [n], the number of classes, and their names, if known: integers are kept, names are numbered."""
     labels = columns.integers(column, "a label", "an integer or a name")
     names = () if known is None or isinstance(known, int) else tuple(known)
+    named = labels is None
     if labels is None:
         labels, names = columns.classes(column, names)
-        count = known if isinstance(known, int) else len(names)
+    if isinstance(known, int):
+        count = known
+    elif named or names:
+        count = len(names)
     else:
-        count = known if isinstance(known, int) else len(known) if known else max(2, int(labels.max()) + 1)
+        count = max(2, int(labels.max()) + 1)
     column.refuse((labels < 0) | (labels >= count), f"a label from 0 to {count - 1}")
     if count < 2:
         raise SettingsError("there is only one class")
