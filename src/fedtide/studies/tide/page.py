@@ -130,7 +130,7 @@ def _number(value: float, *interval: float) -> str:
     """Points with their sign and an interval, if one is given."""
     if not np.isfinite(value):
         return NOT_APPLICABLE
-    text = f"{value:+.1f} ({interval[0]:+.1f} to {interval[1]:+.1f})" if interval else f"{value:+.1f}"
+    text = f"{value:+z.1f} ({interval[0]:+z.1f} to {interval[1]:+z.1f})" if interval else f"{value:+z.1f}"
     return text.replace("-", "\N{MINUS SIGN}")
 
 
