@@ -96,7 +96,7 @@ def reproduce(
         settings.append(f"compare.workers={workers}")
     plan = _plan(named if order is None else read_order(order), with_cluster(settings, cluster))
     if listed:
-        _print(_planned(plan) if len(plan) > 1 else _cells(plan[0].recipe, plan[0].entry.only), as_json)
+        _print(_tables(plan) if len(plan) > 1 else _cells(plan[0].recipe, plan[0].entry.only), as_json)
     elif dry_run:
         _dry_run(plan, runs)
     else:
@@ -185,7 +185,7 @@ def _show(table: Results, results: Path, as_json: bool) -> dict[str, Any]:
     return {"name": name, "profile": profile, "files": files, "rows": json_rows(table), "missing": missing_lines(table)}
 
 
-def _planned(plan: list[_Planned]) -> tuple[list[str], list[list[str]]]:
+def _tables(plan: list[_Planned]) -> tuple[list[str], list[list[str]]]:
     lines = [
         [entry.name, recipe.profile, " ".join(entry.only), f"{entry.minutes or 0:g}", str(len(grid))]
         for entry, recipe, grid in plan
