@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
@@ -14,7 +15,8 @@ from synthetic_sessions import ENERGY, LATENCY, write_sessions
 from fedtide.records.frames import load
 from fedtide.report import parts
 from fedtide.report.build import build
-from fedtide.report.charts.interactive import figure
+from fedtide.report.charts.chart import Axis, Cells, Chart, Panel, Series
+from fedtide.report.charts.interactive import div, figure
 from fedtide.report.parts import Contents, Source
 from fedtide.report.sections.curves import score_over_rounds
 from fedtide.settings.experiment import ReportSettings
@@ -66,6 +68,21 @@ def curves(out: Path) -> list[Any]:
     chart = score_over_rounds(load(sorted(path.parent for path in out.parent.glob("*/settings.json"))))
     assert chart is not None
     return [trace for trace in figure(chart).data if trace.hoverinfo != "skip"]
+
+
+@pytest.mark.parametrize("of", ["cells", "bars", "bands"])
+def test_the_last_bit_of_a_number_is_not_on_the_page(of: str) -> None:
+    """Processors differ there, and the report is compared by its bytes."""
+    values = np.random.default_rng(0).random(50)
+
+    def drawn(values: np.ndarray) -> str:
+        series = Series("fedavg", np.arange(50.0), values, "#000000", values - 0.1, values + 0.1, bars=of == "bars")
+        panel = (
+            Panel(cells=Cells(values.reshape(5, 10), "Blues", "Weight")) if of == "cells" else Panel(series=(series,))
+        )
+        return div(Chart(Axis("Round"), Axis("Loss"), (panel,), 1, 3.0), "figure")
+
+    assert drawn(values) == drawn(np.nextafter(values, 1)) != drawn(values + 1e-6)
 
 
 def test_the_page_draws_every_chart(page: str) -> None:

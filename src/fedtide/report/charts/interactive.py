@@ -104,7 +104,8 @@ def _traces(series: Series, chart: Chart) -> Iterator[go.Scatter]:
         text += f" (%{{customdata[0]:{sign}}} to %{{customdata[1]:{sign}}})"
         line["customdata"] = np.stack([low, high], axis=1)
         if series.bars and series.y is not None:
-            up, down = high - series.y, series.y - low
+            middle = series.y.astype(np.float32)
+            up, down = high - middle, middle - low
             line["error_y"] = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1.2, "width": 0}
     if series.y is None:
         return
@@ -152,7 +153,7 @@ def _heatmap(chart: Chart, cells: Cells) -> go.Heatmap:
     sign = ".1%" if cells.share else ".2f"
     x, y = (html.escape(axis.title, quote=False) for axis in (chart.x, chart.y))
     return go.Heatmap(
-        z=cells.values,
+        z=cells.values.astype(np.float32),
         zmin=cells.low,
         zmax=cells.high,
         colorscale=[[step / 8, to_hex(colormaps[cells.colors](step / 8))] for step in range(9)],
