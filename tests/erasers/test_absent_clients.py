@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from erasers.erased_runs import BARE, ERASERS, WHOLE, made, request, run, same, seen, world
+from erasers.erased_runs import BARE, ERASERS, LOCAL, WHOLE, made, request, run, same, seen, world
 from fedtide.federation.features.erasure import Erasure
 from fedtide.federation.state import restored_state
 from support import closest, largest_gap, one
@@ -137,3 +137,24 @@ def test_the_worlds_of_alarms_are_each_runs_own() -> None:
     fed.parts.workers.close()
     assert torch.equal(state.w, erased.models[4])
     assert one(fed.parts, Erasure)._worlds.planned.sessions > 1
+
+
+@pytest.mark.usefixtures("drop_in")
+def test_an_alarm_that_the_counterfactual_does_not_raise_begins_no_session() -> None:
+    silent = {"name": "after", "losses": 3, "least": 1e9, "watch": "server", "response": "start_session"}
+    values = {"detector": silent, "initializer": "restart", "local": {**LOCAL, "schedule": "cosine", "restart": True}}
+    losses = [run((), world(without=gone), LATE, **values).rows[2]["train_loss"] for gone in ((), (1,))]
+    assert losses[1] < losses[0]
+    values |= {"detector": {**silent, "least": sum(losses) / 2}}
+    erased = run([request("retrain", at=3)], world(), LATE, **values)
+    without = run((), world(without=[1]), LATE, **values)
+    assert [row["session"] for row in run((), world(), LATE, **values).rows] == [1, 1, 1, 2, 2, 2]
+    assert [row["session"] for row in erased.rows[4:]] == [row["session"] for row in without.rows[4:]] == [1, 1]
+    assert same(erased.models[3:], without.models[3:])
+    first = seen(made([request("retrain", at=3)], world(), LATE, **values), 4)
+    fed = made([request("retrain", at=3)], world(), LATE, **values)
+    state = restored_state(fed.parts, first.state.tensors())
+    with torch.no_grad():
+        assert fed.run_round(state).row["session"] == 1
+    fed.parts.workers.close()
+    assert torch.equal(state.w, erased.models[4])

@@ -145,9 +145,12 @@ class Erasure(Feature):
             ended = int(self._worlds.planned.session_of_round[t - 1])
             kept["known"] = kept["known"] + [ended] * (ended >= self._worlds.planned.pilot)
             kept["tainted"] = kept["tainted"] + [ended] * (kept["taint"] > 0)
+        before = parts.timeline
         for k in later:
             if self.requests[k].at == t:
                 self._handle(parts, state, k, t)
+        if parts.timeline is not before:  # the counterfactual's alarms have begun other sessions
+            self._worlds.planned = parts.timeline
         handled = sum(request.at <= t for request in self.requests)
         if self._seen is None or self._seen[0] != handled:
             self._seen = handled, self._worlds.actual(t)
