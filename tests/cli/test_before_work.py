@@ -44,6 +44,10 @@ def test_a_dry_run_counts_and_writes_nothing(fedtide: Fedtide, folder: Path) -> 
     assert fedtide("compare", *GRID, "--set", "compare.algorithms=[fedavg]").status == 0
     before = state(folder)
     runs, ended, time = plan(fedtide("compare", *GRID, "--dry-run").out[-1])
+    found = json.loads(fedtide("compare", *GRID, "--dry-run", "--json").out[-1])
+    assert (found["runs"], found["ended"]) == (4, 2)
+    assert found["seconds"] > 0
+    assert found["bytes"] > 0
     assert (runs, ended) == (4, 2)
     assert time.startswith("about ")
     assert state(folder) == before
@@ -74,8 +78,9 @@ def test_what_the_last_cell_refuses_is_named(option: str, fedtide: Fedtide, fold
 def test_a_rehearsal_trains_one_round_of_each_cell_and_leaves_nothing(fedtide: Fedtide, folder: Path) -> None:
     fedtide("download", "--out", str(folder / "dataset.json"))
     before = state(folder)
-    called = fedtide("compare", *GRID, "--set", "evaluation.every=4", "--rehearse")
+    called = fedtide("compare", *GRID, "--set", "evaluation.every=4", "--rehearse", "--json")
     assert called.status == 0
+    assert [run["rounds"] for run in json.loads(called.out[-1])] == [1, 1]
     assert sum("stopped after round 1 of 4" in line for line in called.err) == 2
     assert state(folder) == before
 
@@ -171,7 +176,10 @@ def test_a_search_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path,
     assert (folder / "tuning/best.yaml").is_file()
 
 
-@pytest.mark.parametrize("arguments", [("tune", "--set", "tune.seconds=0"), ("compare", "--seconds", "0")])
-def test_no_time_is_refused(arguments: tuple[str, ...], fedtide: Fedtide, folder: Path) -> None:
-    assert fedtide(*arguments).status == 2
+@pytest.mark.parametrize("seconds", ["0", "inf"])
+@pytest.mark.parametrize("words", [("tune", "--set", "tune.seconds="), ("compare", "--seconds=")])
+def test_no_time_and_endless_time_are_refused(
+    words: tuple[str, ...], seconds: str, fedtide: Fedtide, folder: Path
+) -> None:
+    assert fedtide(*words[:-1], words[-1] + seconds).status == 2
     assert not (folder / "runs").exists()

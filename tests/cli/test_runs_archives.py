@@ -194,6 +194,8 @@ def test_another_run_of_the_same_name_stays_and_the_others_are_merged(fedtide, f
         (("pack", "a.zip"), "runs: no run directories in this folder"),
         (("pack", "a.zip", "--max", "much"), "--max = 'much': use a size such as 16MB"),
         (("pack", "params.yaml/a.zip"), "params.yaml: cannot create this folder (params.yaml is a file)"),
+        (("pack", "."), ".: this is a folder; name the file to write, such as runs.zip"),
+        (("pack", "new/a.zip"), "runs: no run directories in this folder"),
     ],
 )
 def test_wrong_use_is_one_line_and_writes_nothing(fedtide, folder, words, line):
@@ -201,3 +203,10 @@ def test_wrong_use_is_one_line_and_writes_nothing(fedtide, folder, words, line):
     called = fedtide("runs", *words)
     assert (called.status, called.out, called.err) == (2, [], [f"fedtide: {line}"])
     assert sorted(folder.iterdir()) == before
+
+
+def test_an_empty_archive_is_refused(fedtide, folder):
+    zipfile.ZipFile(folder / "empty.zip", "w").close()
+    called = fedtide("runs", "merge", "empty.zip", "--runs", "new")
+    assert (called.status, called.err) == (2, ["fedtide: empty.zip: not an archive of runs (it is empty)"])
+    assert not (folder / "new").exists()

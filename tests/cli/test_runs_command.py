@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -134,6 +135,30 @@ def test_what_the_comparison_needs_is_removed_with_yes_alone(fedtide, runs):
     assert not (runs / "mine").exists()
 
 
+def test_runs_of_a_folder_are_those_of_that_folder(fedtide, runs, monkeypatch):
+    """Also where the working folder has runs of the same names."""
+    copied = shutil.copytree(runs, runs.parent / "copy")
+    monkeypatch.chdir(copied)
+    (name,) = (each for each in names(runs) if each.startswith("scaffold"))
+    assert fedtide("runs", "remove", name, "--runs", "../runs", "--yes").status == 0
+    assert fedtide("runs", "remove", "--state", "complete", "--runs", "../runs", "--yes").status == 0
+    assert (names(runs), len(names(copied))) == (["broken"], 3)
+    assert fedtide("runs", "remove", str(copied / name), "--runs", "../runs", "--yes").status == 0
+    assert name not in names(copied)
+
+
+def test_damaged_runs_and_settings_do_not_prevent_removal(fedtide, runs, folder):
+    (name,) = (each for each in names(runs) if each.startswith("scaffold"))
+    (runs / name / "settings.json").write_text("{")
+    assert [row["run"] for row in json.loads(fedtide("runs", "list", "--state", "damaged", "--json").out[-1])] == [name]
+    (folder / "params.yaml").write_text("algorithm: nope\n")
+    called = fedtide("runs", "remove", name)
+    assert called.status == 2
+    assert called.err[0].endswith("; --yes removes the runs nevertheless")
+    assert fedtide("runs", "remove", "--state", "damaged", "--yes").out[0].startswith("1 run removed")
+    assert name not in names(runs)
+
+
 def test_a_run_like_a_recorded_one_has_its_key(fedtide, runs, folder):
     """What follows from another setting follows an override of that one: seed of the world, labels."""
     (folder / "params.yaml").write_text("local: {lr: 7}\n")
@@ -151,6 +176,14 @@ def test_a_run_like_a_recorded_one_has_its_key(fedtide, runs, folder):
     settings = json.loads((runs / new / "settings.json").read_text())
     assert (settings["label"], settings["world_seed"], settings["local"]["lr"]) == ("fedavg", 0, 0.1)
     assert settings["model"] == {"name": "softmax_regression"}
+
+
+def test_a_label_is_that_of_the_algorithm_that_it_was_made_for(fedtide, runs):
+    weak = "algorithms={weak: {name: fedprox, mu: 0.01}}"
+    assert fedtide("run", "-q", "--set", weak, "--set", "algorithm=weak", "--name", "first").status == 0
+    for name, override, label in (("same", "local.lr=0.3", "weak"), ("other", "algorithm=fedavg", "fedavg")):
+        assert fedtide("run", "-q", "--like", "first", "--set", override, "--name", name).status == 0
+        assert json.loads((runs / name / "settings.json").read_text())["label"] == label
 
 
 def test_what_no_run_can_be_like_is_one_line(fedtide, runs):

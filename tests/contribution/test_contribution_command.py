@@ -86,6 +86,17 @@ def test_the_table_of_another_run_is_left_alone(fedtide: Fedtide, folder: Path) 
     assert file.read_text() == before
 
 
+def test_a_damaged_table_is_named(fedtide: Fedtide, folder: Path) -> None:
+    file = folder / "contribution" / "contribution.csv"
+    assert fedtide("contribution", *SET, "--clients", "1").status == 0
+    lines = file.read_text().splitlines()
+    for damaged in (lines[1].replace(",1,", ",x,", 1), lines[1][: lines[1].index(",") + 3]):
+        file.write_text(f"{lines[0]}\n{damaged}\n")
+        called = fedtide("contribution", *SET)
+        assert called.status == 2
+        assert called.err[-1].startswith("fedtide: contribution/contribution.csv: line 2 is damaged; delete the file")
+
+
 def test_a_run_that_diverges_has_no_contributions(fedtide: Fedtide, folder: Path) -> None:
     called = fedtide("contribution", *SET, "--set", "divergence_threshold=0.001")
     assert called.status == 1

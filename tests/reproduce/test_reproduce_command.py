@@ -187,5 +187,8 @@ def test_a_dry_run_counts_the_runs_of_the_chosen_cells(fedtide, tiny, folder):
     assert (every.status, one.status) == (0, 0)
     counts = [int(called.out[-1].split()[0]) for called in (every, one)]
     assert counts[0] > counts[1] > 0
+    (folder / "twice.yaml").write_text("- name: tiny\n- {name: tiny, only: [algorithm=fedavg]}\n")
+    found = json.loads(fedtide("reproduce", "--order", "twice.yaml", "--dry-run", "--json").out[-1])
+    assert found["runs"] == counts[0]
     assert not (folder / "runs").exists()
     assert not (folder / "results").exists()

@@ -350,6 +350,18 @@ def test_references_run_beside_the_methods(fedtide: Fedtide, suite: Path, folder
     assert "its settings differ from those of the study (scenario." in line
 
 
+def test_a_search_that_cannot_work_is_no_refusal(fedtide: Fedtide, suite: Path, folder: Path) -> None:
+    arguments = ("fedprox", "--suite", str(suite), "--world", "ending", "--workers", "1")
+    (folder / "tide" / "fedprox" / "ending").mkdir(parents=True)
+    (folder / "tide" / "fedprox" / "ending" / "search").write_text("")
+    called = fedtide("tide", "run", *arguments)
+    assert called.status == 1, called.err
+    assert not (folder / "tide" / "fedprox" / "ending" / "refused.txt").exists()
+    (folder / "tide" / "fedprox" / "ending" / "search").unlink()
+    assert fedtide("tide", "run", *arguments).status == 0
+    assert " 5 runs, 5 already ended; time: about 0.0 min; " in fedtide("tide", "run", *arguments, "--dry-run").out[0]
+
+
 def test_a_dry_run_lists_every_world_and_writes_nothing(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
     new = fedtide("tide", "run", "fedprox", "--suite", str(suite), "--out", "elsewhere", "--workers", "1", "--dry-run")
     assert new.status == 0, new.err

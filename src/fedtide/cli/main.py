@@ -142,14 +142,22 @@ def compare(
     chosen = read_params(params, with_cluster(overrides, cluster))
     where = workspace(chosen, creatable(runs), worlds, mlruns_named(mlruns), log)
     refuse_unrecorded(chosen, grid := chosen.grid())
-    if dry_run or rehearse:
-        from fedtide.runs import dry_run as dry
+    if dry_run and rehearse:
+        raise SettingsError("--dry-run and --rehearse: choose one")
+    if dry_run:
+        from fedtide.runs.dry_run import dry_run as planned
 
-        if dry_run:
-            print(dry.dry_run(grid, where, chosen.experiment.compare.workers))
-            return
+        found = planned(grid, where, chosen.experiment.compare.workers)
+        print(json.dumps(found._asdict()) if as_json else found)
+        return
+    if rehearse:
+        from fedtide.runs.dry_run import rehearse as one_round
+
         with progress(quiet) as watch:
-            exit_with_all(*dry.rehearse(grid, where, chosen.experiment.compare, watch), allow_failures=False)
+            summaries, stopped = one_round(grid, where, chosen.experiment.compare, watch)
+        if as_json:
+            print(json.dumps(summaries))
+        exit_with_all(summaries, stopped, allow_failures=False)
         return
     with progress(quiet) as watch, time_limit(seconds) as late:
         summaries, stopped = train(chosen, where, watch)
@@ -218,7 +226,8 @@ def tune(
     if dry_run:
         from fedtide.runs.dry_run import dry_run as planned
 
-        print(planned([], where, chosen.experiment.tune.workers, *planned_runs(chosen, out, runs, log)))
+        found = planned([], where, chosen.experiment.tune.workers, *planned_runs(chosen, out, runs, log))
+        print(json.dumps(found._asdict()) if as_json else found)
         return
     with progress(quiet) as watch:
         result = search(chosen, where, out, watch)

@@ -67,9 +67,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
 _REHEARSE = "Train one round of every cell in a temporary folder. Exit status 1 if one fails."
 Rehearse = Annotated[bool, typer.Option("--rehearse", help=_REHEARSE)]
 _SECONDS = "Wall-clock limit: runs are then interrupted, and the same command resumes. The exit status is 0."
-Seconds = Annotated[float | None, typer.Option("--seconds", min=1, help=_SECONDS)]
+Seconds = Annotated[float | None, typer.Option("--seconds", min=1, max=1e9, help=_SECONDS)]
 
 PARAMS = Path("params.yaml")
+_LABELS = {"label": "algorithm", "initializer_label": "initializer"}
 
 
 def read_params(path: Path, overrides: list[str] | None, like: Path | None = None) -> Params:
@@ -78,19 +79,21 @@ def read_params(path: Path, overrides: list[str] | None, like: Path | None = Non
 
     if like is None and path == DEFAULTS:
         log("no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`")
-    params = Params.read(path if like is None else _recorded(like), overrides or ())
+    params = Params.read(path if like is None else _recorded(like, overrides or ()), overrides or ())
     for remark in params.remarks:
         log(remark)
     return params
 
 
-def _recorded(run: Path) -> dict[str, Any]:
+def _recorded(run: Path, overrides: Iterable[str]) -> dict[str, Any]:
     """The settings of a recorded run, without those that follow from others, which may be overridden."""
     from fedtide.runs.catalog import recorded
 
     raw = recorded(run)
     name, seed, start = raw["algorithm"]["name"], raw["seed"], raw["initializer"]["name"]
     derived = {"label": name, "initializer_label": start, "world_seed": seed}
+    replaced = {item.partition("=")[0].strip().removesuffix(".name") for item in overrides}
+    derived |= {key: raw[key] for key, of in _LABELS.items() if of in replaced}  # a label of what was there before
     kept = {key: value for key, value in raw.items() if derived.get(key) != value}
     return {**kept, "algorithms": {name: {"name": name}}}  # no built-in reference, whose settings would come on top
 

@@ -96,6 +96,8 @@ def merge(archive: Path, runs: Path, settings_of: Callable[[Path], RunSettings])
         raise SettingsError(
             f"{archive}: not an archive of runs ({getattr(error, 'strerror', None) or error})"
         ) from None
+    if not opened.namelist():
+        raise SettingsError(f"{archive}: not an archive of runs (it is empty)")
     with opened, creating(runs):
         make_folder(runs)
         with TemporaryDirectory(dir=runs, prefix=".merge-") as made:

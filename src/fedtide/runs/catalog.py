@@ -21,6 +21,7 @@ def listed(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     results: dict[str, Any] = {"state": "damaged"}
     with suppress(SettingsError):
+        read_json(path / "settings.json")
         facts, results = read_json(path / "manifest.json") or {}, _results(path)
     best = headline(results)  # type: ignore[arg-type]
     files = []
@@ -44,8 +45,8 @@ def _results(path: Path) -> dict[str, Any]:
 
 
 def find(runs: Path, name: str) -> Path:
-    """The run directory at a path, or of this name or a beginning that no other has; a SettingsError if there is none."""
-    if (Path(name) / "settings.json").is_file():
+    """The run of this name in a folder, at this path, or the only one whose name begins so; else a SettingsError."""
+    if (Path(name) / "settings.json").is_file() and not (Path(name).name == name and (runs / name).is_dir()):
         return Path(name)
     folders = {path.name: path for path in run_directories(runs)}
     found = [name] if name in folders else [known for known in folders if known.startswith(name)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import short_hash
@@ -24,6 +24,21 @@ from fedtide.settings.run import RunSettings, StopSettings
 from fedtide.training.resources.workers import available_cores
 
 
+class Estimate(NamedTuple):
+    """Runs of a command, those that have ended, seconds of the others (None: unknown), and least bytes of the largest."""
+
+    runs: int
+    ended: int
+    seconds: float | None
+    bytes: int
+
+    def __str__(self) -> str:
+        time = "unknown" if self.seconds is None else f"about {self.seconds / 60:.1f} min"
+        return (
+            f"{self.runs} runs, {self.ended} already ended; time: {time}; largest run: at least {gigabytes(self.bytes)}"
+        )
+
+
 def _cell(settings: RunSettings) -> str:
     """Hash of all settings but the seed."""
     return short_hash(settings.canonical() | {"seed": 0, "world_seed": 0, "label": settings.label})
@@ -36,7 +51,7 @@ def _cells(grid: Iterable[RunSettings]) -> list[RunSettings]:
 
 def dry_run(
     grid: Sequence[RunSettings], where: Workspace, workers: int, trials: Sequence[RunSettings] = (), ended: int = 0
-) -> str:
+) -> Estimate:
     """How many runs of a grid and trials there are, the time of those that have not ended, and the memory of the largest.
 
     ``workers``: runs at once, 0 for one per core. ``trials``: further runs, beside the ``ended`` ones. The time is that of
@@ -54,13 +69,13 @@ def dry_run(
         with suppress(SettingsError):  # damaged: `fedtide check` lists it
             recorded: Any = RunDirectory(path.parent).summary()
             paces.get(recorded["label"], []).append(recorded["seconds"] / max(1, recorded["rounds"]))
-    of_any, time = [pace for each in paces.values() for pace in each], "unknown"
+    of_any, time = [pace for each in paces.values() for pace in each], None
     if of_any or not waiting:
         pace = {label: statistics.median(own or of_any or [0]) for label, own in paces.items()}
         seconds = sum(pace[each.label] * needs[_cell(each)][0] for each in waiting)
-        time = f"about {seconds / 60 / max(1, min(workers or available_cores(), len(waiting))):.1f} min"
-    largest, total = gigabytes(max((size for _, size in needs.values()), default=0)), len(grid) + len(trials) + ended
-    return f"{total} runs, {total - len(waiting)} already ended; time: {time}; largest run: at least {largest}"
+        time = seconds / max(1, min(workers or available_cores(), len(waiting)))
+    largest, total = max((size for _, size in needs.values()), default=0), len(grid) + len(trials) + ended
+    return Estimate(total, total - len(waiting), time, largest)
 
 
 def _assembled(settings: RunSettings, where: Workspace) -> tuple[int, int]:

@@ -122,7 +122,10 @@ def _read(file: Path, key: str, names: Sequence[str]) -> dict[int, Contribution]
             raise SettingsError(
                 f"{file}: of the run {row['run_key']}, this one is {key}; choose another folder with --out"
             )
-        values = tuple(float(row[name] or "nan") for name in names)
-        client, first, rounds = (int(row[name]) for name in ("client", "first_round", "rounds"))
+        try:
+            values = tuple(float(row[name] or "nan") for name in names)
+            client, first, rounds = (int(row[name]) for name in ("client", "first_round", "rounds"))
+        except (TypeError, ValueError):
+            raise SettingsError(f"{file}: line {table.line_num} is damaged; delete the file to start again") from None
         found[client] = Contribution(client, row["name"], first, rounds, values)
     return found

@@ -98,7 +98,7 @@ def reproduce(
     if listed:
         _print(_tables(plan) if len(plan) > 1 else _cells(plan[0].recipe, plan[0].entry.only), as_json)
     elif dry_run:
-        _dry_run(plan, runs)
+        _dry_run(plan, runs, as_json)
     else:
         _run(plan, typed, runs, results, seconds, allow_failures, as_json, quiet)
 
@@ -127,13 +127,14 @@ def _plan(entries: Sequence[Entry], settings: list[str]) -> list[_Planned]:
     ]
 
 
-def _dry_run(plan: list[_Planned], runs: Path) -> None:
+def _dry_run(plan: list[_Planned], runs: Path, as_json: bool) -> None:
     from fedtide.runs.dry_run import dry_run
     from fedtide.runs.workspace import Workspace
 
     first = plan[0].recipe
-    grid = [run for each in plan for run in each.grid]
-    print(dry_run(grid, Workspace(runs, loggers=first.loggers), first.compare.workers))
+    grid = {id(run): run for each in plan for run in each.grid}  # tables share runs
+    found = dry_run(list(grid.values()), Workspace(runs, loggers=first.loggers), first.compare.workers)
+    print(json.dumps(found._asdict()) if as_json else found)
 
 
 def _run(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from rich.filesize import decimal
 from fedtide.cli.options import PARAMS, Json, Override, Runs, read_params
 from fedtide.cli.reporter import log, print_table
 from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.core.storage.files import creatable
+from fedtide.core.storage.files import creatable, creating, folder
 
 app = typer.Typer(name="runs", no_args_is_help=True, help="List, compare, remove and move recorded runs.")
 
@@ -74,21 +74,19 @@ def remove(
 ) -> None:
     """Remove run directories. The report and MLflow keep what they have of them."""
     from fedtide.core.storage.locks import held
-    from fedtide.records.run_directory import read_json
     from fedtide.runs.catalog import find
-    from fedtide.settings.params import Params
 
     if bool(names) == bool(state):
         raise SettingsError("name the runs to remove, or give their --state, such as --state failed")
-    chosen = names or [row["run"] for row in _listed(runs, state=state)]
-    paths = list(dict.fromkeys(find(runs, name) for name in chosen))
-    grid = Params.read(PARAMS).grid() if PARAMS.is_file() else []
-    wanted = [{**run.canonical(), "label": run.label, "initializer_label": run.initializer_label} for run in grid]
-    if needed := ", ".join(path.name for path in paths if read_json(path / "settings.json") in wanted):
-        needed = f"the comparison of {PARAMS} needs {needed}"
+    listed = [runs / row["run"] for row in _listed(runs, state=state)] if state else []
+    paths = list(dict.fromkeys(listed or (find(runs, name) for name in names or ())))
+    try:
+        if needed := ", ".join(_compared(paths)):
+            raise SettingsError(f"the comparison of {PARAMS} needs {needed}")
+    except SettingsError as reason:
         if not yes:
-            raise SettingsError(f"{needed}; --yes removes the runs nevertheless")
-        log(needed)
+            raise SettingsError(f"{reason}; --yes removes the runs nevertheless") from None
+        log(str(reason))
     with ExitStack() as holding:
         for path in paths:
             holding.enter_context(held(path / ".lock", f"{path}: a process is working on this run"))
@@ -97,6 +95,20 @@ def remove(
         for path in paths:
             shutil.rmtree(path)
     print(f"{len(paths)} run{'s' * (len(paths) != 1)} removed; the report and MLflow were not changed")
+
+
+def _compared(paths: list[Path]) -> list[str]:
+    """Names of the runs that the comparison of this folder consists of."""
+    from fedtide.runs.catalog import recorded
+    from fedtide.settings.params import Params
+
+    grid = Params.read(PARAMS).grid() if PARAMS.is_file() else []
+    wanted = [{**run.canonical(), "label": run.label, "initializer_label": run.initializer_label} for run in grid]
+    found = []
+    for path in paths:
+        with suppress(SettingsError):  # of a run whose settings are damaged, which is of no use
+            found += [path.name] if recorded(path) in wanted else []
+    return found
 
 
 @app.command()
@@ -114,8 +126,10 @@ def pack(
         limit = None if most is None else int(TypeAdapter(ByteSize).validate_python(most))
     except ValidationError:
         raise SettingsError(f"--max = {shortened(repr(most))}: use a size such as 16MB") from None
-    creatable(archive.parent)
-    packed, left = write(runs, archive, limit)
+    if not archive.name or archive.is_dir():
+        raise SettingsError(f"{archive}: this is a folder; name the file to write, such as runs.zip")
+    with creating(archive.parent):
+        packed, left = write(runs, folder(archive.parent) / archive.name, limit)
     for name, reason in left.items():
         log(f"left out {name}: {reason}")
     print(f"{archive}: {len(packed)} runs, {decimal(archive.stat().st_size)}; {len(left)} left out")

@@ -38,6 +38,7 @@ def run(
     """Search and run methods in all worlds. Finished runs are reused, interrupted ones continue."""
     require("tune", "fedtide tide run")
     from fedtide.runs.workspace import Workspace
+    from fedtide.settings.params import Params
     from fedtide.studies.tide.campaign import RUNS, SEARCH, run_method
     from fedtide.studies.tide.method import Method
     from fedtide.studies.tide.suite import chosen_worlds
@@ -51,7 +52,9 @@ def run(
 
         home = out.joinpath(*names)
         search = planned_runs(params, home / SEARCH, home / SEARCH / RUNS, log)
-        print(f"{', '.join(names)}: {planned(params.grid(), Workspace(home / RUNS), workers, *search)}")
+        best = home / SEARCH / "best.yaml"  # what the runs take
+        grid = (Params.read(best) if best.is_file() else params).grid()
+        print(f"{', '.join(names)}: {planned(grid, Workspace(home / RUNS), workers, *search)}")
     if dry_run:
         return
     outcomes = []

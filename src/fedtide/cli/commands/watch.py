@@ -35,7 +35,7 @@ def watch(
     out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: a temporary folder.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 8000,
     host: Host = "127.0.0.1",
-    every: Annotated[float, typer.Option(min=1, help="Minimum seconds between two reports.")] = 10.0,
+    every: Annotated[float, typer.Option(min=1, max=86400, help="Minimum seconds between two reports.")] = 10.0,
 ) -> None:
     """Show the report of the runs of `compare` in a browser while they are running, renewed as rounds come.
 

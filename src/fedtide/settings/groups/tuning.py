@@ -129,6 +129,7 @@ class TuneSettings(SettingsModel):
     seconds: Annotated[float | None, INCIDENTAL] = Field(
         None,
         gt=0,
+        le=1e9,
         description="wall-clock time after which trials in progress are interrupted and no others start; the same command "
         "continues; null: no limit",
     )

@@ -9,6 +9,9 @@ import yaml
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import make_folder, write_text
 from fedtide.core.storage.locks import held
+from fedtide.federation.assembly.choose import choose
+from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.parts import assemble
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import compare, unsuccessful
 from fedtide.runs.display.progress import Watch
@@ -18,6 +21,8 @@ from fedtide.studies.tide.method import METHOD_FILE, Method
 from fedtide.studies.tide.scores import DIVERGED
 from fedtide.studies.tide.suite import World
 from fedtide.studies.tuning.study import tune
+from fedtide.world.building.build import timeline_for
+from fedtide.world.concepts import under
 from fedtide.world.storage.prepared import load_data
 
 SEARCH, RUNS, REFUSED = "search", "runs", "refused.txt"
@@ -56,7 +61,6 @@ def run_method(
     home = folder / method.name
     make_folder(home)
     outcomes: list[Outcome] = []
-    # Locked as a whole: what a world refuses then is the method, never a search that another process is working on.
     with held(home / ".lock", f"{home}: another process is running this method in this folder"):
         _claim(home / METHOD_FILE, method)
         for world in worlds:
@@ -98,6 +102,10 @@ def all_diverged(search: Path) -> bool:
 def _in_world(params: Params, home: Path, trivial: float, watch: Watch) -> Outcome:
     """Search, then the runs of all seeds with what the search has found."""
     (home / REFUSED).unlink(missing_ok=True)
+    if (refusal := _refusal(params)) is not None:
+        make_folder(home)
+        write_text(home / REFUSED, f"{refusal}\n")
+        return Outcome(f"not applicable: {refusal}")
     try:
         found = tune(params, _workspace(home / SEARCH / RUNS, params), home / SEARCH, watch)
         if found.stopped is not None:
@@ -109,12 +117,23 @@ def _in_world(params: Params, home: Path, trivial: float, watch: Watch) -> Outco
     except SettingsError as error:
         if all_diverged(home / SEARCH):
             return Outcome(f"all trials diverged, so every seed scores {trivial:g}")
-        make_folder(home)
-        write_text(home / REFUSED, f"{error}\n")
-        return Outcome(f"not applicable: {error}")
+        return Outcome(str(error), failed=True)
     states = [summary["state"] for summary in summaries]
     line = "; ".join([f"{states.count('complete')} of {len(states)} runs complete", *unsuccessful(summaries)])
     return Outcome(line, stopped, "failed" in states)
+
+
+def _refusal(params: Params) -> str | None:
+    """Why a world refuses a method, None if it does not: settings that do not fit together, whatever the machine."""
+    settings = params.run()
+    data = load_data(settings)
+    timeline = timeline_for(settings, data)
+    data = under(data, timeline.concepts)
+    try:
+        assemble(choose(settings, timeline, data), timeline, data, Hardware()).workers.close()
+    except SettingsError as error:
+        return str(error)
+    return None
 
 
 def _workspace(runs: Path, params: Params) -> Workspace:

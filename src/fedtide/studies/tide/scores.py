@@ -74,7 +74,8 @@ def scores(
         rounds = scored_rounds(timeline, tune, evaluation)
     else:
         times = zip(history, _elapsed(history), strict=True)
-        in_time = [line for line, seconds in times if measured(line, metric) and seconds <= world.limits.seconds[seed]]
+        known = [(line, seconds) for line, seconds in times if measured(line, metric) is not None]
+        in_time = [line for line, seconds in known if seconds <= world.limits.seconds[seed]]
         rounds = tuple(int(line["round"]) for line in in_time[-LAST:])
     return mean_over(history, metric, rounds), mean_over(history, f"test_{main}{ahead}", rounds)
 
