@@ -36,6 +36,9 @@ CASES = {
         f"{PULL}\n        model_config = dict(extra='ignore')", "", "rejects invalid settings", "no_such_setting = 1 is not",
     ),
     "infinite": (PULL, "def finish(self, r):\n        return r.w + float('nan')", "trains", "diverged in round 1"),
+    "halving": (
+        PULL, "def weights(self, r):\n        return r.weights / 2", "trains", "weights should be nonnegative with sum 1, got",
+    ),
     "crashing": (PULL, "def finish(self, r):\n        raise KeyError('no')", "trains", "in finish: KeyError: 'no'"),
     "declaring": (PULL, "server = 5", "trains", "in server_vectors: TypeError: 'int' object is not iterable"),
     "drawing": (PULL, "def finish(self, r):\n        return r.average() + torch.rand(1).double()", "repeats", "w differs"),

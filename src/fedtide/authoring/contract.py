@@ -3,11 +3,13 @@
 A plug-in's own test file runs them with pytest, ``fedtide test NAME`` without.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedtide.authoring.rounds import (
     ContractBroken,
@@ -23,6 +25,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginCrash, describe_fault
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.plugins import naming_plugins
+from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.settings.params import parse
 
 _PACKAGE = Path(__file__).parents[1]
@@ -73,6 +76,28 @@ def trains(trial: Trial) -> None:
     for name, value in tensors(state).items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise ContractBroken(f"{name} is not finite after {state.round} rounds")
+
+    if trial.kind == "algorithms" and trial.plugin.weights is not Algorithm.weights:
+        _averages(trial)
+
+
+def _averages(trial: Trial) -> None:
+    """Its weights are those of an average, as long as the weighting's are."""
+    fed = begin(with_engine(trial.run()))
+    algorithm, returned = fed.parts.algorithm, list[Tensor]()
+
+    def weights(r: Round) -> Tensor:
+        returned.append(type(algorithm).weights(algorithm, r))
+        return returned[-1]
+
+    vars(algorithm)["weights"] = weights
+    run_rounds(fed)
+    for each in returned:
+        if bool((each < 0).any()) or not math.isclose(float(each.sum()), 1, abs_tol=1e-6):
+            raise ContractBroken(
+                f"weights should be nonnegative with sum 1, got {float(each.min()):g} as the least and {float(each.sum()):g} "
+                "as the sum"
+            )
 
 
 def repeats(trial: Trial) -> None:

@@ -57,10 +57,9 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
     refuse_unrecorded(params, grid)
     first, directories = grid[0], run_directories(params, runs)
     if not any((directory / "settings.json").is_file() for directory in directories):
-        raise SettingsError(
-            f"no runs to report: {runs} has none of the {len(directories)} runs of `compare`; run `fedtide compare` "
-            "first"
-        )
+        others = sum(1 for _ in runs.glob("*/settings.json"))
+        cure = f"run `fedtide compare` first, with the same settings{f'; {runs} has {others} other runs' if others else ''}"
+        raise SettingsError(f"no runs to report: {runs} has none of the {len(directories)} runs of `compare`; {cure}")
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)
     names = names_in(data, first, timeline)

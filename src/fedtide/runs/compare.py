@@ -141,7 +141,7 @@ class _Comparison:
             if not alone:  # one worker thread each; results do not depend on it
                 settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"workers": 1})})
             self._waiting.append(_Job(number, key, settings, workspace))
-        self._display.count(len(self._found), len(self._grid))
+        self._display.count(self._done, len(self._grid))
         return [job.settings for job in self._waiting]
 
     @property
@@ -152,9 +152,12 @@ class _Comparison:
         return [self._found[number] for number in sorted(self._found)]
 
     @property
+    def _done(self) -> int:
+        return sum(summary["state"] != "interrupted" for summary in self._found.values())
+
+    @property
     def unfinished(self) -> bool:
-        ended = [summary for summary in self._found.values() if summary["state"] != "interrupted"]
-        return len(ended) < len(self._grid)
+        return self._done < len(self._grid)
 
     def next(self) -> _Job | None:
         if not self._waiting:
@@ -180,7 +183,7 @@ class _Comparison:
         if self._away:
             upload_elsewhere(self._workspace, job.settings, job.key, self._log)
         self._finish(job, end)
-        self._display.count(len(self._found), len(self._grid))
+        self._display.count(self._done, len(self._grid))
 
     def _finish(self, job: _Job, end: _Result | Failure) -> None:
         settings, directory = job.settings, RunDirectory(self._workspace.runs / job.key)
@@ -207,7 +210,7 @@ class _Comparison:
                 self._remarks.add(line)
                 self._log(f"  {line}")
         if number not in self._refused:  # what is refused is listed at the end, or once if it is everything
-            self._log(f"{len(self._found)}/{len(self._grid)}  {_line(self._grid[number], summary, self._score)}")
+            self._log(f"{self._done}/{len(self._grid)}  {_line(self._grid[number], summary, self._score)}")
         self._ended(summary)
 
 
@@ -216,6 +219,8 @@ def _name(settings: RunSettings) -> str:
 
 
 def _line(settings: RunSettings, summary: Summary, score: Score | None) -> str:
+    if summary["state"] == "interrupted":
+        return f"{_name(settings)}  interrupted after round {summary.get('rounds', 0)}"
     found = headline(summary, score)
     beside = of_global(summary, found)
     shown = "" if found is None else f"  {found.text}" + ("" if beside is None else f" ({beside.text})")

@@ -24,7 +24,7 @@ def contribution(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train the run without each client, and show by how much the final model is better with it.
+    """Retrain without each client in turn, and show how much that client improves the final model.
 
     Finished clients are read from contribution.csv, so an interrupted command
     continues.

@@ -70,7 +70,7 @@ def reproduce(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce published tables, one after the other, and show obtained next to published numbers.
+    """Reproduce published tables, one after the other, and show reproduced next to published numbers.
 
     Finished runs are reused, interrupted ones continued.
     """

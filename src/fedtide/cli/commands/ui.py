@@ -25,7 +25,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the page.")] = 5000,
     host: Host = "127.0.0.1",
 ) -> None:
-    """Open the MLflow UI on this machine, or name the page of `tracking.uri`."""
+    """Open the MLflow UI on this machine, or print the address in `tracking.uri`."""
     require("mlflow", "fedtide ui")
     from fedtide.runs.mlflow.server import Server
     from fedtide.runs.mlflow.store import ui_command

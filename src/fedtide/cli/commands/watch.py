@@ -37,7 +37,7 @@ def watch(
     host: Host = "127.0.0.1",
     every: Annotated[float, typer.Option(min=1, max=86400, help="Minimum seconds between two reports.")] = 10.0,
 ) -> None:
-    """Show the report of the runs of `compare` in a browser while they are running, renewed as rounds come.
+    """Show the report of the runs of `compare` in a browser while they are running, refreshed as rounds finish.
 
     Records are only read, here or on another machine with the same folder.
     """

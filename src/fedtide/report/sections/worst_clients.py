@@ -106,8 +106,8 @@ def sheet(source: Source) -> Iterator[Sheet]:
     rest = f" And {len(found) - _MOST_ROWS} more in {_FILE}.csv." if len(found) > _MOST_ROWS else ""
     yield Sheet(
         f"Clients served worst, {method_names(source.records.methods)[method]}",
-        "Accuracy on their own held-out rows of all periods, with the model that each is served, and with the global one; the "
-        f"clients at least {_ERRORS} standard errors below all clients' rows together, where chance puts about 2 %.{rest}",
+        "Accuracy on all of their own rows that were evaluated, with the model that each is served, and with the global one; "
+        f"the clients at least {_ERRORS} standard errors below all clients' rows together, where chance puts about 2 %.{rest}",
         ["Served, %", "Global model, %", "All clients, %", "Rows", "Standard errors below"],
         lines,
         ("Client",),
@@ -127,8 +127,8 @@ def line(source: Source) -> Iterator[str]:
     name = method_names(source.records.methods)[method]
     rest = f" and {len(found) - _MOST_NAMED} more in {_FILE}.csv" if len(found) > _MOST_NAMED else ""
     yield (
-        f"Clients served worst by {name}, at least {_ERRORS} standard errors below all clients' "
-        f"{percent(found['mean'].iloc[0])} %: {', '.join(shown)}{rest}."
+        f"Clients served worst by {name}, at least {_ERRORS} standard errors below the {percent(found['mean'].iloc[0])} % of "
+        f"all rows together: {', '.join(shown)}{rest}."
     )
 
 
