@@ -149,11 +149,16 @@ class Progress(L.Callback):
         self.update, self._follower = update, Follower([directory.path])
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
-        self._began, self._first = time.perf_counter(), pl_module.state.round
+        self._first: int | None = None
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
         module: FederatedModule = pl_module
         if trainer.is_global_zero:
             done, rounds, score = module.state.round, module.timeline.rounds, self._follower.position().score
-            left = (time.perf_counter() - self._began) / max(done - self._first, 1) * (rounds - done)
-            self.update(f"round {done}/{rounds}  {score}  {left:.0f} s left")
+            line = f"round {done}/{rounds}  {score}"
+            if self._first is None:  # the first round takes longer
+                self._began, self._first = time.perf_counter(), done
+            else:
+                left = (time.perf_counter() - self._began) / (done - self._first) * (rounds - done)
+                line += f"  {left:.0f} s left"
+            self.update(line)
