@@ -67,7 +67,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help=_DRY_RUN)]
 _REHEARSE = "Train one round of every cell in a temporary folder. Exit status 1 if one fails."
 Rehearse = Annotated[bool, typer.Option("--rehearse", help=_REHEARSE)]
 _SECONDS = "Wall-clock limit: runs are then interrupted, and the same command resumes. The exit status is 0."
-Seconds = Annotated[float | None, typer.Option("--seconds", min=1, max=1e9, help=_SECONDS)]
+Seconds = Annotated[float | None, typer.Option("--seconds", metavar="SECONDS", min=1, max=10**8, help=_SECONDS)]
 
 PARAMS = Path("params.yaml")
 _LABELS = {"label": "algorithm", "initializer_label": "initializer"}
