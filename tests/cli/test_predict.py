@@ -126,7 +126,7 @@ def as_text(frame: pd.DataFrame) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("two", "rows.csv"), "runs/two: not a run directory"),
+        (("two", "rows.csv"), "runs: 'two': no such run"),
         (("one", "none.csv"), "none.csv: no such file"),
         (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: sise, zone)"),
         (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),

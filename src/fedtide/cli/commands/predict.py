@@ -11,7 +11,7 @@ from fedtide.core.extras import require
 
 
 def predict(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, or its name in --runs.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run directory, run key, or the beginning of its name.")],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Table of rows to predict (.csv, .csv.gz, .parquet or .feather).")
     ],
@@ -38,9 +38,10 @@ def predict(
     from fedtide.core.storage.files import write_text
     from fedtide.records.final_model import load_model
     from fedtide.records.run_directory import read_json
+    from fedtide.runs.catalog import find
     from fedtide.world.data.table import read_rows
 
-    directory = Path(run) if Path(run).is_dir() else runs / run
+    directory = find(runs, run)
     model = load_model(directory)
     if not file.is_file():
         raise SettingsError(f"{file}: no such file")
