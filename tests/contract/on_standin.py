@@ -400,21 +400,21 @@ def test_what_was_drawn_for_another_world_is_dropped(world: Any, drawn_now: list
     assert not [*differences("both", *found, 0.0)]
 
 
-def test_what_a_draw_raises_is_raised_by_the_round_that_it_is_for(world: Any) -> None:
+def test_draws_are_made_in_one_thread_and_raise_in_the_round_that_they_are_for(world: Any) -> None:
     class Tired(Script):
         def draw(self, present: Any, round_: int, seed: int) -> Any:
-            drawn.append(round_)
+            drawn.append((round_, threading.current_thread().name))
             if round_ == 2:
                 raise LookupError("the list of round 3 is missing")
             return super().draw(present, round_, seed)
 
-    drawn, module = list[int](), FederatedModule(*world(algorithm="fedavg", **KEPT)).to(CARD)
+    drawn, module = list[tuple[int, str]](), FederatedModule(*world(algorithm="fedavg", **KEPT)).to(CARD)
     module.build()
     module.parts.participation = Tired([range(9)] * module.parts.timeline.rounds)
     for _ in range(2):
         module.training_step(0, 0)
     with pytest.raises(LookupError, match="round 3 is missing"):
         module.training_step(0, 0)
-    assert drawn == [0, 1, 2]
+    assert drawn == [(t, "fedtide-beside_0") for t in range(3)]
     assert module.state.round == 2
     assert not threads_left()

@@ -6,7 +6,7 @@ losses, does: a round whose plan depends on it is planned when it begins, and wh
 
 from __future__ import annotations
 
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,8 +47,10 @@ class Ahead:
         parts, begun, self._begun = self.parts, self._begun, None
         if begun:
             timeline, number, planned, batches = begun
-            wait([planned])  # a rule may have caches, so that it is never asked twice at a time
             if number == t and timeline is parts.timeline:
                 plan = planned.result()
                 return replace(plan, drawn=Drawn(draws(plan), batches))
-        return plan_round(parts.settings, parts.timeline, parts.participation, t)
+        if parts.hardware.device.type == "cpu":
+            return plan_round(parts.settings, parts.timeline, parts.participation, t)
+        # In the same thread, also for a run beside this one: a rule may have caches, so that it is asked once at a time.
+        return parts.workers.beside.submit(plan_round, parts.settings, parts.timeline, parts.participation, t).result()
