@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedtide.authoring import samples
-from fedtide.authoring.rounds import assembled, assert_close, assert_same, run_rounds, tensors
+from fedtide.authoring.rounds import assert_close, assert_same, run_rounds, tensors
 from fedtide.authoring.samples import dataset, images, series, tokens
 from fedtide.core import plugins
 from fedtide.core.plugins import PluginSettings
@@ -18,6 +18,7 @@ from fedtide.core.randomness import Randomness
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint
 from fedtide.federation.assembly.hardware import Hardware
+from fedtide.federation.assembly.parts import assembled
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.saving.checkpoint import StoredRows

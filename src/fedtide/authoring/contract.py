@@ -71,18 +71,17 @@ def refuses_bad_settings(trial: Trial) -> None:
 
 
 def trains(trial: Trial) -> None:
-    """It trains, and all that a run carries on stays finite."""
+    """It trains, all that a run carries on stays finite, and the weights of an algorithm are those of an average."""
     _, (state, _) = trial.whole
     for name, value in tensors(state).items():
         if value.is_floating_point() and not torch.isfinite(value).all():
             raise ContractBroken(f"{name} is not finite after {state.round} rounds")
-
     if trial.kind == "algorithms" and trial.plugin.weights is not Algorithm.weights:
         _averages(trial)
 
 
 def _averages(trial: Trial) -> None:
-    """Its weights are those of an average, as long as the weighting's are."""
+    """Weights that an algorithm changes are nonnegative and sum to 1, as the trial's weighting does."""
     fed = begin(with_engine(trial.run()))
     algorithm, returned = fed.parts.algorithm, list[Tensor]()
 

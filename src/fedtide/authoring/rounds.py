@@ -6,15 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.assembly.parts import assemble
+from fedtide.federation.assembly.parts import assembled
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import initial_state
-from fedtide.federation.types import Parts, RunState
+from fedtide.federation.types import RunState
 from fedtide.settings.run import RunSettings
-from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -23,12 +21,6 @@ Run = tuple[RunSettings, Timeline, Dataset]
 
 class ContractBroken(AssertionError):
     """A plug-in does not meet the contract of all plug-ins; one line."""
-
-
-def assembled(chosen: RunSettings, world: Timeline, data: Dataset, hardware: Hardware) -> Parts:
-    """The parts of a run."""
-    data = under(data, world.concepts)
-    return assemble(choose(chosen, world, data), world, data, hardware)
 
 
 def begin(run: Run) -> Federation:

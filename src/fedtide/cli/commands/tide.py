@@ -39,7 +39,7 @@ def run(
     require("tune", "fedtide tide run")
     from fedtide.runs.workspace import Workspace
     from fedtide.settings.params import Params
-    from fedtide.studies.tide.campaign import RUNS, SEARCH, run_method
+    from fedtide.studies.tide.campaign import BEST, RUNS, SEARCH, run_method
     from fedtide.studies.tide.method import Method
     from fedtide.studies.tide.suite import chosen_worlds
     from fedtide.studies.tuning.study import planned_runs
@@ -52,7 +52,7 @@ def run(
 
         home = out.joinpath(*names)
         search = planned_runs(params, home / SEARCH, home / SEARCH / RUNS, log)
-        best = home / SEARCH / "best.yaml"  # what the runs take
+        best = home / SEARCH / BEST
         grid = (Params.read(best) if best.is_file() else params).grid()
         print(f"{', '.join(names)}: {planned(grid, Workspace(home / RUNS), workers, *search)}")
     if dry_run:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.core.randomness import Randomness, key64
-from fedtide.federation.assembly.choose import refuse_unsuitable
+from fedtide.federation.assembly.choose import choose, refuse_unsuitable
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore
 from fedtide.federation.features.attack import Attacking
 from fedtide.federation.features.synthetic import SyntheticSamples
@@ -30,8 +30,15 @@ from fedtide.training.engine.probe import refuse_untrainable
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.workers import Workers
+from fedtide.world.concepts import under
 from fedtide.world.dataset import Dataset, Split
 from fedtide.world.timeline import Timeline
+
+
+def assembled(settings: RunSettings, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:
+    """The parts of a run with these settings, whatever memory it takes; as :func:`assemble`."""
+    data = under(data, timeline.concepts)
+    return assemble(choose(settings, timeline, data), timeline, data, hardware)
 
 
 def assemble(chosen: Chosen, timeline: Timeline, data: Dataset, hardware: Hardware | None = None) -> Parts:

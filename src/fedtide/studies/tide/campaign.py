@@ -9,9 +9,7 @@ import yaml
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import make_folder, write_text
 from fedtide.core.storage.locks import held
-from fedtide.federation.assembly.choose import choose
-from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.assembly.parts import assemble
+from fedtide.federation.assembly.parts import assembled
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.compare import compare, unsuccessful
 from fedtide.runs.display.progress import Watch
@@ -22,11 +20,12 @@ from fedtide.studies.tide.scores import DIVERGED
 from fedtide.studies.tide.suite import World
 from fedtide.studies.tuning.study import tune
 from fedtide.world.building.build import timeline_for
-from fedtide.world.concepts import under
 from fedtide.world.storage.prepared import load_data
 
 SEARCH, RUNS, REFUSED = "search", "runs", "refused.txt"
 """Names in the folder of a world: of the search, of the runs, and of the line that says why there are none."""
+BEST = "best.yaml"
+"""The settings of the runs, in the folder of the search."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _in_world(params: Params, home: Path, trivial: float, watch: Watch) -> Outco
             return Outcome("interrupted", found.stopped)
         if found.failed:
             return Outcome(f"{len(found.failed)} trials failed: {found.failed[0]}", failed=True)
-        best = Params.read(home / SEARCH / "best.yaml")
+        best = Params.read(home / SEARCH / BEST)
         summaries, stopped = compare(best.grid(), _workspace(home / RUNS, params), params.experiment.compare, watch)
     except SettingsError as error:
         if all_diverged(home / SEARCH):
@@ -128,9 +127,8 @@ def _refusal(params: Params) -> str | None:
     settings = params.run()
     data = load_data(settings)
     timeline = timeline_for(settings, data)
-    data = under(data, timeline.concepts)
     try:
-        assemble(choose(settings, timeline, data), timeline, data, Hardware()).workers.close()
+        assembled(settings, timeline, data).workers.close()
     except SettingsError as error:
         return str(error)
     return None
