@@ -58,8 +58,11 @@ def _reported(params: Params, runs: Path, worlds: Path | None) -> tuple[list[Pat
     first, directories = grid[0], run_directories(params, runs)
     if not any((directory / "settings.json").is_file() for directory in directories):
         others = sum(1 for _ in runs.glob("*/settings.json"))
-        cure = f"run `fedtide compare` first, with the same settings{f'; {runs} has {others} other runs' if others else ''}"
-        raise SettingsError(f"no runs to report: {runs} has none of the {len(directories)} runs of `compare`; {cure}")
+        there = f", but {others} other{'s' * (others != 1)}" if others else ""
+        raise SettingsError(
+            f"no runs to report: {runs} has none of the {len(directories)} runs of `compare`{there}; run `fedtide compare` "
+            "first, with the same settings"
+        )
     timeline = timeline_for(first, data, worlds)
     labels = seen_classes(data, timeline.concepts)
     names = names_in(data, first, timeline)

@@ -21,7 +21,7 @@ def listed(path: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     results: dict[str, Any] = {"state": "damaged"}
     with suppress(SettingsError):
-        read_json(path / "settings.json")
+        read_json(path / "settings.json")  # which may be damaged, too
         facts, results = read_json(path / "manifest.json") or {}, _results(path)
     best = headline(results)  # type: ignore[arg-type]
     files = []

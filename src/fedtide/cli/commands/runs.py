@@ -78,8 +78,10 @@ def remove(
 
     if bool(names) == bool(state):
         raise SettingsError("name the runs to remove, or give their --state, such as --state failed")
-    listed = [runs / row["run"] for row in _listed(runs, state=state)] if state else []
-    paths = list(dict.fromkeys(listed or (find(runs, name) for name in names or ())))
+    if state:
+        paths = [runs / row["run"] for row in _listed(runs, state=state)]
+    else:
+        paths = list(dict.fromkeys(find(runs, name) for name in names or ()))
     try:
         if needed := ", ".join(_compared(paths)):
             raise SettingsError(f"the comparison of {PARAMS} needs {needed}")
