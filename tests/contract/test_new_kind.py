@@ -108,7 +108,7 @@ class Damping(Feature):
         r.notes[self.name] = torch.linalg.vector_norm(whole - arrives, dim=1, keepdim=True)
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
-        return {"lost": r.column(r.notes[self.name])}
+        return {"lost": r.notes[self.name]}
 ''',
 }
 LINES = {
@@ -149,7 +149,6 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source
 
 
-@pytest.mark.slow
 def test_a_new_kind_and_its_feature_do_all_that_a_capability_does(extended: Path) -> None:
     paths = os.pathsep.join([str(extended), str(TESTS)])
     command = [

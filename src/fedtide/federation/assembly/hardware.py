@@ -109,6 +109,10 @@ class Share:
         self.combine(full)
         return full
 
+    def gathered(self, column: Tensor) -> Tensor:
+        """A column [C, 1] of all participants, from one that is right in the rows of this process."""
+        return column if self.whole else self.spread(column[self.rows])
+
     def total(self, total: Tensor, add: Callable[[Tensor, slice], None]) -> Tensor:
         """A sum over all rows in their order, bitwise the same for any number of processes.
 

@@ -34,7 +34,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
         feature.close(r)
     for feature in reversed(r.features):
         values |= feature.record(r)
-    columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
+    rows = {name: r.share.gathered(value) for name, value in values.items() if isinstance(value, Tensor)}
+    columns = {name: value[:, 0].tolist() for name, value in rows.items()}
     r.clients = {"client": r.plan.ids, **columns} if columns else {}
     r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     r.participants = r.round.average() if parts.evaluates("participants") else state.w
