@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.attack import Attackers
 from fedtide.federation.types import Chosen
+from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.erasers.base import Eraser
 from fedtide.settings.run import RunSettings
@@ -89,4 +91,17 @@ def refused(request: Request, chosen: Chosen, timeline: Timeline) -> str | None:
         here = {*timeline.at(request.at - 1).clients.tolist(), *timeline.at(request.at).clients.tolist()}
         if gone := [client for client in request.ids.tolist() if client not in here]:
             return f"{name}: client {gone[0]} has left before round {request.at} and cannot help; ask while it is there"
+    return None
+
+
+def without_rounds(requests: Sequence[Request], chosen: Chosen, timeline: Timeline) -> str | None:
+    """Why an eraser cannot do with the rounds that are stored for it; None if each can."""
+    if not any(request.eraser.keeps_model_after for request in requests):
+        return None
+    drawn = cohorts(chosen.participation, timeline, chosen.settings.seed).drawn.copy()
+    for request in requests:
+        drawn[request.ids, : request.at] = False
+        problem = request.eraser.refuses(request.at, [t for t in request.rounds if drawn[:, t].any()])
+        if problem is not None:
+            return f"erase {request.eraser.settings.name}: {problem}"
     return None

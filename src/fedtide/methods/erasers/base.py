@@ -211,6 +211,10 @@ class Eraser(Plugin):
         """Whether the model before round ``t`` is stored."""
         return False
 
+    def refuses(self, at: int, rounds: Sequence[int]) -> str | None:
+        """Why it cannot handle a request before round ``at``; ``rounds`` are the stored ones with other clients."""
+        return None
+
     def moved(self, W: Tensor, sent: Tensor, initial: Tensor) -> Tensor:
         """What a round adds to ``movement`` [C, d]: ``sent`` is the model [d] that was sent, ``initial`` the run's first."""
         return (W - sent).abs()

@@ -1,6 +1,7 @@
 """FedEraser: past updates, with directions that the remaining clients renew."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -19,9 +20,10 @@ class FedEraser(Eraser):
         first repeated round:  v := v + sum p_i D_i
         others:                H_i = update of i from v, ceil(ratio E) epochs;   v := v + sum p_i |D_i| H_i / |H_i|
 
-    Sessions that begin in between start as the initializer says, from the rebuilt models. The released program
-    (``variant: release``) repeats the last round of each interval, starts from the mean of the others' local models, and takes
-    tensor by tensor the length |sum p_i y_i - w_after| along sum p_i H_i, with w_after the model that the erased had part in.
+    Sessions that begin in between start as the initializer says, from the rebuilt models. The released program (``variant:
+    release``) repeats the last round of each interval, starts from the mean of the others' local models in the first one that
+    has others, and takes tensor by tensor the length |sum p_i y_i - w_after| along sum p_i H_i, with w_after the model that the
+    erased had part in.
 
     References:
         Liu et al. 2021. FedEraser: Enabling Efficient Client-Level Data Removal from Federated Learning Models.
@@ -55,20 +57,26 @@ class FedEraser(Eraser):
         m = self.settings.interval
         return t % m == (m - 1 if self.keeps_model_after else 0)
 
+    def refuses(self, at: int, rounds: Sequence[int]) -> str | None:
+        if rounds or not self.keeps_model_after:
+            return None
+        return (
+            f"variant: release starts from every {self.settings.interval}th round, and no other client takes part in "
+            f"such a round before round {at}; use a smaller interval, a later request, or variant: text"
+        )
+
     def erase(self, e: Erasing) -> Tensor:
-        rounds = [t for t in range(e.t) if self.keeps_round(t, e.t)]
-        if not self.keeps_model_after:
-            rounds = rounds[rounds.index(max(t for t in rounds if e.clean(t))) :]
-        elif not rounds:
-            return e.w
-        past = e.past(rounds[0])
+        kept = [t for t in range(e.t) if self.keeps_round(t, e.t)]
+        released = self.keeps_model_after
+        first = next(t for t in kept if e.past(t).ids) if released else max(t for t in kept if e.clean(t))
+        rounds, past = kept[kept.index(first) :], e.past(first)
         v, session, facts = past.w, e.session(past.t), []
         for t in rounds:
             while session < e.session(t):
                 v, session = e.next_session(v, session), session + 1
             past = e.past(t)
             if past.ids:
-                v = self._repeated(e, past, v, t == rounds[0])
+                v = self._repeated(e, past, v, t == first)
             facts.append({"round": t + 1, "clients": past.ids})
         while session < e.session(e.t - 1):
             v, session = e.next_session(v, session), session + 1
