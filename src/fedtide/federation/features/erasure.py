@@ -16,7 +16,7 @@ from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.federation.features.erasing import Step
 from fedtide.federation.features.relearning import epochs
-from fedtide.federation.features.requests import Request, refused
+from fedtide.federation.features.requests import Request, refused, without_rounds
 from fedtide.federation.features.stored_models import concerned, revise
 from fedtide.federation.features.twins import Twins, copied, note_end
 from fedtide.federation.features.worlds import Worlds, held_by
@@ -79,7 +79,7 @@ class Erasure(Feature):
                 )
             asked.update(request.ids.tolist() if request.eraser.settings.after == "away" else [])
         problems = (problem for request in self.requests if (problem := refused(request, chosen, timeline)))
-        return next(problems, None)
+        return next(problems, None) or without_rounds(self.requests, chosen, timeline)
 
     def bind(self, parts: Parts) -> None:
         self._parts, self._worlds = parts, Worlds(self.requests, parts)
