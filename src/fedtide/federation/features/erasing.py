@@ -23,7 +23,7 @@ from fedtide.methods.initializers.base import Boundary, Start, revised
 from fedtide.settings.groups.local import LocalSettings, Unit
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.passes.evaluation import full_gradient
-from fedtide.training.engine.plan import plan_batches, step_count
+from fedtide.training.engine.plan import plan_batches
 from fedtide.world.timeline import Assignment, Timeline
 
 
@@ -176,9 +176,7 @@ class Step:
         return self.twin.w
 
     def negate(self, factor: float) -> None:
-        self.factor = factor
-        steps = [step_count(len(self._shard(client, self.t)), 0.0, self.local) for client in self.ids]
-        self.costs["gradients_erased"] += sum(steps)
+        self.factor = factor  # what they compute is charged in the round
         self.charge_exchange()
 
     def note(self, **facts: object) -> None:

@@ -321,6 +321,9 @@ class Erasure(Feature):
         if kept["factor"]:
             erased = next(request for request in self.requests if request.at == t).ids
             others = torch.from_numpy(~np.isin(r.plan.ids, erased))
+            taken = sum(steps for steps, other in zip(r.cohort.plan.steps, others, strict=True) if not other)
+            for costs in (kept["costs"], kept["event"]["costs"]):
+                costs["gradients_erased"] += taken
             negated = r.started - kept["factor"] * (r.received - r.started)
             r.received = r.received.where(others.unsqueeze(1).to(r.received.device), negated)
         for k, request in enumerate(self.requests):
