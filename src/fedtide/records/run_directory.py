@@ -289,12 +289,21 @@ class RunDirectory:
             self._growing.append(client_scores.file_name(row["round"]), client_scores.encoded(scores))
 
     def _append(self, name: str, columns: list[str], *rows: dict[str, Any]) -> None:
-        """Append rows in one write, after a header in a new file. An existing file keeps its columns."""
+        """Append rows in one write, after a header in a new file. An existing file keeps its columns.
+
+        Raises:
+            SettingsError: a row has a column that the file lacks.
+        """
         path = self.path / name
         new = not path.exists() or path.stat().st_size == 0
         if not new:
             with path.open(encoding="utf-8") as stream:
                 columns = stream.readline().strip().split(",")
+            if unknown := sorted({name for row in rows for name in row} - set(columns)):
+                raise SettingsError(
+                    f"{path}: round {rows[0].get('round')} records {', '.join(unknown)}, which earlier rows lack; "
+                    "record the same columns in every round, None where there is no value"
+                )
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerows([columns] if new else [])
