@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
-from fedtide.core.plugins import OMIT_DEFAULT, PluginSettings, Tunable
+from fedtide.core.plugins import PluginSettings, Tunable
 from fedtide.methods.uplink.base import Link, Sending
 from fedtide.training.engine.flat import Layout
 
@@ -39,7 +39,7 @@ class Clip(Link):
             None, gt=0, lt=1, description="quantile of the norms that the bound tracks, such as 0.5; null: none"
         )
         rate: float = Field(0.2, gt=0, description="step size of the bound's adaptation")
-        bit_noise: Annotated[float | None, OMIT_DEFAULT] = Field(
+        bit_noise: float | None = Field(
             None,
             gt=0,
             description="with link noise: deviation of the noise in the count of updates within the bound; null: m/20",
