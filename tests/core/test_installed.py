@@ -12,6 +12,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
 from fedtide.runs.open_run import modules
+from fedtide.world.building.build import world_origin
 from support import settings
 
 ALGORITHM = '''from {package}.steps import STEP
@@ -94,3 +95,35 @@ def test_an_entry_point_that_names_no_package_is_one_line(install: Install, valu
         SettingsError, match=r"^entry point any = '.*' .* of the installed package absent: no such package;"
     ):
         plugins.names("algorithms")
+
+
+SCENARIO = """from timely import helpers
+from timely.parts import steps
+
+from fedtide.world.scenarios.static import Static
+
+
+class Timely(Static):
+    \"\"\"The same devices.\"\"\"
+"""
+
+
+def test_a_timeline_depends_on_what_the_package_of_its_scenario_imports(install: Install, own: Path) -> None:
+    """Whether the package is named alone, or with the module that it brings."""
+    identities = set()
+    for number, changed in enumerate(("", "timely/helpers.py", "timely/parts/steps.py")):
+        site = (
+            install("timely", "unused_in").parents[3].rename(own / str(number))
+        )  # a path of its own: sources are cached
+        sys.path[-1] = str(site)
+        (site / "timely/__init__.py").write_text("")
+        (site / "timely/parts/__init__.py").write_text("")
+        (site / "timely/parts/scenarios").mkdir()
+        (site / "timely/parts/scenarios/timely_in.py").write_text(SCENARIO)
+        for name in ("timely/helpers.py", "timely/parts/steps.py"):
+            (site / name).write_text(f"NUMBER = {int(name == changed)}\n")
+        identities.add(str(world_origin(settings(scenario="timely_in"))))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "timely"]:
+            del sys.modules[name]
+        sys.path.pop()
+    assert len(identities) == 3

@@ -21,8 +21,6 @@ from fedtide.world.splits.holdout import hold_out, stratified_split
 from fedtide.world.splits.longtail import thin
 from fedtide.world.timeline import Timeline
 
-_PACKAGES = frozenset({"world", "worlds", "partitions", "scenarios", "drift"})
-
 
 def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     """A new timeline: long-tail thinning, held-out samples, partition, scenario, drift, all keyed by the world's seed."""
@@ -89,9 +87,15 @@ def world_origin(settings: RunSettings) -> list[str]:
         makers.append(("scenarios", chosen.name))
         chosen = getattr(chosen, "of", None)  # the scenario that this one is made of
     roots = ["fedtide.world.building.build", *(plugins.module_of(kind, name) for kind, name in makers)]
-    sources = closure(roots, lambda name: name.split(".")[1] in _PACKAGES or name == "fedtide.core.randomness")
+    sources = closure(roots, _can_change_timelines)
     clock = ["events"] if scenario.in_seconds and isinstance(settings.mode, Async) else []
     return [fingerprint(sources), *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files), *clock]
+
+
+def _can_change_timelines(module: str) -> bool:
+    if not module.startswith("fedtide."):  # of a package that brings plug-ins
+        return True
+    return module.split(".")[1] == "world" or module == "fedtide.core.randomness"
 
 
 def world_identity(settings: RunSettings, data: Dataset) -> str:
