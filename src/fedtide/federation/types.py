@@ -361,6 +361,10 @@ class RoundContext:
     server: dict[str, float | None] = field(init=False)
     events: list[dict[str, Any]] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        """The round, its participants, and what is known of it so far: at no moment are all fields set."""
+        return f"RoundContext(t={self.plan.t}, purpose={self.plan.purpose!r}, ids={self.plan.ids}, has={[*vars(self)]})"
+
     @property
     def received(self) -> Tensor:
         """What arrives at the server, [C, d]; set to another tensor by features that change it."""
