@@ -15,18 +15,20 @@ import importlib
 import inspect
 import os
 import re
+import sys
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Self, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedtide.core.bounds import LARGEST
 from fedtide.core.discovery.faults import PluginCrash, PluginError, describe_fault
-from fedtide.core.discovery.source import installed_packages, tree
+from fedtide.core.discovery.source import forget_places, installed_packages, tree
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import not_installed
 
@@ -77,17 +79,25 @@ class SettingsModel(BaseModel):
 
     def canonical(self) -> dict[str, Any]:
         """The settings that can change a number of a run, JSON-able; see the marks."""
-        values = self.model_dump(mode="json")
+        values: dict[str, Any] = {}
+        dumped = self.model_dump(mode="json")
         for key, field in type(self).model_fields.items():
             value = getattr(self, key)
             default = field.default
             if isinstance(value, PluginSettings) and value.name == default:
                 default = type(value)(name=default)
-            if INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == default):
-                del values[key]
-            elif isinstance(value, SettingsModel):
-                values[key] = value.canonical()
+            if not (INCIDENTAL in field.metadata or (OMIT_DEFAULT in field.metadata and value == default)):
+                values[key] = _canonical(value, dumped[key])
         return values
+
+
+def _canonical(value: Any, dumped: Any) -> Any:
+    """The canonical form of a setting's value, which is JSON-able as ``dumped``."""
+    if isinstance(value, SettingsModel):
+        return value.canonical()
+    if isinstance(value, tuple):
+        return [_canonical(item, plain) for item, plain in zip(value, dumped, strict=True)]
+    return dumped
 
 
 class PluginSettings(SettingsModel):
@@ -147,12 +157,25 @@ def _other_folders(*kinds: str) -> list[Path]:
 
 
 def folders(kind: str) -> list[Path]:
-    """The folders of a kind's plug-ins, fedtide's own first; the kind's package finds modules in all of them from now on."""
+    """The folders of a kind's plug-ins, fedtide's own first; the kind's package finds modules in these alone."""
     if kind not in KINDS:
         raise SettingsError(f"no kind {kind!r}; known kinds: {', '.join(KINDS)}")
-    path = importlib.import_module(package_of(kind)).__path__
-    path[:] = dict.fromkeys([*path, *map(str, _other_folders(kind))])
-    return [_path(folder) for folder in path]
+    package = importlib.import_module(package_of(kind))
+    places = list(dict.fromkeys([str(HOMES[kind]), *map(str, _other_folders(kind))]))
+    if package.__path__ != places:
+        package.__path__[:] = places
+        _forget_others(package, places)
+    return [_path(folder) for folder in places]
+
+
+def _forget_others(package: ModuleType, places: Sequence[str]) -> None:
+    """Forget the modules of a package that were imported from other places, which may have had the same names."""
+    for name, module in [*sys.modules.items()]:
+        owner, _, own = name.rpartition(".")
+        if owner == package.__name__ and str(Path(str(module.__file__)).parent) not in places:
+            del sys.modules[name]
+            vars(package).pop(own, None)
+    forget_places()
 
 
 def names(kind: str) -> list[str]:

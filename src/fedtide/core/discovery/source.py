@@ -141,6 +141,12 @@ def _imports(module: str) -> frozenset[str]:
     )
 
 
+def forget_places() -> None:
+    """Forget where modules are: folders of plug-ins have changed."""
+    source_file.cache_clear()
+    _imports.cache_clear()
+
+
 @functools.cache
 def fingerprint_of(file: Path) -> str:
     """Twelve hex digits of what one source file does, without layout and texts for people."""

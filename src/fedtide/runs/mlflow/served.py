@@ -1,6 +1,5 @@
 """What an MLflow model of a run consists of, and how it predicts: MLflow calls ``_load_pyfunc``."""
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.records.client_models import BATCH, ClientModels, outputs_of
 from fedtide.records.final_model import FinalModel, final_network
 from fedtide.records.run_directory import MODEL, SERVED
 from fedtide.settings.params import parse
 from fedtide.settings.scores import TaskName
-from fedtide.training.models.base import Model
 from fedtide.world.adapters.encoding import Encoding
 from fedtide.world.dataset import Dataset
 
@@ -88,15 +85,12 @@ def _load_pyfunc(path: str) -> Served | FinalModel:
 @contextmanager
 def _plugins_found_in(folder: Path) -> Iterator[None]:
     """Search plug-ins in a folder, too, inside the block."""
-    package = importlib.import_module(plugins.package_of(Model.kind))
-    searched = list(package.__path__)
     known = os.environ.get("FEDTIDE_PLUGINS")
     if folder.is_dir():
         os.environ["FEDTIDE_PLUGINS"] = os.pathsep.join(filter(None, [known, str(folder)]))
     try:
         yield
     finally:
-        package.__path__[:] = searched
         os.environ.pop("FEDTIDE_PLUGINS", None)
         if known is not None:
             os.environ["FEDTIDE_PLUGINS"] = known
