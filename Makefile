@@ -6,7 +6,7 @@ export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # commands start in half the time where compiled sources are kept
 
-.PHONY: repro flights test faults lint docs ui bench clean
+.PHONY: repro flights test test-all faults lint docs ui bench clean
 .DEFAULT_GOAL := repro
 
 # Installs $(EXTRAS) by uv, in a fraction of pip's time; by pip where the index lacks uv or where uv fails. uv does not read pip's
@@ -52,8 +52,11 @@ flights: $(VENV)/.repro ## aircraft over the months of 2013, at most ten minutes
 	fedtide report $(FLIGHTS) --out report/flights
 	@echo "report:  report/flights/report.html, with population.png"
 
-test: $(VENV)/.ready    ## the test suite, without the tests marked slow
+test: $(VENV)/.ready    ## the quick tests, some minutes on two cores
 	python -m pytest -n auto
+
+test-all: test          ## those, and then the tests marked slow
+	python -m pytest -n auto -m slow
 
 faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, full disks, ...; most of an hour, see --help
 	python tests/faults/campaign.py

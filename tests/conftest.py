@@ -3,14 +3,11 @@ import functools
 import gc
 import importlib.metadata
 import itertools
-import math
 import os
 import shutil
 import sys
 import tempfile
-import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,6 @@ import typer.main
 from hypothesis import settings
 from torch import Tensor
 
-from fedtide.core import plugins
-from fedtide.core.discovery import source
 from fedtide.world.dataset import Dataset
 from support import dataset
 
@@ -64,26 +59,6 @@ def pytest_xdist_auto_num_workers() -> int:
     return cores + 1
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Of a test with three cases or more a quarter is usual, and the others are slow; processes and notebooks come first.
-
-    Which quarter has nothing to do with the order of the cases. One worker has all processes, with the server that they share,
-    and none is left for the end.
-    """
-    cases = defaultdict[str, list[pytest.Item]](list)
-    for item in items:
-        cases[item.nodeid.partition("[")[0]].append(item)
-    for own in cases.values():
-        usual = [item for item in own if item.get_closest_marker("slow") is None]
-        usual.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        for item in usual[math.ceil(len(own) / 4) :] if len(own) >= 3 else ():
-            item.add_marker(pytest.mark.slow)
-    yield
-    first = ("tests/faults/", "tests/docs/test_notebooks", "tests/contract/test_accel")
-    items.sort(key=lambda item: not item.nodeid.startswith(first))
-
-
 def pytest_collection_finish() -> None:
     _freeze()
     gc.set_threshold(20_000, 20, 50)  # hypothesis listens to every collection
@@ -102,35 +77,10 @@ Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset
 DROP_IN = Path(__file__).parent / "drop_in"
 
 
-@pytest.fixture(autouse=True)
-def _no_foreign_plugins() -> Iterator[None]:
-    """Folders of plug-ins, and what was imported from them, are forgotten with the test that brought them."""
-    yield
-    loaded = [package for kind in plugins.KINDS if (package := sys.modules.get(plugins.package_of(kind))) is not None]
-    if all(len(package.__path__) == 1 for package in loaded):
-        return
-    homes = {package.__name__: str(Path(str(package.__file__)).parent) for package in loaded}
-    for package in loaded:
-        package.__path__ = [homes[package.__name__]]
-    for name in [name for name in sys.modules if name.startswith("fedtide.")]:  # of thousands of names
-        kind, _, own = name.rpartition(".")
-        if kind in homes and not str((module := sys.modules[name]).__file__).startswith(homes[kind]):
-            vars(sys.modules[kind]).pop(own, None)
-            del sys.modules[name]
-            if str(module.__file__).startswith(str(DROP_IN)):
-                _dropped_in[name] = module
-    source.source_file.cache_clear()
-
-
-_dropped_in: dict[str, Any] = {}
-"""Modules of ``tests/drop_in``, which never change: imported once."""
-
-
 @pytest.fixture
 def drop_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plug-ins of ``tests/drop_in``, found the way a user's are."""
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(DROP_IN))
-    sys.modules.update(_dropped_in)
 
 
 @pytest.fixture
