@@ -47,7 +47,6 @@ def transparent(colors, alpha):
     return Image.fromarray(np.dstack([colors, alpha]))
 
 
-@doors
 @pytest.mark.parametrize(
     ("shown", "ending", "options", "expected"),
     [
@@ -64,8 +63,8 @@ def transparent(colors, alpha):
     ],
     ids=["16 bits", "16 bits, TIFF", "12 bits", "32 bits", "float", "8 bits", "opaque", "shape", "invisible", "1 bit"],
 )  # fmt: skip
-def test_gray_levels_are_kept(tmp_path, door, shown, ending, options, expected):
-    data = door(tmp_path, [shown, shown], ending, channels=1, **options)
+def test_gray_levels_are_kept(tmp_path, shown, ending, options, expected):
+    data = through_a_folder(tmp_path, [shown, shown], ending, channels=1, **options)
     assert np.array_equal(data.train_inputs.numpy(), np.broadcast_to(expected, (2, 1, 4, 6)))
     assert np.array_equal(data.test_inputs.numpy(), data.train_inputs.numpy())
 
@@ -97,7 +96,6 @@ def test_a_test_set_has_the_channels_of_training():
     assert from_torch(red, test=gray).test_inputs.shape == (2, 3, 4, 6)
 
 
-@doors
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
@@ -108,9 +106,9 @@ def test_a_test_set_has_the_channels_of_training():
         (GRAY.astype(np.uint16), {"white_level": 99}, "values of mode I;16 from .*white_level"),
     ],
 )  # fmt: skip
-def test_values_without_a_scale_are_refused(tmp_path, door, values, options, message):
+def test_values_without_a_scale_are_refused(tmp_path, values, options, message):
     with pytest.raises(SettingsError, match=message) as raised:
-        door(tmp_path, [Image.fromarray(values)] * 2, "tif", **options)
+        through_a_folder(tmp_path, [Image.fromarray(values)] * 2, "tif", **options)
     assert "\n" not in str(raised.value)
 
 

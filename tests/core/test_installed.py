@@ -88,7 +88,7 @@ def test_a_name_that_two_files_have_is_one_line_where_it_is_used(install: Instal
     plugins.load("algorithms", "fedprox")
 
 
-@pytest.mark.parametrize("value", ["no_such_package", "absent.no_parts", "absent.steps", "absent.parts:name"])
+@pytest.mark.parametrize("value", ["absent.no_parts", "absent.steps", "absent.parts:name"])
 def test_an_entry_point_that_names_no_package_is_one_line(install: Install, value: str) -> None:
     install("absent", "absent_in", value)
     with pytest.raises(

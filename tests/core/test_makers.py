@@ -57,15 +57,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("path", "reason"),
     [
         ("subprocess:check_output", "; this one is not annotated to return it, so call it in a function of your own"),
-        ("own_makers:check_output", "; this one is not annotated"),
         ("own_makers:subprocess.check_output", "; this one is not annotated"),
         ("torch.hub:load", "; this one is not annotated"),
         ("subprocess:Popen", ", got the class Popen"),
-        ("shutil:which", "; this one is not annotated"),
         ("own_makers:other", ", got a function that returns int"),
         ("own_makers:bound", ", got partial"),
         ("fedtide.core.discovery.imports:named", "; this one is not annotated"),
-        ("fedtide.core.discovery.imports:module_file", "; this one is not annotated"),
     ],
 )
 def test_what_does_not_say_that_it_makes_such_a_thing_is_refused_and_not_called(

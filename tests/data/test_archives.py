@@ -29,7 +29,7 @@ def write_zip(path, files):
             archive.writestr(name, content)
 
 
-@pytest.mark.parametrize("ending", ["gz", "xz", "bz2", "zip"])
+@pytest.mark.parametrize("ending", ["gz", "zip"])
 def test_wanted_members(tmp_path, ending):
     path, files = tmp_path / "some", [("a/one", b"1"), ("a/two", b"22"), ("a/b/../three", b"333")]
     if ending == "zip":
@@ -46,20 +46,3 @@ def test_what_names_a_place_outside_is_read_without_leaving_anything(tmp_path):
     write_tar(path, "w:gz", [("../evil", b"2")], [("a/link", tarfile.SYMTYPE, "../../secret")])
     assert read_all(path, everything) == {"../evil": b"2"}
     assert sorted(item.name for item in tmp_path.rglob("*")) == ["deep", "some"]
-
-
-@pytest.mark.parametrize("ending", ["gz", "xz"])
-def test_truncated_tar_is_refused(tmp_path, ending):
-    path = tmp_path / "some"
-    write_tar(path, f"w:{ending}", [("noise", bytes((7 * i * i) % 251 for i in range(50000)))])
-    path.write_bytes(path.read_bytes()[:-60])
-    with pytest.raises((EOFError, tarfile.ReadError)):
-        read_all(path, everything)
-
-
-def test_damaged_zip_is_refused(tmp_path):
-    path = tmp_path / "some.zip"
-    write_zip(path, [("one", b"A" * 100)])
-    path.write_bytes(path.read_bytes().replace(b"A" * 100, b"A" * 99 + b"B"))
-    with pytest.raises(zipfile.BadZipFile):
-        read_all(path, everything)

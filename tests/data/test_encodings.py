@@ -73,10 +73,8 @@ def test_other_names_are_other_data(tmp_path: Path) -> None:
             encoding(("no", "perhaps", "yes")),
             r"an encoding of classification, inputs \[5\], 2 outputs, got .* 3 outputs",
         ),
-        (encoding(("no", "yes"), task="multilabel"), "got multilabel, "),
         (Encoding.fit(ROWS, ["size"], [], outputs=("no", "yes")), r"got .* inputs \[2\], 2 outputs"),
         (DatasetSettings(name="own"), "an Encoding, got DatasetSettings"),
-        ({"columns": []}, "an Encoding, got dict"),
     ],
 )
 def test_an_encoding_of_something_else_is_one_line(given: Any, message: str, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.core.errors import SettingsError
-from fedtide.world.data.flights import Flights, read_flights
+from fedtide.world.data.flights import Flights
 from fedtide.world.presence.calendar import periods
 
 OUTCOMES = ["dep_time", "dep_delay", "arr_time", "air_time"]
@@ -66,14 +65,6 @@ def test_outcomes_are_not_among_the_features(files, tmp_path):
 @pytest.mark.parametrize(("client", "count"), [("carrier", 16), ("destination", 99)])
 def test_clients_are_a_setting(files, tmp_path, client, count):
     assert len(read(files, tmp_path, client=client).origins.clients) == count
-
-
-def test_a_missing_column_is_one_line(files, tmp_path):
-    _, planes, weather = files
-    wrong = tmp_path / "flights.csv"
-    pd.DataFrame({"year": [2013]}).to_csv(wrong, index=False)
-    with pytest.raises(SettingsError, match=r"data flights: .*Usecols do not match columns"):
-        read_flights(wrong, planes, weather)
 
 
 def test_minutes_of_delay_are_those_of_the_same_flights(files, tmp_path):

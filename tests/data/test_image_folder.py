@@ -112,7 +112,6 @@ def test_classes_are_those_of_training(tmp_path, empty):
 @pytest.mark.parametrize(
     ("spoil", "chosen", "message"),
     [
-        (lambda folder: (folder / "cat/ann/2.png").write_bytes(b"no picture"), {}, r"2\.png: not a readable image"),
         (lambda folder: os.truncate(folder / "cat/ann/2.png", 90), {}, r"cat/ann/2\.png: not a readable image"),
         (lambda folder: (folder / "bird").mkdir(), {}, r"data\.path = .*: class 'bird' has no images"),
         (lambda folder: write(folder, "dog/zoe.png", size=(5, 5)), {}, r"zoe\.png: has height and width 5x5"),
@@ -123,8 +122,6 @@ def test_classes_are_those_of_training(tmp_path, empty):
         (None, {"client": 2}, r"data\.client = 2 finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z+"}, r"data\.client = 'z\+' finds no client in 'cat/ann/2\.png'"),
         (None, {"client": "z*"}, r"data\.client = 'z\*' finds no client"),
-        (None, {"client": -1}, r"greater than or equal to 0"),
-        (None, {"client": True}, r"True should be a number"),
         (None, {"client": "("}, r"client = '\(' is not a regular expression"),
         (None, {"client": "(a)(b)"}, r"client = '\(a\)\(b\)' has 2 groups"),
     ],

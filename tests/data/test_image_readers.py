@@ -77,11 +77,8 @@ def test_mnist_family(tmp_path, cls, name, mean, std):
     "content",
     [
         idx(noise(0, 5, 28, 28))[:-9],
-        b"<html>",
         gzip.compress(bytes((0, 0, 8, 3)) + struct.pack(">3I", 6, 28, 28) + bytes(5 * 784), mtime=0),
         gzip.compress(bytes((0, 0, 8, 3)), mtime=0),
-        gzip.compress(bytes((0, 0, 13, 1)) + bytes(8), mtime=0),
-        gzip.compress(b"", mtime=0),
     ],
 )
 def test_a_damaged_idx_file_is_refused(tmp_path, content):
@@ -102,12 +99,6 @@ def test_emnist_letters(tmp_path, classes):
     assert np.allclose(prepared, (pixels - pixels.mean()) / pixels.std(), atol=1e-9)
     assert abs(prepared.mean()) < 1e-9
     assert abs(prepared.std() - 1) < 1e-9
-
-
-def test_emnist_archive_without_letters_is_refused(tmp_path):
-    missing = "emnist-letters-test-labels-idx1-ubyte.gz"
-    write_emnist(tmp_path / "gzip.zip", omit=missing)
-    refused(EmnistLetters, tmp_path, missing)
 
 
 def cifar10_files():
@@ -155,7 +146,6 @@ class Attack:
     [
         (pickle.dumps(Attack()), "asks for builtins.print"),
         (pickle.dumps({b"data": noise(0, 2, 100), b"labels": [0, 1]}), "cannot reshape"),
-        (batch("other", noise(0, 2, 3072), [0, 1]), "labels"),
         (batch("labels", noise(0, 2, 3072), [0, 1])[:-40], "EOFError"),
     ],
 )
@@ -164,13 +154,6 @@ def test_forged_or_damaged_batch_is_refused(tmp_path, capsys, content, wanted):
     write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", files)
     refused(Cifar10, tmp_path, wanted)
     assert capsys.readouterr().out == ""
-
-
-def test_missing_batch_is_named(tmp_path):
-    files = cifar10_files()
-    del files["cifar-10-batches-py/test_batch"]
-    write_tar(tmp_path / "cifar-10-python.tar.gz", "w:gz", files)
-    refused(Cifar10, tmp_path, "test_batch")
 
 
 def test_svhn(tmp_path):
@@ -184,8 +167,6 @@ def test_svhn(tmp_path):
     assert dataset.train_inputs.shape == (6, 3, 32, 32)
     assert dataset.train_inputs[4, 2, 7, 5] == images[7, 5, 2, 4]
     assert (dataset.mean, dataset.std) == ((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970))
-    (tmp_path / "test_32x32.mat").write_bytes((tmp_path / "test_32x32.mat").read_bytes()[:-500])
-    refused(Svhn, tmp_path)
 
 
 def leaf(path, writers):
@@ -196,35 +177,27 @@ def leaf(path, writers):
 
 
 def test_femnist_pools_writers_and_restores_gray_values(tmp_path):
-    leaf(
-        tmp_path / "all_data_0.json", {"a": (noise(0, 12, 784), list(range(12))), "b": (noise(1, 3, 784), [61, 36, 10])}
-    )
-    leaf(tmp_path / "all_data_1.json", {"c": (noise(2, 5, 784), [35] * 5)})
-    dataset = make(Femnist).read(tmp_path)
-    assert dataset.train_inputs.shape == (16, 1, 28, 28)
-    assert dataset.test_inputs.shape == (4, 1, 28, 28)
-    assert (dataset.num_classes, dataset.mean, dataset.std) == (62, (0.9614,), (0.1634,))
-    images = torch.cat([dataset.train_inputs, dataset.test_inputs]).flatten(1).numpy()
-    labels = torch.cat([dataset.train_labels, dataset.test_labels]).tolist()
-    expected = np.concatenate([noise(0, 12, 784), noise(1, 3, 784), noise(2, 5, 784)])
-    pairs = {(image.tobytes(), label) for image, label in zip(images, labels, strict=True)}
-    assert pairs == {
-        (image.tobytes(), label) for image, label in zip(expected, [*range(12), 61, 36, 10, *[35] * 5], strict=True)
-    }
-    assert labels != [*range(12), 61, 36, 10, *[35] * 5]
-    assert torch.equal(make(Femnist).read(tmp_path).train_labels, dataset.train_labels)
-
-
-def test_femnist_knows_its_writers(tmp_path):
+    """Images restored from their files belong to their writer, and their labels are those of the images."""
     of = {"b": noise(0, 12, 784), "a": noise(1, 3, 784), "c": noise(2, 5, 784)}
-    leaf(tmp_path / "all_data_0.json", {name: (of[name], [1] * len(of[name])) for name in "ba"})
-    leaf(tmp_path / "all_data_1.json", {"c": (of["c"], [2] * 5)})
+    labels = {"b": list(range(12)), "a": [61, 36, 10], "c": [35] * 5}
+    leaf(tmp_path / "all_data_0.json", {name: (of[name], labels[name]) for name in "ba"})
+    leaf(tmp_path / "all_data_1.json", {"c": (of["c"], labels["c"])})
     dataset = make(Femnist).read(tmp_path)
+    assert (len(dataset.train_labels), len(dataset.test_labels)) == (16, 4)
+    assert (dataset.num_classes, dataset.mean, dataset.std) == (62, (0.9614,), (0.1634,))
     assert dataset.origins.clients == ("a", "b", "c")
-    for split in ("train", "test"):
-        clients, images = getattr(dataset.origins, f"{split}_client"), getattr(dataset, f"{split}_inputs")
-        for client, image in zip(clients, images, strict=True):
-            assert image.numpy().tobytes() in {own.tobytes() for own in of["abc"[client]]}
+    found = {
+        (image.numpy().tobytes(), int(label), "abc"[client])
+        for split in ("train", "test")
+        for image, label, client in zip(
+            getattr(dataset, f"{split}_inputs"),
+            getattr(dataset, f"{split}_labels"),
+            getattr(dataset.origins, f"{split}_client"),
+            strict=True,
+        )
+    }
+    assert found == {(image.tobytes(), y, name) for name in of for image, y in zip(of[name], labels[name], strict=True)}
+    assert sorted(dataset.train_labels.tolist()) != dataset.train_labels.tolist()
 
 
 def test_femnist_doubled_first_image_of_a_writer(tmp_path):
@@ -235,13 +208,6 @@ def test_femnist_doubled_first_image_of_a_writer(tmp_path):
     for keep, total in ((False, 12), (True, 13)):
         dataset = make(Femnist, leaf_duplicates=keep).read(tmp_path)
         assert len(dataset.train_labels) + len(dataset.test_labels) == total
-
-
-@pytest.mark.parametrize("content", ["", "{}", '{"users": ["a"], "user_data": {"a": {"x": [[0.5]], "y": [1]}}}', "[1]"])
-def test_file_that_is_not_leaf_is_refused(tmp_path, content):
-    (tmp_path / "all_data_3.json").write_text(content)
-    with pytest.raises(SettingsError, match=r"all_data_3\.json: not a LEAF file|cannot reshape .*; replace them"):
-        read_files(make(Femnist), tmp_path)
 
 
 def jpeg(color, mode="RGB", size=64):
@@ -281,13 +247,13 @@ def test_tiny_imagenet(tmp_path):
     assert make(TinyImagenet, normalization="fedwcm").read(tmp_path).std == (0.5, 0.5, 0.5)
 
 
-@pytest.mark.parametrize("annotations", ["", "val_0.JPEG\tn02\n", "val_0.JPEG\tn02\nval_1.JPEG\tn99\n", "val_0.JPEG"])
+@pytest.mark.parametrize("annotations", ["val_0.JPEG\tn02\n", "val_0.JPEG\tn02\nval_1.JPEG\tn99\n"])
 def test_tiny_imagenet_with_incomplete_annotations_is_refused(tmp_path, annotations):
     write_tiny(tmp_path, annotations)
     refused(TinyImagenet, tmp_path)
 
 
-@pytest.mark.parametrize("picture", [b"not a picture", jpeg((1, 2, 3))[:-300], jpeg((1, 2, 3), size=32)])
+@pytest.mark.parametrize("picture", [jpeg((1, 2, 3))[:-300], jpeg((1, 2, 3), size=32)])
 def test_tiny_imagenet_with_a_damaged_picture_is_refused(tmp_path, picture):
     write_tiny(tmp_path, **{"train/n01/images/n01_1.JPEG": picture})
     refused(TinyImagenet, tmp_path)

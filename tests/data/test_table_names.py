@@ -42,21 +42,17 @@ def read(folder, frame, name="rows.csv", content=None, **chosen):
     ("columns", "clients", "outputs"),
     [
         ({"who": lambda i: str(BIG + i % 20)}, tuple(str(BIG + i) for i in range(20)), ("no", "yes")),
-        ({"who": lambda i: BIG + i % 20}, tuple(str(BIG + i) for i in range(20)), ("no", "yes")),
         ({"who": lambda i: Decimal(BIG * 100 + i % 2)}, (f"{BIG}00", f"{BIG}01"), ("no", "yes")),
         ({"who": lambda i: ["007", "7"][i % 2]}, ("007", "7"), ("no", "yes")),
         ({"who": lambda i: [7.0, 10.0][i % 2]}, ("10", "7"), ("no", "yes")),
         ({"who": lambda i: ["NA", "DE"][i % 2]}, ("DE", "NA"), ("no", "yes")),
-        ({"late": lambda i: ["None", "Minor"][i % 2]}, ("a", "b", "c", "d"), ("Minor", "None")),
         ({"late": lambda i: [BIG, BIG + 1][i % 2]}, ("a", "b", "c", "d"), (str(BIG), str(BIG + 1))),
         ({"late": lambda i: ["10", "9", "-1"][i % 3]}, ("a", "b", "c", "d"), ("-1", "9", "10")),
         ({"color": lambda i: ["null", "red", None][i % 3]}, ("a", "b", "c", "d"), ("no", "yes")),
         ({"who": lambda i: ["shop 3", "shop 3 ", "Cafe\u0301", "Caf\u00e9"][i % 4]}, ("Café", "shop 3"), ("no", "yes")),
         ({"size": lambda i: None if i % 3 else 2**53 + i}, ("a", "b", "c", "d"), ("no", "yes")),
-        ({"color": lambda i: pd.Timestamp(2024, 1, 1 + i % 9)}, ("a", "b", "c", "d"), ("no", "yes")),
         ({"color": lambda i: pd.Timestamp(2024, 1, 1 + i % 2, 6 * (i % 3))}, ("a", "b", "c", "d"), ("no", "yes")),
         ({"late": lambda i: [-0.0, 1.0][i % 2]}, ("a", "b", "c", "d"), ("0", "1")),
-        ({"color": lambda i: i % 3 == 0}, ("a", "b", "c", "d"), ("no", "yes")),
     ],
 )
 def test_a_frame_is_the_same_data_from_every_file(tmp_path, columns, clients, outputs):
@@ -70,12 +66,6 @@ def test_a_float_of_32_bits_is_the_name_that_it_is_written_as(tmp_path):
     frame = rows(color=lambda i: i % 4 / 10).astype({"color": "float32"})
     found = [read(tmp_path, frame, f"rows.{kind}", categorical=["color"]) for kind in ("csv", "parquet")]
     assert found[0].digest == found[1].digest
-
-
-def test_one_long_owner_among_others_changes_none(tmp_path):
-    frame = rows(who=lambda i: str(10**18 + i % 20))
-    frame.loc[3, "who"] = str(BIG)
-    assert len(read(tmp_path, frame).origins.clients) == 21
 
 
 @pytest.mark.parametrize("value", [1e19, float(2**53)])

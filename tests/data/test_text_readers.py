@@ -46,9 +46,9 @@ def test_ag_news_from_the_test_rows_alone(tmp_path):
     assert make(AgNews).resources == (TRAIN, TEST)
 
 
-@pytest.mark.parametrize("content", ['"x","title","text"\n', '"1","title"\n', '"1","a","b","c"\n', "\xff"])
+@pytest.mark.parametrize("content", ['"1","title"\n', '"1","a","b","c"\n'])
 def test_row_of_another_form_is_refused(tmp_path, content):
-    (tmp_path / "test.csv").write_bytes(content.encode("latin-1"))
+    (tmp_path / "test.csv").write_bytes(content.encode())
     with pytest.raises(SettingsError, match=f"data 'ag_news': the files in {tmp_path} are damaged"):
         read_files(make(AgNews, source="test_only"), tmp_path)
 
@@ -77,15 +77,14 @@ def write_posts(path, mode, posts):
             archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.parametrize(("name", "mode"), [("20news-bydate.tar.gz", "w:gz"), ("20news-bydate.tar.xz", "w:xz")])
-def test_newsgroups(tmp_path, name, mode):
+def test_newsgroups(tmp_path):
     posts = {
         "./20news-bydate-train/sci.space/2": "second é",
         "./20news-bydate-train/alt.atheism/7": "first",
         "./20news-bydate-train/sci.space/1": "",
         "./20news-bydate-test/sci.space/3": "test",
     }
-    write_posts(tmp_path / name, mode, posts)
+    write_posts(tmp_path / "20news-bydate.tar.xz", "w:xz", posts)
     dataset = make(Newsgroups20, length=4).read(tmp_path)
     assert dataset.train_labels.tolist() == [0, 1, 1]
     assert dataset.test_labels.tolist() == [1]
@@ -109,9 +108,3 @@ def test_parts_of_a_post_can_be_left_out(tmp_path, remove, left):
     write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", posts)
     dataset = make(Newsgroups20, remove=remove, length=40).read(tmp_path)
     assert torch.equal(dataset.train_inputs, encode([left], 40))
-
-
-def test_archive_without_posts_is_refused(tmp_path):
-    write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", {"something/else/1": "text"})
-    with pytest.raises(SettingsError, match="hold 0 samples and 0 labels"):
-        read_files(make(Newsgroups20), tmp_path)

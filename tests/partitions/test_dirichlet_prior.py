@@ -47,12 +47,6 @@ def test_classes_and_largest_share_of_parts_of_238(alpha, scale, classes, larges
     assert (counts.max(1) / 238).mean() == pytest.approx(largest, rel=0.05)
 
 
-def test_a_large_alpha_gives_the_prior():
-    labels = np.repeat(np.arange(3), (600, 300, 100))
-    shares = np.bincount(labels[parts(1, 500, 1e6, labels=labels)[0]], minlength=3) / 500
-    assert shares == pytest.approx([0.6, 0.3, 0.1], abs=0.06)
-
-
 def test_a_tiny_alpha_gives_one_class_per_part_until_it_runs_out():
     counts = np.array([np.bincount(LABELS[part], minlength=10) for part in parts(40, 100, 1e-4)])
     assert counts.sum() == len(LABELS)

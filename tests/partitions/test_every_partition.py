@@ -34,11 +34,3 @@ def test_the_deal_is_a_function_of_seed_and_group(name):
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     for other in (deal(name, seed=1), deal(name, group=1)):
         assert name in FIXED or any(set(a) != set(b) for a, b in zip(first, other, strict=True))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_default_settings_carry_the_name_and_a_summary(name):
-    cls = plugins.load("partitions", name)
-    assert cls.Settings().name == name
-    assert plugins.summary("partitions", name).endswith(".")
-    assert all(field.description for key, field in cls.Settings.model_fields.items() if key != "name")

@@ -5,8 +5,6 @@ import resource
 import subprocess
 import sys
 
-import pytest
-
 from fedtide.records.files.marks import GrowingFiles, problems
 
 
@@ -59,12 +57,3 @@ def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
     assert "File too large; " in ended.stdout
     assert "bytes free" in ended.stdout
     assert f"'{tmp_path / 'history.csv'}'" in ended.stdout
-
-
-@pytest.mark.parametrize("size", [0, 5])
-def test_an_existing_file_is_continued(tmp_path, size):
-    (tmp_path / "a").write_bytes(b"x" * size)
-    growing = GrowingFiles(tmp_path)
-    growing.append("a", b"y")
-    assert growing.marks()["a"]["bytes"] == size + 1
-    assert problems(tmp_path, growing.marks()) == []

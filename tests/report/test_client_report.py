@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from synthetic_runs import finish_again, write_run
 
-from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.records import frames as records
 from fedtide.records.files.client_scores import GAINS, encoded, file_name
@@ -214,20 +213,6 @@ def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):
         "+5.0",
         "25.0",
     )
-
-
-@pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_client_scores_that_are_not_as_the_run_left_them_are_one_line(tmp_path, damage):
-    path = write_clients(tmp_path / "runs")
-    file = path / file_name(8)
-    if damage == "missing":
-        file.unlink()
-    else:
-        file.write_bytes((path / file_name(4)).read_bytes())
-    with pytest.raises(SettingsError, match=r"client_scores/round-000008\.parquet") as refusal:
-        build([path], tmp_path / "out", Contents(ReportSettings(title="A", last=6), "fedtide report"))
-    assert "\n" not in str(refusal.value)
-    assert not (tmp_path / "out").exists()
 
 
 def test_clients_far_below_the_others_are_named(tmp_path):

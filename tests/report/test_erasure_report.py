@@ -96,13 +96,6 @@ def test_means_far_away_are_drawn_at_the_border(tmp_path: Path) -> None:
     assert (line.y.tolist(), line.high.tolist()) == ([-4.0, -4.0, 0.5, -4.0], [-2.0, -2.0, 0.5, -1.0])
 
 
-def test_a_panel_per_initializer(tmp_path: Path) -> None:
-    chart = memory(records.load([erasing(tmp_path, "puf", 0, 1.0, start) for start in ("previous", "average")]))
-    assert chart is not None
-    assert [panel.title for panel in chart.panels] == ["previous", "average"]
-    assert chart.legend == ["exact", "nothing erased", "puf"]
-
-
 def test_runs_that_erase_nobody_have_none(tmp_path: Path) -> None:
     read = records.load([write_run(tmp_path, "fedavg")])
     assert erased(read) is None

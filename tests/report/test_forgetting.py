@@ -27,15 +27,6 @@ def rows(*values):
     return np.array(values, dtype=float)
 
 
-def test_two_sessions_of_one_class_each():
-    """Class 0 is learned, then forgotten while class 1 is learned."""
-    accuracy = rows([0.5, 0], [0.9, 0], [0.4, 0.6], [0.2, 0.8])
-    held = rows([10, 0], [10, 0], [0, 5], [0, 5])
-    found = accuracy_matrix(accuracy, held, np.array([1, 1, 2, 2]))
-    assert found.tolist() == [[0.9, 0.0], [0.2, 0.8]]
-    assert forgetting(found) == pytest.approx((0.5, -0.7, 0.7))
-
-
 def test_the_data_of_a_period_weighs_the_classes():
     accuracy = rows([0.8, 0.4], [0.6, 1.0])
     found = accuracy_matrix(accuracy, rows([3, 1], [0, 2]), np.array([1, 2]))

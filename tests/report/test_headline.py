@@ -32,13 +32,10 @@ def report(dirs, out, score="accuracy", **settings):
     return build(dirs, out, Contents(ReportSettings(title="A", last=5, metric=score, **settings), "fedtide report"))
 
 
-@pytest.mark.parametrize("sessions", [1, 2])
 @pytest.mark.slow
-def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path, sessions):
+def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path):
     dirs = [
-        with_columns(
-            write_run(tmp_path / "runs", label, seed=seed, sessions=sessions), test_auroc=lambda values: values
-        )
+        with_columns(write_run(tmp_path / "runs", label, seed=seed), test_auroc=lambda values: values)
         for label in ("fedavg", "scaffold")
         for seed in range(3)
     ]

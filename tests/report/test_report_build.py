@@ -11,7 +11,7 @@ from rich.console import Console
 from synthetic_runs import finish_again, small_grid, write_run
 
 from fedtide.records.frames import load
-from fedtide.report import findings, parts, sections
+from fedtide.report import findings, parts
 from fedtide.report.build import build
 from fedtide.report.charts.printed import drawn
 from fedtide.report.parts import Contents
@@ -168,27 +168,6 @@ def test_no_runs_yet(tmp_path):
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".csv", ".json"}
 
 
-@pytest.mark.slow
-def test_without_session_changes_there_is_a_target_and_no_transition(tmp_path):
-    dirs = [write_run(tmp_path / "runs", label, sessions=1, every=5) for label in ("fedavg", "fedprox")]
-    page = report(dirs, tmp_path / "out").page.read_text()
-    assert not (tmp_path / "out" / "transition_accuracy.png").exists()
-    assert re.search(r"Rounds to \d+ %", page)
-    assert "session" not in page.split("<h2>Settings")[0].split("</dl>")[1]
-    assert "1 seed: no interval and no test is possible" in page
-    assert "one seed: n/a" in page
-    rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)<', page)
-    assert rows == [("algorithm.mu", "0.01", "fedprox")]
-
-
-@pytest.mark.slow
-def test_many_algorithms_and_classes(tmp_path):
-    labels = [f"algorithm{number}" for number in range(8)]
-    dirs = [write_run(tmp_path / "runs", label, rounds=3, classes=200) for label in labels]
-    page = report(dirs, tmp_path / "out").page.read_text()
-    assert all(f'<th scope="row">{label}</th>' in page for label in labels)
-
-
 def test_differences_are_listed_with_their_runs(tmp_path):
     starts, dirs = ("previous", "average"), []
     for start in starts:
@@ -226,15 +205,3 @@ def test_accuracy_per_class_of_one_method_is_drawn(tmp_path):
     corners = mesh.get_coordinates()
     assert corners.shape == (2, 11, 2)
     assert (corners[0, 0].tolist(), corners[1, 10].tolist()) == ([-0.5, -0.5], [9.5, 0.5])
-
-
-def test_a_file_among_the_sections_is_all_that_a_table_takes(tmp_path, monkeypatch):
-    (tmp_path / "seeds_used.py").write_text(
-        "from fedtide.report.parts import frames\n\n"
-        'frames.add(0, lambda source: [("seeds", source.records.runs[["label", "seed"]])])\n'
-    )
-    parts._import_sections()  # what they add stays
-    monkeypatch.setattr(parts.frames, "_makers", list(parts.frames._makers))
-    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
-    report([write_run(tmp_path / "runs", seed=3, state="running", until=0)], tmp_path / "out")
-    assert (tmp_path / "out" / "seeds.csv").read_text() == "label,seed\nfedavg,3\n"

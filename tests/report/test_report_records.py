@@ -77,11 +77,8 @@ def test_no_runs_are_refused(tmp_path):
     ("name", "content", "message"),
     [
         ("settings.json", "{", "is not JSON"),
-        ("settings.json", "[1]", "should be a mapping"),
         ("settings.json", '{"seed": 1}', "no algorithm.name"),
         ("history.csv", "round,loss\n1,2\n", "no column 'session'"),
-        ("per_class.csv", "round,class_0\n1,2\n", "no column 'split'"),
-        ("history.csv", 'a,b\n"1,2\n', "is not a table"),
         (
             "history.csv",
             "round,session,bytes_up,bytes_down,present\n1,1,1,1,1\n3,1,1,1,1\n",
@@ -89,7 +86,6 @@ def test_no_runs_are_refused(tmp_path):
         ),
         ("history.csv", "round,session,bytes_up,bytes_down,present\n1,1,x,1,1\n", "column 'bytes_up' holds text"),
         ("history.csv", "round,session\n1,\xff\n", "byte 16 is not UTF-8"),
-        ("events.jsonl", "\xff\n", "byte 0 is not UTF-8"),
     ],
 )
 def test_foreign_files_are_refused_in_one_line(tmp_path, name, content, message):
@@ -121,8 +117,6 @@ def test_runs_without_a_test_set_have_no_accuracy(tmp_path):
     ("damage", "message"),
     [
         (lambda path: (path / "per_class.csv").unlink(), r"per_class\.csv is missing"),
-        (lambda path: cut_out(path / "history.csv", 100), r"history\.csv has [\d,]+ instead of [\d,]+ bytes"),
-        (lambda path: exchange(path / "history.csv"), r"history\.csv was changed"),
         (lambda path: exchange(path / "summary.json"), r"summary\.json is damaged"),
     ],
 )
@@ -133,11 +127,6 @@ def test_a_complete_run_with_incomplete_or_changed_records_is_refused(tmp_path, 
         load([path])
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
-
-
-def cut_out(file, size):
-    content = file.read_bytes()
-    file.write_bytes(content[:size] + content[2 * size :])
 
 
 def exchange(file):

@@ -82,11 +82,3 @@ def test_one_seed_allows_no_statement():
 def test_a_difference_is_claimed_below_five_percent(difference, p, wanted):
     row = {"pairs": 3, "difference": difference, "p": 0.01, "p_holm": p}
     assert statistics.verdict(row).startswith(wanted)
-
-
-def test_caveats_name_the_number_of_seeds():
-    assert statistics.caveat(1).startswith("1 seed: no interval and no test")
-    assert statistics.caveat(3).startswith("3 seeds: the intervals extend 4.30 standard errors")
-    assert "Only large and consistent" in statistics.caveat(2)
-    assert "cannot reach p < 0.05" in statistics.caveat(5)
-    assert "signed-rank test (Wilcoxon) does not require" in statistics.caveat(6)

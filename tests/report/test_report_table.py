@@ -51,19 +51,6 @@ def test_only_methods_with_the_most_complete_runs_are_called_best(tmp_path):
     assert table.best(last) is None  # two seeds do not separate them
 
 
-def test_a_single_method_is_not_called_best(tmp_path):
-    table = tabulate(load([write_run(tmp_path)]), ReportSettings(last=10))
-    assert all(table.best(column) is None for column in table.columns)
-
-
-def test_all_diverged_has_no_numbers(tmp_path):
-    paths = [write_run(tmp_path, seed=seed, state="diverged", until=8) for seed in (0, 1)]
-    table = tabulate(load(paths), ReportSettings(last=10))
-    assert math.isnan(table.target)
-    assert table.methods.filter(regex="_(mean|std)$").isna().all(axis=None)
-    assert all(table.leader(column) is None for column in table.columns)
-
-
 def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):
     dirs = [write_run(tmp_path, label, seed=seed) for label in ("scaffold", "fedavg") for seed in (5, 3)]
     wide = tabulate(load(dirs), ReportSettings(last=10)).by_seed("final")

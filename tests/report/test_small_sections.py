@@ -56,14 +56,6 @@ def test_a_run_that_adds_none_guarantees_nothing(tmp_path: Path) -> None:
     assert privacy.sheets_of(read)[0].rows[0][1] == ["1e-05", *["inf"] * 5]
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    path = spending(tmp_path, "fedavg", 0, [1.0] * 4)
-    (path / "privacy.csv").write_text("client\n1\n")
-    finish_again(path)
-    with pytest.raises(records.SettingsError, match="no column 'arrival', so it was not written by a run"):
-        records.load([path])
-
-
 def attacked(root: Path, label: str, seed: int, level: float) -> Path:
     """A run of four rounds that is evaluated after the second and the last one."""
     path = write_run(root, label, seed=seed, sessions=1, rounds=4, every=2)

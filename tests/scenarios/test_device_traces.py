@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,7 +122,7 @@ class Command:
         return os.system, (self.command,)
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
 def test_a_pickle_runs_nothing(tmp_path, protocol):
     target = tmp_path / "owned"
     file = fedscale_file(tmp_path, {1: Command(f"touch {target}")}, protocol)
@@ -134,25 +133,7 @@ def test_a_pickle_runs_nothing(tmp_path, protocol):
     assert not target.exists()
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_of_plain_containers_is_read_in_every_protocol(tmp_path, protocol):
-    content = {"a": [1, 2.5, True, None, ("x", {"y": []})], 3: -(2**80)}
-    assert load_plain(fedscale_file(tmp_path, content, protocol)) == content
-
-
-@pytest.mark.parametrize(
-    "content",
-    [{1: 1j}, {1: np.int64(3)}, OrderedDict(a=1), [bytearray(b"x")], {1: Path("a")}],
-)
-def test_a_pickle_of_anything_else_is_refused(tmp_path, content):
-    with pytest.raises(SettingsError, match=r"is not a pickle of plain containers, text and numbers: it \w+") as caught:
-        load_plain(fedscale_file(tmp_path, content))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "damage", [b"", b"not a pickle", b"\x80\x05\x8c", b"cos\nsystem\n(tR.", b"Pid\n.", b"\x82\x01."]
-)
+@pytest.mark.parametrize("damage", [b"", b"cos\nsystem\n(tR.", b"Pid\n."])
 def test_damaged_pickles_are_refused(tmp_path, damage):
     file = tmp_path / "trace"
     file.write_bytes(damage)
@@ -165,11 +146,8 @@ def test_damaged_pickles_are_refused(tmp_path, damage):
     ("content", "message"),
     [
         ([], "should hold a dict of devices, got list"),
-        ({}, "should hold a dict of devices"),
-        ({4: []}, "device 4"),
         ({4: {"active": [1], "inactive": [2]}}, "device 4: finish_time"),
         ({"x": {"active": [1], "inactive": ["2"], "finish_time": 9}}, "device 'x': inactive.0 = '2'"),
-        ({4: {"active": [True], "inactive": [2], "finish_time": 9}}, "device 4: active.0 = true"),
         ({4: {"active": [1, 3], "inactive": [2], "finish_time": 9}}, "device 4: 2 active and 1 inactive seconds"),
         ({4: {"active": [1], "inactive": [2], "finish_time": 0}}, "device 4: finish_time = 0: "),
     ],
@@ -201,9 +179,3 @@ def test_invalid_files_of_flash_are_refused(tmp_path, text, message):
         timeline("flash_trace", world(), file=str(tmp_path / "none.json"))
     with pytest.raises(SettingsError, match="cannot be read"):
         timeline("fedscale_trace", world(), file=str(tmp_path / "none"))
-
-
-def test_a_round_without_anybody_is_refused(tmp_path):
-    lonely = {1: {"active": [0], "inactive": [59], "finish_time": 180}}
-    with pytest.raises(SettingsError, match=r"^no client is present in round 1 "):
-        timeline("fedscale_trace", world(), file=str(fedscale_file(tmp_path, lonely)), num_clients=2)

@@ -1,23 +1,9 @@
 """Static federation, and what every timeline promises."""
 
-import numpy as np
 import pytest
 
 from fedtide.core.errors import SettingsError
 from worlds import timeline, world
-
-
-def test_everybody_is_there_with_everything():
-    given = world()
-    made = timeline("static", given, rounds=5, num_clients=7)
-    assert (made.rounds, made.sessions, made.num_clients, made.num_classes) == (5, 1, 7, 10)
-    assert made.session_span(3) == (0, 5)
-    for round_ in range(5):
-        assert made.at(round_).clients.tolist() == list(range(7))
-        assert made.labels_at(round_).all()
-    assert np.array_equal(np.sort(np.concatenate(made.shards)), given.train)
-    assert np.array_equal(made.validation, given.validation)
-    assert made.notes == {"scenario": "static", "partition": "iid"}
 
 
 def test_clients_without_data_stay_in_the_assignment():

@@ -45,13 +45,6 @@ def test_a_session_per_change(tmp_path):
     assert np.array_equal(made.labels_at(5), made.labels_at(0))
 
 
-def test_the_labels_of_a_session_are_those_of_everybody_who_comes(tmp_path):
-    file = write(tmp_path, ["0,0,6", "1,2,4"])
-    made = timeline("trace", world(partition="label_halves"), file=str(file))
-    assert made.sessions == 1
-    assert all(made.labels_at(round_).all() for round_ in range(6))
-
-
 def test_rounds_may_cut_the_trace(tmp_path):
     file = write(tmp_path, ["0,0,9", "1,5,7"])
     made = timeline("trace", world(), file=str(file), rounds=3)
@@ -107,12 +100,8 @@ def test_the_reader_sorts_ignores_other_columns_and_blank_lines(tmp_path):
     ("rows", "message"),
     [
         (["0,0,5", "1,x,5"], "line 3: join = 'x' should be an integer from 0"),
-        (["0,0,5", "", "1,-1,5"], "line 4: join = '-1' should be"),
-        (["0,0"], "line 2: leave = '' should be"),
-        (["0,1.5,3"], "line 2: join = '1.5' should be"),
         (["0,5,5"], "line 2: leave = 5 should be greater than join = 5"),
         (["0,0,1700000000"], "line 2: leave = '1700000000' should be an integer from 0 to 10000000"),
-        ([f"{'9' * 5000},0,1"], "line 2: client = '9"),
         (["0,0,5", "1,0,9", "0,4,6"], "line 4: client 0 joins in round 4, but is present until 5 by line 2"),
         ([], "no rows below the header"),
     ],

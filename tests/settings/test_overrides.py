@@ -9,9 +9,6 @@ FILE = {
     "data": {"name": "digits", "mirror": "m", "root": "r"},
     "scenario": {"name": "sessions", "num_devices": 3},
     "partition": {"name": "dirichlet_session", "alpha": 0.3},
-    "participation": {"name": "fixed", "count": 2},
-    "model": {"name": "mlp", "widths": [4]},
-    "objective": {"name": "focal", "gamma": 1.0},
     "communication": {
         "name": "intervals",
         "selection": {"name": "dynacomm", "orders": 3},
@@ -20,22 +17,14 @@ FILE = {
     "mode": {"name": "async", "concurrency": 2},
     "local": {"optimizer": {"name": "adam", "beta1": 0.5}},
     "algorithm": {"name": "fedprox", "mu": 0.2, "weighting": "uniform"},
-    "initializer": {"name": "dynamic", "similarity_scale": 3.0},
     "tune": {"sampler": {"name": "tpe", "n_startup_trials": 3}},
 }
 OTHERS = {
     "scenario": ("static", "num_devices = 3"),
-    "partition": ("natural", "alpha = 0.3"),
-    "participation": ("all", "count = 2"),
-    "model": ("softmax_regression", "widths = [4]"),
-    "objective": ("cross_entropy", "gamma = 1.0"),
     "communication": ("per_round", "selection = {name: dynacomm, orders: 3}, budget = {beta: 0.4, name: fix}"),
-    "communication.selection": ("genetic", "orders = 3"),
     "communication.budget": ("dynamic", "beta = 0.4"),
-    "mode": ("sync", "concurrency = 2"),
     "local.optimizer": ("sgd", "beta1 = 0.5"),
     "algorithm": ("scaffold", "mu = 0.2"),
-    "initializer": ("average", "similarity_scale = 3.0"),
     "tune.sampler": ("random", "n_startup_trials = 3"),
 }
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from fedtide.report import picture
 from fedtide.report.picture import boundaries, concept_shares, draw, holdings, most_frequent_labels, presence, summary
 from fedtide.world.concepts import Concept, Concepts
 from fedtide.world.timeline import Assignment, Timeline
@@ -94,19 +93,3 @@ def test_equal_and_disjoint_label_sets_have_known_variation():
     assert summary(timeline("static", given, num_clients=4), given.labels)["mean_total_variation"] == 0.5
     even = world(classes=2, each=40, partition="iid", validation=0, stratified=True)
     assert summary(timeline("static", even, num_clients=4), even.labels)["mean_total_variation"] == 0.0
-
-
-def test_the_figure_is_a_png_and_nothing_else_is_left(tmp_path, moving):
-    draw(moving, LABELS, tmp_path / "figures" / "world.png")
-    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["world.png"]
-    assert (tmp_path / "figures" / "world.png").read_bytes().startswith(b"\x89PNG\r\n")
-
-
-def test_the_legend_has_the_classes_of_the_data(tmp_path, moving, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(picture.Figure, "savefig", lambda figure, part, **_: (drawn.append(figure), part.touch()))
-    for names in ((), tuple(f"class {number}" for number in range(moving.num_classes))):
-        picture.draw(moving, LABELS, tmp_path / "picture.png", picture.Names(names))
-        (legend,) = [axes for axes in drawn[-1].axes if axes.get_ylabel() == "most frequent label"]
-        shown = [text.get_text() for text in legend.get_yticklabels()]
-        assert shown == list(names or map(str, range(moving.num_classes)))

@@ -1,7 +1,5 @@
-import gzip
 import importlib.util
 import os
-import struct
 import sys
 from dataclasses import replace
 
@@ -18,11 +16,7 @@ from fedtide.world.dataset import Dataset
 from fedtide.world.storage import prepared
 from fedtide.world.storage.prepared import content_digest, load, prepared_file
 from fedtide.world.storage.sources import Resource
-
-
-def idx(array):
-    header = bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}I", *array.shape)
-    return gzip.compress(header + array.astype(np.uint8).tobytes())
+from raw_files import idx
 
 
 def place(raw, train=6, test=3, top=9):
@@ -68,37 +62,6 @@ def test_read_once_then_the_same_from_the_prepared_file(plugin, root, reads):
     assert first.digest == content_digest(first)
     assert second.train_inputs.dtype == torch.uint8
     assert second.input_shape == (1, 4, 4)
-
-
-def test_prepared_file_is_plain_and_the_only_one_left(plugin, root):
-    load(plugin, root)
-    path = prepared_file(plugin, root)
-    with np.load(path, allow_pickle=False) as stored:
-        assert stored["train_inputs"].shape == (6, 1, 4, 4)
-    assert [item.name for item in path.parent.glob("*.npz")] == [path.name]
-    assert not list(path.parent.glob("*.part"))
-
-
-def test_valid_file_with_other_content_is_made_again(plugin, root, reads):
-    path, sound = prepared_file(plugin, root), load(plugin, root)
-    with np.load(path) as stored:
-        changed = dict(stored)
-    changed["train_labels"] = changed["train_labels"][::-1]
-    np.savez(path, **changed)
-    assert same(load(plugin, root), sound)
-    assert len(reads) == 2
-
-
-def test_other_raw_files_are_read_again_but_absent_ones_are_not_missed(plugin, root, reads):
-    first = load(plugin, root)
-    place(root / "mnist" / "raw", train=8)
-    second = load(plugin, root)
-    assert len(second.train_labels) == 8
-    assert first.digest != second.digest
-    for file in (root / "mnist" / "raw").iterdir():
-        file.unlink()
-    assert same(load(plugin, root), second)
-    assert len(reads) == 2
 
 
 def test_changed_reader_reads_again(root, reads, tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
@@ -65,10 +64,3 @@ def test_nothing_else_changes(world):
     plain, present = world(scenario)[0], world(scenario, test_on="present")[0]
     assert [shard.tolist() for shard in plain.shards] == [shard.tolist() for shard in present.shards]
     assert plain.assignment_of_round.tolist() == present.assignment_of_round.tolist()
-
-
-def test_data_that_do_not_know_whose_test_samples_they_are(tmp_path):
-    raw = {"data": {"name": "digits", "root": str(tmp_path)}, "partition": {"name": "natural", "test_on": "present"}}
-    settings = Params({**raw, "scenario": {"name": "static", "num_clients": None}}).run()
-    with pytest.raises(SettingsError, match="natural requires a dataset with client IDs"):
-        build_timeline(settings, load_data(settings))

@@ -57,9 +57,3 @@ def test_only_the_given_positions_are_cut():
 def test_seed_decides_the_draw():
     draws = [stratified_split(labels_of([50, 50]), np.arange(100), 0.2, seed)[1].tolist() for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
-
-
-def test_zero_gives_an_empty_validation_set():
-    train, validation = stratified_split(labels_of([5, 5]), np.arange(10), 0.0, 0)
-    assert train.tolist() == list(range(10))
-    assert validation.shape == (0,)

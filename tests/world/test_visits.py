@@ -12,7 +12,6 @@ from fedtide.report.picture import draw, presence_in_seconds, summary
 from fedtide.world.presence.visits import Changes, Visits
 from support import steady
 
-ALL = np.ones(1, dtype=np.bool_)
 
 
 def alone(visits: list[tuple[float, float]], start: float = 0, period: float = 0, slot: float = 1.0) -> Changes:
@@ -48,14 +47,6 @@ def test_presence_is_what_the_visits_say_at_every_second(
         assert following == later[0] if later else following is None or following >= 40
         moved = found.until(now + 1)[1] - found.until(now)[1]
         assert moved == (expected[now + 2] != expected[now + 1])
-
-
-def test_who_is_there_at_the_end_of_a_trace_stays_when_it_starts_again() -> None:
-    both = alone([(0, 2), (4, 6)], period=6)
-    assert seconds(both, 14) == [0, 1, 4, 5, 6, 7, 10, 11, 12, 13]
-    assert both.following(4, ALL) == 8
-    assert alone([(0, 6)], period=6).following(0, ALL) is None
-    assert seconds(alone([(0, 9)], period=6), 8) == list(range(8))
 
 
 def test_times_between_two_ticks_count_as_of_the_later_one() -> None:
