@@ -104,21 +104,6 @@ def test_rows_that_cannot_be_are_one_line(frame: dict[str, Any], message: str) -
         encoding.apply(pd.DataFrame(frame))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"outputs": ["no", "no"]}, "e: outputs: duplicate name 'no'"),
-        ({"columns": [{"kind": "picture", "column": "x"}]}, "e: columns.0"),
-    ],
-)
-def test_a_damaged_one_is_one_line(change: dict[str, Any], message: str) -> None:
-    values = fitted(pd.DataFrame({"x": [1.0, 2.0]}), ["x"], []).model_dump(mode="json")
-    with pytest.raises(SettingsError) as found:
-        parse(Encoding, values | change, "e")
-    assert message in str(found.value)
-    assert "\n" not in str(found.value)
-
-
 def test_outputs_become_named_predictions() -> None:
     frame = pd.DataFrame({"x": [1.0, 2.0]})
     logits = torch.tensor([[0.0, 2.0], [3.0, 1.0]])

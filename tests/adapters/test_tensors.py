@@ -85,11 +85,6 @@ def test_a_test_set_is_kept():
     assert data.origins.test_time.tolist() == [8, 9]
 
 
-def test_the_last_samples_of_every_client_can_be_held_out():
-    data = from_tensors(X, Y, WHO, range(8), split=SplitSettings(share=0.5, by="time"))
-    assert sorted(data.origins.test_time.tolist()) == [4, 5, 6, 7]
-
-
 def test_kinds():
     picture = torch.randint(0, 256, (8, 3, 4, 5), dtype=torch.uint8)
     image = from_tensors(picture, Y, mean=(0.5,) * 3, std=(0.2,) * 3)
@@ -140,7 +135,6 @@ def test_arrays_of_any_layout():
         ((X, Y, ["ann", " ", *WHO[2:]]), {}, "training sample 1: client is empty, expected a client"),
         ((X, Y, WHO), {"test": (X, Y)}, "the test samples have no client, but the other samples do"),
         ((X, Y), {"test": (torch.rand(8, 2), Y)}, r"training samples are float64 \[1\], test samples float64 \[2\]"),
-        ((X, Y, WHO, Y), {"unit": "steps"}, "data.split.period = 'month' requires times in seconds, but the unit is 'steps'"),
         ((X[:2], Y[:2]), {"split": SplitSettings(share=1e-9)}, "2 samples are too few for split.share = 1e-09"),
         ((X, Y), {"test": (X,)}, "test has 1 parts, expected inputs, labels, and optionally client and time"),
         ((X, Y), {"mean": (0.5,)}, "mean has 1 numbers; expected one for each of 0 channels"),

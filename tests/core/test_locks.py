@@ -75,20 +75,6 @@ def test_what_a_dead_process_left_is_not_taken_for_the_owner(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {".lock"}
 
 
-@pytest.mark.parametrize("content", ["", "\xff"])
-def test_an_unreadable_owner_is_not_named(tmp_path, content):
-    with held(tmp_path / ".lock", REFUSAL):
-        (tmp_path / ".lock.owner").write_bytes(content.encode("latin-1"))
-        assert refused(tmp_path / ".lock") == REFUSAL
-
-
-def test_a_process_waits_for_the_end_of_another(tmp_path):
-    process = holder(tmp_path / ".lock", "")
-    threading.Timer(0.2, process.kill).start()
-    with held(tmp_path / ".lock", REFUSAL, timeout=-1):
-        assert process.wait() == -signal.SIGKILL
-
-
 def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path):
     """Which removes all that there is, also the lock that others wait for."""
     lock, taken = tmp_path / "run" / ".lock", threading.Event()

@@ -54,21 +54,6 @@ def test_an_expression_finds_clients(tmp_path, client):
     assert data.origins.clients == ("ann", "bob")
 
 
-def test_a_share_of_every_client_is_held_out(tmp_path):
-    write(tmp_path / "images", *(f"{kind}/{who}/{n}.png" for kind in ("cat", "dog") for who in "ab" for n in range(5)))
-    data = read(tmp_path, client=1, split={"share": 0.2})
-    assert np.bincount(data.origins.test_client).tolist() == [2, 2]
-
-
-def test_sizes_and_channels(tmp_path):
-    made = write(tmp_path / "images", "cat/1.png", "dog/1.png", mode="L")
-    write(tmp_path / "images", "dog/2.png", size=(9, 5))
-    data = read(tmp_path, size=(4, 6), channels=1, test=str(tmp_path / "images"))
-    assert data.input_shape == (1, 4, 6)
-    assert np.array_equal(data.train_inputs[0, 0].numpy(), made["cat/1.png"])
-    assert read(tmp_path, size=(3, 3), test=str(tmp_path / "images")).input_shape == (3, 3, 3)
-
-
 def test_a_changed_folder_is_read_again(tmp_path):
     write(tmp_path / "images", *TRAIN)
     (tmp_path / "images" / "dog" / "dan").symlink_to(tmp_path / "elsewhere")

@@ -112,13 +112,6 @@ def test_a_multilabel_task_has_a_column_for_every_label(tmp_path):
         assert labels.sum(0).tolist() == [frame["big"].sum(), frame["red"].sum()]
 
 
-def test_a_target_that_is_missing_is_named(tmp_path):
-    frame = targets(rows())
-    frame.loc[3, "weight"] = None
-    with pytest.raises(SettingsError, match="weight is empty, expected a number"):
-        read(tmp_path, frame, label="weight", task="regression")
-
-
 def test_settings_for_other_tasks_than_classification_have_no_part_in_its_identity():
     plain = Table.Settings()
     assert not {"task", "labels", "target_scale"} & plain.canonical().keys()

@@ -125,17 +125,6 @@ def test_a_category_is_the_same_whatever_else_is_in_the_file(tmp_path):
         assert torch.equal(encoding.apply(alone), whole[place : place + 1])
 
 
-def test_numbers_are_read_with_the_decimal_sign_of_the_run(tmp_path):
-    (tmp_path / "rows.csv").write_text("size;name\n1,5;6.990\nNA;1,5\n")
-    frame, _ = read_rows(tmp_path / "rows.csv", {"delimiter": ";", "decimal": ","}, ["size", "other"])
-    assert frame["size"].tolist()[:1] == [1.5]
-    assert frame["size"].isna().tolist() == [False, True]
-    assert frame["name"].tolist() == ["6.990", "1,5"]
-    (tmp_path / "rows.csv").write_text("size;name\n6.990;x\n")
-    with pytest.raises(SettingsError, match=r"line 2: size is '6\.990', expected a number "):
-        read_rows(tmp_path / "rows.csv", {"delimiter": ";", "decimal": ","}, ["size"])
-
-
 def test_names_that_may_be_one_are_named_in_one_line(tmp_path):
     frame = rows(late=lambda i: [">50K", ">50K.", "Yes", "yes", "yes "][i % 5], color=lambda i: ["NA", "b"][i % 2])
     with TestCase().assertLogs("fedtide", "WARNING") as told:

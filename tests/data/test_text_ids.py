@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from fedtide.world.data._text import encode, words
 
-texts = st.lists(st.text(max_size=40), min_size=1, max_size=5)
+texts = st.lists(st.text(max_size=20), min_size=1, max_size=3)
 
 
 @given(texts, st.integers(1, 12), st.integers(2, 500))

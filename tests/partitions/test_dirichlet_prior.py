@@ -47,17 +47,6 @@ def test_classes_and_largest_share_of_parts_of_238(alpha, scale, classes, larges
     assert (counts.max(1) / 238).mean() == pytest.approx(largest, rel=0.05)
 
 
-def test_a_tiny_alpha_gives_one_class_per_part_until_it_runs_out():
-    counts = np.array([np.bincount(LABELS[part], minlength=10) for part in parts(40, 100, 1e-4)])
-    assert counts.sum() == len(LABELS)
-    assert ((counts > 0).sum(1) == 1).mean() > 0.7
-    left = np.full(10, 400) - np.vstack([np.zeros((1, 10)), counts.cumsum(0)[:-1]])
-    for row, before in zip(counts, left, strict=True):
-        used = np.flatnonzero(row)
-        # Whoever has a second class has emptied the first one.
-        assert (row[used] == before[used]).sum() >= len(used) - 1
-
-
 def test_the_counts_have_the_law_of_sample_by_sample_draws():
     """Two classes, one of them scarce: the whole distribution of a part's counts against the loop of Algorithm 5."""
     labels, runs = np.repeat(np.arange(2), (6, 3)), 6000

@@ -1,9 +1,6 @@
 """Marks of files that grow."""
 
 import hashlib
-import resource
-import subprocess
-import sys
 
 from fedtide.records.files.marks import GrowingFiles, problems
 
@@ -38,22 +35,3 @@ def test_what_is_wrong_is_named(tmp_path):
     assert problems(tmp_path, marks, read=False) == lengths
     assert problems(tmp_path, marks) == ["changed was changed", *lengths]
     assert problems(tmp_path, marks, grown=True) == ["changed was changed", lengths[0], lengths[2]]
-
-
-def test_a_full_disk_is_named_with_its_free_bytes(tmp_path):
-    script = (
-        "import pathlib, sys\nfrom fedtide.records.files.marks import GrowingFiles\n"
-        "growing = GrowingFiles(pathlib.Path(sys.argv[1]))\n"
-        "try:\n    while True: growing.append('history.csv', b'1,2,3\\n')\n"
-        "except OSError as error: print(error)\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-B", "-c", script, str(tmp_path)],  # -B: what is compiled would be cut off, too
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-    )
-    assert "File too large; " in ended.stdout
-    assert "bytes free" in ended.stdout
-    assert f"'{tmp_path / 'history.csv'}'" in ended.stdout

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,15 @@ def finish_again(path: Path, **changed):
     summary = RunDirectory(path).summary()
     assert summary is not None
     RunDirectory(path).finish({**summary, **changed})
+
+
+def changed(path: Path, settings: dict[str, Any] | None = None, **columns: Any) -> Path:
+    """The complete run with other groups of settings and with further columns of its history, as if it had written them."""
+    file = path / "settings.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | (settings or {})))
+    pd.read_csv(path / "history.csv").assign(**columns).to_csv(path / "history.csv", index=False)
+    finish_again(path)
+    return path
 
 
 def small_grid(root: Path):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, finish_again, write_run
 
 from fedtide.core.randomness import generator
 from fedtide.records import frames as records
@@ -28,9 +28,7 @@ def write_clients(root, label="fedavg", seed=0, personal=False):
     From the second session on, half of the clients are newcomers, five points below the stayers; four more have departed.
     """
     path = write_run(root, label, seed=seed, sessions=3)
-    settings = json.loads((path / "settings.json").read_text())
-    settings["evaluation"] = {"clients_every": EVERY, "client_threshold": 0.7, "finetune_steps": 3 if personal else 0}
-    (path / "settings.json").write_text(json.dumps(settings))
+    evaluation = {"clients_every": EVERY, "client_threshold": 0.7, "finetune_steps": 3 if personal else 0}
     history = pd.read_csv(path / "history.csv").astype({"round": int})
     (path / "client_scores").mkdir()
     rows = {}
@@ -57,10 +55,8 @@ def write_clients(root, label="fedavg", seed=0, personal=False):
         rows[round_] = {f"client_accuracy_{name}": value for name, value in found.items()}
         if personal:
             rows[round_] |= {"finetuned_accuracy_mean": found["mean"] + 0.1, "finetuned_accuracy_below": 0.0}
-    history = history.join(pd.DataFrame.from_dict(rows, orient="index"), on="round")
-    history.assign(client_accuracy_returners=np.nan).to_csv(path / "history.csv", index=False)
-    finish_again(path)
-    return path
+    measured = pd.DataFrame.from_dict(rows, orient="index").reindex(history["round"]).reset_index(drop=True)
+    return changed(path, {"evaluation": evaluation}, **measured, client_accuracy_returners=np.nan)
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +152,7 @@ def test_runs_without_client_scores_have_empty_cells(tmp_path):
 
 def test_without_a_later_session_there_are_no_newcomers(tmp_path):
     path = write_run(tmp_path, sessions=1)
-    history = pd.read_csv(path / "history.csv").assign(client_accuracy_mean=0.5, client_accuracy_newcomers=np.nan)
-    history.to_csv(path / "history.csv", index=False)
-    finish_again(path)
-    read = records.load([path])
+    read = records.load([changed(path, client_accuracy_mean=0.5, client_accuracy_newcomers=np.nan)])
     table = fairness.fairness(read, 6)
     assert table is not None
     assert [column.key for column in table.columns] == ["client_mean"]
@@ -200,11 +193,9 @@ def test_newcomers_are_followed_from_their_arrival_to_their_first_absence(dirs):
 
 def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):
     path = write_clients(tmp_path)
-    history = pd.read_csv(path / "history.csv")
-    for name, value in (("served_accuracy_mean", 0.7), *zip(GAINS["served"], (0.05, 0.25), strict=True)):
-        history[name] = np.where(history["client_accuracy_mean"].notna(), value, np.nan)
-    history.to_csv(path / "history.csv", index=False)
-    finish_again(path)
+    evaluated = pd.read_csv(path / "history.csv")["client_accuracy_mean"].notna()
+    values = {"served_accuracy_mean": 0.7, **dict(zip(GAINS["served"], (0.05, 0.25), strict=True))}
+    changed(path, **{name: np.where(evaluated, value, np.nan) for name, value in values.items()})
     table = fairness.fairness(records.load([path]), 6)
     assert table is not None
     row = dict(zip([column.title for column in table.columns], fairness.sheet(table, 6).rows[0][1], strict=True))

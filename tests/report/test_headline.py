@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
@@ -18,46 +18,12 @@ from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.scores import Score
 
 
-def with_columns(path, **columns):
-    """The run with further columns: functions of its accuracies."""
-    history = pd.read_csv(path / "history.csv")
-    history.assign(**{name: make(history["test_accuracy"]) for name, make in columns.items()}).to_csv(
-        path / "history.csv", index=False
-    )
-    finish_again(path)
-    return path
-
-
 def report(dirs, out, score="accuracy", **settings):
     return build(dirs, out, Contents(ReportSettings(title="A", last=5, metric=score, **settings), "fedtide report"))
 
 
-@pytest.mark.slow
-def test_a_copy_of_the_accuracy_has_the_numbers_of_the_accuracy(tmp_path):
-    dirs = [
-        with_columns(write_run(tmp_path / "runs", label, seed=seed), test_auroc=lambda values: values)
-        for label in ("fedavg", "scaffold")
-        for seed in range(3)
-    ]
-    report(dirs, tmp_path / "accuracy")
-    summary = report(dirs, tmp_path / "auroc", "auroc")
-    for name in ("table.csv", "comparison.csv", "metrics.json"):
-        assert (tmp_path / "auroc" / name).read_bytes() == (tmp_path / "accuracy" / name).read_bytes()
-    page = summary.page.read_text()
-    assert summary.results[0].startswith("Highest mean AUROC in the last 5 rounds: scaffold, ")
-    assert '<th scope="col" class="number">Final AUROC, %</th>' in page
-    assert "Columns about rounds: test AUROC." in page
-    assert "AUROC in the last 5 rounds: each method minus scaffold" in page
-    pictures = {path.stem for path in (tmp_path / "auroc").glob("*.png")}
-    assert {"auroc_over_rounds", "auroc_over_bytes"} <= pictures
-    assert not {"accuracy_over_rounds", "accuracy_over_bytes"} & pictures
-
-
 def test_no_method_is_highest_where_all_are_the_same(tmp_path):
-    dirs = [
-        with_columns(write_run(tmp_path / "runs", label, seed=0), test_auroc=lambda values: 0 * values + 0.5)
-        for label in ("fedavg", "scaffold")
-    ]
+    dirs = [changed(write_run(tmp_path / "runs", label, seed=0), test_auroc=0.5) for label in ("fedavg", "scaffold")]
     two, one = (
         findings.results([tabulate(load(some, Score("auroc")), ReportSettings(last=5))]) for some in (dirs, dirs[:1])
     )
@@ -82,9 +48,9 @@ def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):
 
 
 def test_a_score_of_the_next_period_is_averaged_over_the_periods(tmp_path):
-    path = with_columns(
+    path = changed(
         write_run(tmp_path, sessions=3),
-        test_auroc_next=lambda values: values.where(values.index < 24),
+        test_auroc_next=lambda rows: rows["test_accuracy"].where(rows.index < 24),
         test_rows_next=len,
     )
     table = tabulate(load([path], Score("auroc_next")), ReportSettings(last=4))
@@ -127,9 +93,7 @@ def test_a_target_above_one_is_for_a_loss(fedtide):
 
 def test_a_score_that_is_never_determined_is_a_warning_and_no_number(tmp_path):
     dirs = [
-        with_columns(
-            write_run(tmp_path / "runs", label, sessions=1), test_auroc=lambda values: values.where(values < 0)
-        )
+        changed(write_run(tmp_path / "runs", label, sessions=1), test_auroc=float("nan"))
         for label in ("fedavg", "scaffold")
     ]
     summary = report(dirs, tmp_path / "out", "auroc")

@@ -1,15 +1,13 @@
 """Accuracy on frequent and rare classes, and figures of momentum."""
 
-import json
 import math
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, write_run
 
 from fedtide.records.frames import load
 from fedtide.records.measures.metrics import class_groups, group_accuracies
@@ -19,13 +17,6 @@ from fedtide.settings.experiment import ReportSettings
 
 dynamics = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "experiments/fedwcm/dynamics.py")))
 TAIL = {"long_tail.imbalance": 0.1}
-
-
-def set_tail(path, **tail):
-    file = path / "settings.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"long_tail": tail}))
-    finish_again(path)
-    return path
 
 
 def test_groups_are_three_tenths_rounded_up():
@@ -49,7 +40,9 @@ def test_accuracies_of_groups():
 def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):
     plain, tailed = write_run(tmp_path, sessions=1), write_run(tmp_path, "fedcm", sessions=1)
     assert "tail" not in [column.key for column in tabulate(load([plain]), ReportSettings(last=3)).columns]
-    table = tabulate(load([plain, set_tail(tailed, imbalance=0.1, order=None)]), ReportSettings(last=3))
+    table = tabulate(
+        load([plain, changed(tailed, {"long_tail": {"imbalance": 0.1, "order": None}})]), ReportSettings(last=3)
+    )
     assert [column.key for column in table.columns][3:7] == ["head", "middle", "tail", "worst"]
     row = table.methods.loc[("fedcm", "previous")]
     by_class = np.where(np.arange(10) % 2 == 0, 0.93, 0.02)
@@ -62,10 +55,7 @@ def test_the_table_has_them_for_long_tailed_runs_only(tmp_path):
 def test_figures_of_momentum_where_it_was_recorded(tmp_path):
     plain, own = write_run(tmp_path, sessions=1, rounds=4), write_run(tmp_path, "fedcm", sessions=1, rounds=4)
     assert dynamics.momentum(load([plain])) is None
-    history = pd.read_csv(own / "history.csv").assign(alpha=0.1, momentum_norm=[0.0, 1.0, 2.0, 900.0])
-    history.to_csv(own / "history.csv", index=False)
-    finish_again(own)
-    read = load([plain, own])
+    read = load([plain, changed(own, alpha=0.1, momentum_norm=[0.0, 1.0, 2.0, 900.0])])
     figure = dynamics.momentum(read)
     assert [axes.get_ylabel() for axes in figure.axes] == list(dynamics.COLUMNS.values())
     assert all(len(axes.lines) == 1 for axes in figure.axes)

@@ -92,11 +92,6 @@ def test_the_page_draws_every_chart(page: str) -> None:
     }
 
 
-def test_a_series_has_one_entry_in_the_legend(curves: list[Any]) -> None:
-    assert [trace.legendgroup for trace in curves if trace.showlegend] == ["dynamic", "previous", "average"]
-    assert {trace.xaxis for trace in curves if trace.legendgroup == "dynamic"} == {"x", "x2"}
-
-
 def test_values_and_ranges_are_those_of_the_runs(curves: list[Any], out: Path) -> None:
     (line,) = (trace for trace in curves if trace.legendgroup == "dynamic" and trace.customdata is not None)
     histories = [
@@ -176,18 +171,3 @@ def test_files_for_papers_are_written_twice_the_same(tmp_path: Path) -> None:
         assert {path.stem: path.read_bytes() for path in (tmp_path / "two").glob(f"*.{form}")} == written
         assert not [name for name, content in written.items() if b"CreationDate" in content or b"dc:date" in content]
     assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_large_comparison_stays_below_eight_megabytes(tmp_path: Path) -> None:
-    dirs = [
-        write_run(tmp_path / "runs", f"method_{number:02d}", seed=seed, sessions=5, rounds=100)
-        for number in range(40)
-        for seed in range(3)
-    ]
-    assert (
-        build(dirs, tmp_path / "out", Contents(ReportSettings(title="A", last=10), "fedtide report"))
-        .page.stat()
-        .st_size
-        < 8_000_000
-    )

@@ -10,12 +10,7 @@ WORLD = timeline(deal((5, 2, 7, 4)), [{0: 0, 1: 1, 2: 2}, {0: 0, 2: 2}, {0: 0, 1
 
 
 @pytest.mark.parametrize(
-    "rule",
-    [
-        {"name": "fixed", "count": 2},
-        {"name": "markov", "shares": "labels"},
-        {"name": "least_recently_selected", "count": 1},
-    ],
+    "rule", [{"name": "markov", "shares": "labels"}, {"name": "least_recently_selected", "count": 1}]
 )
 def test_the_tables_are_the_cohorts_of_the_run(rule: dict[str, object]) -> None:
     chosen = settings(participation=rule)

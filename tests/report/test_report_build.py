@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
-from synthetic_runs import finish_again, small_grid, write_run
+from synthetic_runs import changed, small_grid, write_run
 
 from fedtide.records.frames import load
 from fedtide.report import findings, parts
@@ -187,10 +187,7 @@ def test_differences_are_listed_with_their_runs(tmp_path):
 @pytest.mark.parametrize("label", ["pooled", "mine"])
 def test_what_defines_a_built_in_reference_is_no_difference_of_worlds(tmp_path, label):
     dirs = [write_run(tmp_path / "runs", name) for name in ("fedavg", label)]
-    settings = json.loads((dirs[1] / "settings.json").read_text())
-    settings["scenario"]["memory"] = 10**6
-    (dirs[1] / "settings.json").write_text(json.dumps(settings))
-    finish_again(dirs[1])
+    changed(dirs[1], {"scenario": json.loads((dirs[0] / "settings.json").read_text())["scenario"] | {"memory": 10**6}})
     wanted = "Runs differ in scenario.memory: differences between rows are not due to the methods alone."
     assert findings.warnings(load(dirs)) == ([] if label == "pooled" else [wanted])
 

@@ -2,7 +2,7 @@ import json
 import math
 
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, finish_again, write_run
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.frames import load
@@ -19,6 +19,17 @@ def test_frames_hold_what_the_files_hold(tmp_path):
     assert scaffold.dropna(subset=["test_accuracy"])["round"].tolist() == [5, 10, 15, 20, 24]
     assert records.per_class.filter(like="class_").shape == (2, 10)
     assert records.settings["fedavg-previous-s4"]["local.clip"] is None
+
+
+def test_a_script_shows_a_short_table_of_methods(tmp_path):
+    records = load([write_run(tmp_path, label, seed=seed) for label in ("fedavg", "scaffold") for seed in (0, 1)])
+    title, heads, *lines = repr(records).splitlines()
+    assert title == "4 runs: 4 complete"
+    assert heads.split() == ["label", "initializer", "runs", "final", "test", "accuracy", "std"]
+    last = records.history[records.history["round"] == 24].groupby("label")["test_accuracy"].agg(["mean", "std"])
+    assert [line.split()[:3] for line in lines] == [["fedavg", "previous", "2"], ["scaffold", "previous", "2"]]
+    for label, *_, mean, std in map(str.split, lines):
+        assert (float(mean), float(std)) == pytest.approx(last.loc[label].tolist(), abs=5e-5)
 
 
 def test_failed_runs_are_kept_and_marked(tmp_path):
@@ -99,10 +110,7 @@ def test_foreign_files_are_refused_in_one_line(tmp_path, name, content, message)
 
 def test_the_label_defaults_to_the_algorithm(tmp_path):
     path = write_run(tmp_path)
-    settings = json.loads((path / "settings.json").read_text())
-    (path / "settings.json").write_text(json.dumps(settings | {"label": ""}))
-    finish_again(path)
-    assert load([path]).methods == [("fedavg", "previous")]
+    assert load([changed(path, {"label": ""})]).methods == [("fedavg", "previous")]
 
 
 def test_runs_without_a_test_set_have_no_accuracy(tmp_path):
@@ -147,11 +155,7 @@ def exchange(file):
 )
 def test_only_settings_of_the_partition_that_have_an_effect_are_stated(tmp_path, scenario, stated, common):
     path = write_run(tmp_path)
-    settings = json.loads((path / "settings.json").read_text())
-    settings["scenario"] = {"name": "evolving", **scenario}
-    (path / "settings.json").write_text(json.dumps(settings))
-    finish_again(path)
-    records = load([path])
+    records = load([changed(path, {"scenario": {"name": "evolving", **scenario}})])
     assert dict(findings.facts(records))["Partition"] == stated
     assert {name for name, _ in findings.common(records) if name.startswith("partition.")} == common
 

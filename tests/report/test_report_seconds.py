@@ -1,13 +1,12 @@
 """Accuracy over simulated seconds: asynchronous runs beside runs in lockstep."""
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.measures import metrics
@@ -25,18 +24,13 @@ NAN = math.nan
 def run(root: Path, label: str, accuracy: list[float], ends: list[float], seed: int = 0, events: bool = True) -> Path:
     """A run whose rounds end at these seconds."""
     path = write_run(root, label, seed=seed, sessions=1, rounds=len(ends))
-    latency = np.diff(ends, prepend=0.0)
-    history = pd.read_csv(path / "history.csv").assign(test_accuracy=accuracy, latency=latency, energy=1.0, exchanges=2)
-    if events:
-        settings = json.loads((path / "settings.json").read_text())
-        settings["mode"] = {"name": "async", "concurrency": 4}
-        (path / "settings.json").write_text(json.dumps(settings))
-        history = history.assign(seconds_simulated=ends, refused=1, cancelled=0)
-        behind = pd.DataFrame({"round": [1, 1, 2], "client": [0, 0, 3], "staleness": [0, 2, 4]})
-        behind.to_csv(path / "clients.csv", index=False)
-    history.to_csv(path / "history.csv", index=False)
-    finish_again(path)
-    return path
+    columns = {"test_accuracy": accuracy, "latency": np.diff(ends, prepend=0.0), "energy": 1.0, "exchanges": 2}
+    if not events:
+        return changed(path, **columns)
+    behind = pd.DataFrame({"round": [1, 1, 2], "client": [0, 0, 3], "staleness": [0, 2, 4]})
+    behind.to_csv(path / "clients.csv", index=False)
+    mode = {"mode": {"name": "async", "concurrency": 4}}
+    return changed(path, mode, **columns, seconds_simulated=ends, refused=1, cancelled=0)
 
 
 def test_a_model_holds_from_its_second_until_the_next_evaluated_one() -> None:

@@ -1,13 +1,11 @@
 """Small sections of the report: success of attacks, privacy that clients spend, scores over communication cost."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.files.guarantees import COLUMNS, write_guarantees
@@ -46,11 +44,6 @@ def test_cells_of_privacy(tmp_path: Path) -> None:
     }
 
 
-def test_runs_without_noise_have_none(tmp_path: Path) -> None:
-    read = records.load([write_run(tmp_path, "fedavg")])
-    assert privacy.sheets_of(read) == []
-
-
 def test_a_run_that_adds_none_guarantees_nothing(tmp_path: Path) -> None:
     read = records.load([spending(tmp_path, "fedavg", 0, [float("inf")] * 4)])
     assert privacy.sheets_of(read)[0].rows[0][1] == ["1e-05", *["inf"] * 5]
@@ -59,10 +52,7 @@ def test_a_run_that_adds_none_guarantees_nothing(tmp_path: Path) -> None:
 def attacked(root: Path, label: str, seed: int, level: float) -> Path:
     """A run of four rounds that is evaluated after the second and the last one."""
     path = write_run(root, label, seed=seed, sessions=1, rounds=4, every=2)
-    history = pd.read_csv(path / "history.csv").assign(attack_success=[np.nan, level, np.nan, level + 0.25])
-    history.to_csv(path / "history.csv", index=False)
-    finish_again(path)
-    return path
+    return changed(path, attack_success=[np.nan, level, np.nan, level + 0.25])
 
 
 def test_success_of_an_attack_by_round(tmp_path: Path) -> None:
@@ -80,11 +70,9 @@ def over_cost(root: Path, exchange: str = "intervals", score: str = "accuracy", 
     """Of methods with one run each, from their costs; the later the method, the better its runs."""
     for place, (label, cost) in enumerate(costs.items()):
         path = write_run(root, label, sessions=1)
-        settings = json.loads((path / "settings.json").read_text())
-        (path / "settings.json").write_text(json.dumps({**settings, "communication": {"name": exchange}}))
-        history = pd.read_csv(path / "history.csv").assign(test_accuracy=place / 10, test_loss=1 - place / 10)
-        (history if cost is None else history.assign(kappa=cost)).to_csv(path / "history.csv", index=False)
-        finish_again(path)
+        costs_known = {} if cost is None else {"kappa": cost}
+        scores = {"test_accuracy": place / 10, "test_loss": 1 - place / 10}
+        changed(path, {"communication": {"name": exchange}}, **scores, **costs_known)
     read = records.load(sorted(root.iterdir()), Score(score))
     return pareto.score_over_cost(read, tabulate(read, ReportSettings(last=10)))
 

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from synthetic_runs import finish_again, write_run
+from synthetic_runs import changed, finish_again, write_run
 from synthetic_sessions import START, curve, write_sessions
 
 from fedtide.records.frames import load
@@ -27,11 +27,7 @@ def test_which_sessions_of_a_run_count(tmp_path, counting, sessions, counted):
 @pytest.mark.parametrize(("period", "counted"), [("weekpart", [4, 5, 6, 7]), ("week", [2, 3, 4, 5, 6, 7])])
 def test_periods_count_from_their_second_turn_on_where_they_recur(tmp_path, period, counted):
     path = write_sessions(tmp_path, "fedavg", "dynamic", 0)
-    settings = json.loads((path / "settings.json").read_text())
-    settings["scenario"] = {"name": "calendar", "period": period}
-    (path / "settings.json").write_text(json.dumps(settings))
-    finish_again(path)
-    records = load([path])
+    records = load([changed(path, {"scenario": {"name": "calendar", "period": period}})])
     assert evaluated_sessions(records, records.runs["key"][0], "stored") == counted
 
 

@@ -91,7 +91,6 @@ def test_devices_of_flash_are_drawn_from_the_valid_ones(tmp_path):
         messages(("01:00:00", "wifi"), ("02:00:00", "airplane")),
         messages(("01:00:00", "wifi"), ("02:00:00", "x%")),
         "2020-01-02 25:00:00\twifi",
-        "no tab",
         messages(*((f"0{k}:00:00", state) for k, state in enumerate(("wifi", "screen_lock", "battery_charged_on")))),
         messages(*(("01:00:00", state) for state in ("wifi", "screen_lock", "battery_charged_on", "screen_unlock"))),
     ],

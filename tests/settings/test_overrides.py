@@ -99,10 +99,3 @@ def test_labels_and_their_with_can_choose_others_too():
 def test_a_plugin_given_by_its_name_alone_takes_settings():
     run = Params.read({"local": {"optimizer": "adam"}}, ["local.optimizer.beta1=0.5"]).run()
     assert (run.local.optimizer.name, run.local.optimizer.beta1) == ("adam", 0.5)
-
-
-def test_a_file_and_a_mapping_are_read_alike(tmp_path):
-    file = tmp_path / "params.yaml"
-    file.write_text("seed: 3\nmodel: {name: mlp, widths: [4]}\n")
-    mapping = {"seed": 3, "model": {"name": "mlp", "widths": [4]}}
-    assert Params.read(file, "local.lr=0.5").run() == Params.read(mapping, ["local.lr=0.5"]).run()

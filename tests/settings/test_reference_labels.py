@@ -103,23 +103,6 @@ def test_a_client_that_trains_alone_is_a_federation_of_one():
     assert closest(state.memory["own"][1], run_rounds(alone)[0].w) < 1e-6
 
 
-def test_clients_keep_their_own_models_over_sessions_and_newcomers_have_the_initial_one():
-    fed = two_sessions("local", client_state={"on_session_start": "keep"}, evaluation={"clients_every": 1})
-    rounds = watch(fed)
-    state, records = run_rounds(fed)
-    starts = [fed.parts.algorithm.start(r) for r, _ in rounds]
-    assert torch.equal(starts[0], fed.parts.w0.expand(3, -1))
-    assert all(torch.equal(w, fed.parts.w0) for _, w in rounds)
-    table, scorer = records[-1].client_scores, two_sessions("local").parts.evaluator
-    own = [scorer.scores((state.memory["own"][client], state.b)) for client in table["client"][:3]]
-    counts = fed.parts.data.label_counts(fed.parts.timeline.shards_at(-1))
-    for place, scores in enumerate(own):
-        share = counts[place] / counts[place].sum()
-        assert table["served_accuracy"][place] == pytest.approx(
-            float((share * scores.correct / scores.count).sum()), abs=1e-9
-        )
-
-
 def test_an_entry_without_a_name_adds_to_the_reference():
     run = read(algorithms={"pooled_period": {"server_lr": 0.5, "with": {"local": {"lr": 0.7}}}}).run("pooled_period")
     assert (run.algorithm.server_lr, run.local.lr, run.communication.intervals) == (0.5, 0.7, "a")

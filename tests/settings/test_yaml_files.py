@@ -14,10 +14,8 @@ from fedtide.settings.reading.yaml_files import read_mapping, read_value
         ("1e-3", 1e-3),
         ("1E3", 1000.0),
         ("-2.5e+1", -25.0),
-        (".5e1", 5.0),
         ("1e", "1e"),
         ("e3", "e3"),
-        ("0.1", 0.1),
         ("7", 7),
     ],
 )

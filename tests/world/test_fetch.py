@@ -163,11 +163,6 @@ def test_root_that_cannot_be_made_is_refused(tmp_path):
     assert "data.root: cannot create" in refusal(tmp_path / "file", resource())
 
 
-def test_missing_files_are_named(tmp_path):
-    with pytest.raises(SettingsError, match=r"file\.bin is missing; place file\.bin \(md5"):
-        resource().path(tmp_path)
-
-
 def test_second_process_waits_for_the_first(site, tmp_path, together):
     site.files["file.bin"] = CONTENT
     assert together(lambda: fetch("toy", [resource(site.url("file.bin"))], tmp_path), 2) == [0, 0]

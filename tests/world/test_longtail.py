@@ -83,12 +83,6 @@ def test_choice_depends_on_the_seed_only():
     assert thin(labels, 0.1, seed=3).tolist() != thin(labels, 0.1, seed=4).tolist()
 
 
-def test_imbalance_one_makes_classes_equally_frequent():
-    assert thin(labels_of([7] * 3), 1.0).tolist() == list(range(21))
-    assert counts_after(labels_of([9, 7, 5]), 1.0).tolist() == [7, 7, 5]
-    assert counts_after(labels_of([9, 7, 5]), 1.0, "feasible").tolist() == [5, 5, 5]
-
-
 def test_a_run_keeps_every_sample_unless_an_imbalance_is_asked_for():
     labels = labels_of([90, 70, 50])
     data = dataset(torch.zeros(len(labels), 2), torch.from_numpy(labels), 3)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedtide.core.errors import SettingsError
 from fedtide.world.presence.calendar import periods
 
 times = st.lists(st.integers(-(2**33), 2**33), min_size=1, max_size=30)
@@ -94,10 +93,3 @@ def test_parts_of_a_period_are_equally_long(period, data, parts):
     assert made.part(at, parts).tolist() == ((at - first) * parts // (end - first)).tolist()
     assert made.part(edges[:-1], parts).tolist() == [0] * (len(edges) - 1)
     assert made.part(edges[1:] - 1, 1).tolist() == [0] * (len(edges) - 1)
-
-
-def test_months_need_seconds():
-    with pytest.raises(
-        SettingsError, match=r"scenario\.period = 'month' requires times in seconds, but the unit is 'steps'"
-    ):
-        periods(np.arange(3), "month", unit="steps")

@@ -86,10 +86,3 @@ def test_summary(moving):
     assert (found["clients"], found["clients_ever_present"], found["clients_present"]) == (4, 3, {"min": 2, "max": 2})
     assert (found["rounds"], found["sessions"], found["validation_samples"]) == (3, 2, 2)
     assert found["notes"] == {"scenario": "by hand"}
-
-
-def test_equal_and_disjoint_label_sets_have_known_variation():
-    given = world(classes=2, each=40, partition="label_halves", validation=0)
-    assert summary(timeline("static", given, num_clients=4), given.labels)["mean_total_variation"] == 0.5
-    even = world(classes=2, each=40, partition="iid", validation=0, stratified=True)
-    assert summary(timeline("static", even, num_clients=4), even.labels)["mean_total_variation"] == 0.0

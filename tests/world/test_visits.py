@@ -13,7 +13,6 @@ from fedtide.world.presence.visits import Changes, Visits
 from support import steady
 
 
-
 def alone(visits: list[tuple[float, float]], start: float = 0, period: float = 0, slot: float = 1.0) -> Changes:
     """One client."""
     return Changes(Visits.of([visits], [start], [period]), slot)
