@@ -22,3 +22,8 @@ def world(classes=10, each=30, partition="iid", seed=0, validation=20, **chosen)
 
 def timeline(scenario, world_, **chosen):
     return plugin("scenarios", scenario, **chosen).timeline(world_)
+
+
+def presence(made):
+    """The clients present in each round."""
+    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]

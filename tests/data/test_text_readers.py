@@ -1,8 +1,6 @@
 """The text datasets read from small files in their true raw format."""
 
 import csv
-import io
-import tarfile
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ from fedtide.world.data._text import encode
 from fedtide.world.data.ag_news import TEST, TRAIN, AgNews
 from fedtide.world.data.newsgroups20 import Newsgroups20
 from fedtide.world.storage.prepared import read_files
+from raw_files import write_tar
 
 
 def make(cls, **chosen):
@@ -68,15 +67,6 @@ Me, rocketeer
 """
 
 
-def write_posts(path, mode, posts):
-    with tarfile.open(path, mode) as archive:
-        for name, text in posts.items():
-            content = text.encode("latin-1")
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-
-
 def test_newsgroups(tmp_path):
     posts = {
         "./20news-bydate-train/sci.space/2": "second é",
@@ -84,7 +74,7 @@ def test_newsgroups(tmp_path):
         "./20news-bydate-train/sci.space/1": "",
         "./20news-bydate-test/sci.space/3": "test",
     }
-    write_posts(tmp_path / "20news-bydate.tar.xz", "w:xz", posts)
+    write_tar(tmp_path / "20news-bydate.tar.xz", "w:xz", {name: text.encode("latin-1") for name, text in posts.items()})
     dataset = make(Newsgroups20, length=4).read(tmp_path)
     assert dataset.train_labels.tolist() == [0, 1, 1]
     assert dataset.test_labels.tolist() == [1]
@@ -104,7 +94,7 @@ def test_newsgroups(tmp_path):
     ],
 )
 def test_parts_of_a_post_can_be_left_out(tmp_path, remove, left):
-    posts = {f"20news-bydate-{split}/sci.space/1": POST for split in ("train", "test")}
-    write_posts(tmp_path / "20news-bydate.tar.gz", "w:gz", posts)
+    posts = {f"20news-bydate-{split}/sci.space/1": POST.encode() for split in ("train", "test")}
+    write_tar(tmp_path / "20news-bydate.tar.gz", "w:gz", posts)
     dataset = make(Newsgroups20, remove=remove, length=40).read(tmp_path)
     assert torch.equal(dataset.train_inputs, encode([left], 40))

@@ -1,21 +1,18 @@
 """The Dirichlet rules and iid: exact sizes, every sample once, published statistics."""
 
 import importlib
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.core import plugins
+from worlds import plugin
 
+rule = partial(plugin, "partitions")
 ALPHAS = st.sampled_from([1e-3, 0.01, 0.1, 0.6, 100.0])
 COUNTS = st.lists(st.integers(1, 12), min_size=1, max_size=6)
-
-
-def rule(name, **chosen):
-    cls = plugins.load("partitions", name)
-    return cls(cls.Settings(**chosen))
 
 
 def shuffled(counts, seed=0):
@@ -132,7 +129,13 @@ def test_both_bases_are_the_same_for_balanced_classes():
 
 def test_the_remainder_goes_to_the_first_client_if_asked():
     labels = shuffled([13, 10])
-    assert sizes(rule("dirichlet_equal", remainder="first").deal(labels, 5, 2, 0)).tolist() == [7, 4, 4, 4, 4]
+    assert sizes(rule("dirichlet_equal", remainder="first").deal(labels, 5, 2, 0)).tolist() == [
+        7,
+        4,
+        4,
+        4,
+        4,
+    ]
     assert sizes(rule("dirichlet_equal").deal(labels, 5, 2, 0)).tolist() == [5, 5, 5, 4, 4]
 
 

@@ -141,15 +141,6 @@ def test_personal_steps_have_columns_of_their_own(tmp_path):
     assert row["finetuned_mean_mean"] == pytest.approx(row["client_mean_mean"] + 0.1)
 
 
-def test_runs_without_client_scores_have_empty_cells(tmp_path):
-    read = records.load([write_clients(tmp_path), write_run(tmp_path, "scaffold", sessions=3)])
-    table = fairness.fairness(read, 6)
-    assert table is not None
-    cells = dict(fairness.sheet(table, 6).rows)
-    assert "\N{EN DASH}" not in cells["fedavg", "previous"]
-    assert set(cells["scaffold", "previous"]) == {"\N{EN DASH}"}
-
-
 def test_without_a_later_session_there_are_no_newcomers(tmp_path):
     path = write_run(tmp_path, sessions=1)
     read = records.load([changed(path, client_accuracy_mean=0.5, client_accuracy_newcomers=np.nan)])

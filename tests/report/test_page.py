@@ -24,15 +24,22 @@ Tags = list[tuple[str, dict[str, str | None]]]
 
 
 class Reader(HTMLParser):
-    """Tags of a page in order, with their attributes."""
+    """Tags of a page in order, with their attributes; fails on a tag that is closed out of order."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: Tags = []
+        self.open: list[str] = []
         self.feed(page)
+        assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from synthetic_runs import changed, finish_again, write_run
-from synthetic_sessions import START, curve, write_sessions
+from synthetic_sessions import ENERGY, LATENCY, START, curve, write_sessions
 
 from fedtide.records.frames import load
 from fedtide.report.tables.transitions import evaluated_sessions, per_session, transitions
@@ -63,6 +63,12 @@ def test_gradient_rounds_count_on_their_side(found):
     assert found.loc[at, "rounds"] == 1
     other = found.loc[("average", 0, 5)]
     assert other["rounds_gradient"] == other["rounds"] == 2 * other["speed_up_gradient"] == other["speed_up"]
+
+
+def test_costs_are_rounds_times_a_round(found):
+    for ending in ("", "_gradient"):
+        assert found[f"latency{ending}"].tolist() == pytest.approx((LATENCY * found[f"rounds{ending}"]).tolist())
+        assert found[f"energy{ending}"].tolist() == pytest.approx((ENERGY * found[f"rounds{ending}"]).tolist())
 
 
 def test_never_there_is_never_paid(tmp_path):

@@ -14,13 +14,9 @@ from fedtide.world.presence.visits import Changes
 from fedtide.world.scenarios.fedscale_trace import load_plain, read_devices
 from fedtide.world.scenarios.flash_trace import parse_messages
 from traces import fedscale_file, flash_file, messages
-from worlds import timeline, world
+from worlds import presence, timeline, world
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "participation/availability_models.json").read_text(encoding="utf-8"))
-
-
-def presence(made):
-    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]
 
 
 @pytest.mark.parametrize("case", GOLDEN["fedscale"])

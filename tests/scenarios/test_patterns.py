@@ -2,11 +2,7 @@
 
 import numpy as np
 
-from worlds import timeline, world
-
-
-def presence(made):
-    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]
+from worlds import presence, timeline, world
 
 
 def test_clients_arrive_and_stay():

@@ -10,17 +10,13 @@ from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.scenarios.trace import Interval, read_trace
-from worlds import timeline, world
+from worlds import presence, timeline, world
 
 
 def write(path, rows, header="client,join,leave"):
     file = path / "trace.csv"
     file.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return file
-
-
-def presence(made):
-    return [made.at(round_).clients.tolist() for round_ in range(made.rounds)]
 
 
 def test_clients_are_present_from_join_to_before_leave(tmp_path):
