@@ -56,10 +56,9 @@ def test_a_calendar_keeps_the_data_of_all_its_periods():
 STEPS = {"steps": 3, "lr": 0.3, "momentum": 0.9}
 
 
-@pytest.mark.parametrize("label", ["pooled", "pooled_period"])
-def test_clients_that_are_pooled_are_one_client_with_all_their_data(label):
+def test_clients_that_are_pooled_are_one_client_with_all_their_data():
     """With full batches of equal clients."""
-    run = read().run(label)
+    run = read().run("pooled")
     local, communication = {**STEPS, "batch_size": 6}, run.communication.model_dump()
     many = federation(
         settings(local=local, communication=communication, algorithm=run.algorithm.name),
