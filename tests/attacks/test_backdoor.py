@@ -13,12 +13,10 @@ from fedtide.core.errors import SettingsError
 from fedtide.federation.features.attack import Attacking
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.round import RoundRecord
-from fedtide.federation.state import restored_state
 from fedtide.settings.params import Params
 from fedtide.world import dataset
 from fedtide.world.dataset import Dataset
 from support import (
-    assert_same,
     closest,
     deal,
     federation,
@@ -209,13 +207,6 @@ def test_a_share_of_no_sample_sent_as_trained_is_no_attack() -> None:
     assert None not in success(records)
 
 
-def test_an_attack_that_begins_later_is_none_before() -> None:
-    late, none, always = ([w for _, w in run(made(attack))] for attack in ({**TWO, "start": 2}, "none", TWO))
-    assert torch.equal(late[1], none[1])
-    assert closest(late[2], none[2]) > 1e-4
-    assert closest(always[0], none[0]) > 1e-4
-
-
 def run(fed: Federation) -> list[tuple[Any, Tensor]]:
     seen = watch(fed)
     run_rounds(fed)
@@ -235,15 +226,6 @@ def test_any_number_of_processes_gives_the_same_run(executor: str, monkeypatch: 
     monkeypatch.setattr("federation.test_ranks.vectors", images)
     for size in (2, 7):
         compare("fedavg", executor, size, PLAIN, communication=False, attack={**TWO, "factor": 2.0})
-
-
-def test_a_resumed_run_is_the_uninterrupted_one() -> None:
-    whole, records = run_rounds(made(TWO))
-    half, first = run_rounds(made(TWO), 1)
-    fed = made(TWO)
-    resumed, rest = run_rounds(fed, None, restored_state(fed.parts, half.tensors()))
-    assert_same(whole, resumed)
-    assert success(records) == success(first) + success(rest)
 
 
 def test_algorithms_that_make_samples_put_theirs_behind_the_copies() -> None:
@@ -266,31 +248,6 @@ def test_a_frozen_body_sees_the_patch_too(monkeypatch: pytest.MonkeyPatch) -> No
     other, others = run_rounds(made(TWO, model=frozen))
     assert torch.equal(state.w, other.w)
     assert success(records) == success(others)
-
-
-def test_a_model_learns_the_patch_unless_a_clip_and_the_median_keep_it_out() -> None:
-    """Images whose class is the brightest of three rows; two of ten clients attack from the sixth round on, and scale."""
-    rng = np.random.default_rng(0)
-    labels = torch.from_numpy(rng.integers(0, 3, 300))
-    inputs = torch.from_numpy(rng.uniform(0, 0.5, (300, 1, 4, 4)))
-    inputs[torch.arange(300), 0, labels] += 0.4
-    data = Dataset("rows", "image", inputs[:200], labels[:200], inputs[200:], labels[200:], 3, digest="rows")
-    local = {"epochs": 2, "batch_size": 10, "lr": 0.5}
-    attack = {"name": "backdoor", "number": 2, "patch": 1, "factor": 5.0, "target": 2, "start": 5}
-    defense = {"uplink": [{"name": "clip", "bound": 0.2}], "aggregation": "median"}
-    rates, accuracies = [], []
-    for values in ({"local": local}, {"local": local, **defense}):
-        _, records = run_rounds(federation(settings(attack=attack, **values), steady([20] * 10, 20), data))
-        rates.append(success(records))
-        accuracies.append(records[-1].row["test_accuracy"])
-    (before, after), defended = (rates[0][4], rates[0][-1]), rates[1][-1]
-    assert before is not None
-    assert after is not None
-    assert defended is not None
-    assert before < 0.1
-    assert after > 0.7
-    assert defended < 0.1
-    assert min(accuracies) > 0.95  # which does not show it
 
 
 @pytest.mark.parametrize(

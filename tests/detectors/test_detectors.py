@@ -1,6 +1,5 @@
 """Detectors against river's own objects."""
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -109,13 +108,6 @@ def test_a_loss_is_shown_in_standard_deviations_from_earlier_ones() -> None:
     assert alarms(detector(**test).begin(0), [*earlier, 2.0, 50.0]) == [6]
     assert alarms(detector(**test).begin(0), [*earlier, 2.0, 20.0]) == []
     assert alarms(detector(**{**test, "reference": None}).begin(0), [*earlier, 2.0, 20.0])[0] < 6
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_missing_library_is_one_line_that_names_the_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "river", None)
-    with pytest.raises(SettingsError, match=rf"detector = {name} requires .* pip install 'fedtide\[drift\]'"):
-        detector(name=name).require()
 
 
 def test_no_detector_is_the_default_and_enters_no_key() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from erasers.erased_runs import BARE, ERASERS, LOCAL, WHOLE, made, request, run, same, seen, world
-from fedtide.federation.features.erasure import Erasure
+from erasers.erased_runs import ERASERS, LOCAL, WHOLE, made, request, run, same, seen, world
 from fedtide.federation.state import restored_state
-from support import closest, largest_gap, one
+from support import largest_gap
 
 NEVER = [[0, 2], [2, 3], [0, 2, 3], [0, 3]]
 LATE = [[0, 2], [2, 3], [0, 1, 2], [0, 1], [1, 3], [0, 1, 2, 3]]
@@ -80,18 +79,6 @@ def test_retraining_leads_into_the_counterfactual(initializer: dict[str, Any], a
     assert (row["erased_gap"], row["erased_excess_step"], row["erased_remembered"]) == (0, 0, 0.5)
 
 
-@pytest.mark.parametrize("state", ["reset", "keep"])
-@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
-def test_retraining_replaces_memories(algorithm: str, state: str) -> None:
-    values = {"algorithm": algorithm, "client_state": {"on_session_start": state}}
-    erased = run([request("retrain", [0], 5)], world(TURNS, SESSIONS), TURNS, **values)
-    without = run((), world(TURNS, SESSIONS, [0]), TURNS, **values)
-    assert largest_gap(erased.models[5:], without.models[5:]) < 1e-15
-    for kept in ("memory", "server"):
-        for name, rows in getattr(without.state, kept).items():
-            assert closest(rows, getattr(erased.state, kept)[name]) < 1e-14
-
-
 def test_a_client_that_returns_comes_back_as_a_new_one() -> None:
     """The counterfactual is without it before the request only."""
     erased = run([request("retrain", [1], after="returns")], world(), LATE, algorithm="scaffold")
@@ -102,15 +89,6 @@ def test_a_client_that_returns_comes_back_as_a_new_one() -> None:
     assert [row["selected"] for row in erased.rows] == [len(cohort) for cohort in LATE]
 
 
-@pytest.mark.parametrize("method", ["fed_eraser", "puf", "conda", "rollback", "pga", "retrain"])
-def test_both_executors_erase_alike(method: str) -> None:
-    threads, stacked = (
-        run([request(method)], world(), LATE, engine={"workers": 1, **engine}, evaluation=BARE)
-        for engine in ({"executor": "threads"}, {"executor": "stacked", "chunk": 2})
-    )
-    assert largest_gap(threads.models, stacked.models) < 1e-13
-
-
 def test_a_session_of_erased_clients_alone_ends_as_it_starts() -> None:
     """It is stored like any other; its gradient rounds do nothing."""
     present = [(0, 3), (0, 3), (0, 1), (0, 1), (3,), (3,), (0, 1), (0, 1)]
@@ -119,24 +97,6 @@ def test_a_session_of_erased_clients_alone_ends_as_it_starts() -> None:
     )
     assert same(erased.models[4:6], [erased.models[4]] * 2)
     assert [row["present"] for row in erased.rows] == [2, 2, 2, 2, 0, 0, 2, 2]
-
-
-@pytest.mark.usefixtures("drop_in")
-def test_the_worlds_of_alarms_are_each_runs_own() -> None:
-    """Retraining takes over the sessions that the counterfactual's alarms have begun; so does a resumed run."""
-    detector = {"name": "after", "losses": 2, "least": 0.0, "watch": "server", "response": "start_session"}
-    values = {"detector": detector, "initializer": "restart"}
-    erased = run([request("retrain", at=3)], world(), LATE, **values)
-    without = run((), world(without=[1]), LATE, **values)
-    assert same(erased.models[3:], without.models[3:])
-    first = seen(made([request("retrain", at=3)], world(), LATE, **values), 4)
-    fed = made([request("retrain", at=3)], world(), LATE, **values)
-    state = restored_state(fed.parts, first.state.tensors())
-    with torch.no_grad():
-        fed.run_round(state)
-    fed.parts.workers.close()
-    assert torch.equal(state.w, erased.models[4])
-    assert one(fed.parts, Erasure)._worlds.planned.sessions > 1
 
 
 @pytest.mark.usefixtures("drop_in")

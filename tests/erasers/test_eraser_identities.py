@@ -12,12 +12,11 @@ from erasers.erased_runs import SIZES, WHOLE, asked, made, request, run, same, w
 from fedtide.core import plugins
 from fedtide.methods.erasers.base import Eraser
 from fedtide.training.engine.flat import Layout
-from support import closest, dataset, run_rounds, steady, vectors, watch
+from support import closest, dataset, steady, vectors
 
 LAST = [[0, 2], [2, 3], [0, 2], [0, 1, 3], [1, 2], [0, 3]]
 """Client 1 takes part in round 3 for the first time."""
 FIRST = [[0, 1, 2], [2, 3], [0, 1, 3], [0, 1, 3], [1, 2], [0, 3]]
-UNIFORM = {"name": "fedavg", "weighting": "uniform"}
 
 
 def after(name: str, cohorts: Any, **values: Any) -> Tensor:
@@ -31,11 +30,6 @@ def after(name: str, cohorts: Any, **values: Any) -> Tensor:
 @pytest.mark.parametrize("ratio", [0.3, 1.0])
 def test_fed_eraser_is_retraining_if_the_client_came_last(ratio: float) -> None:
     assert closest(after("fed_eraser", LAST, interval=1, ratio=ratio), after("retrain", LAST)) < 1e-15
-
-
-def test_fed_eraser_with_a_long_interval_is_one_round_without_the_client() -> None:
-    without = run((), world(without=[1]), FIRST).models[0]
-    assert closest(after("fed_eraser", FIRST, interval=10), without) < 1e-15
 
 
 def linear(**values: Any) -> dict[str, Any]:
@@ -70,29 +64,9 @@ def test_linear_losses(name: str, values: dict[str, Any]) -> None:
     assert closest(state.w, fed.parts.w0 + way) < 1e-14
 
 
-def test_stored_directions_with_everybody_in_every_round() -> None:
-    """They add up to the sum of (N (w' - w) - D_u) / (N - 1)."""
-    values = {"algorithm": UNIFORM, "engine": {"executor": "threads", "workers": 1}}
-    fed = made((), steady(SIZES, 4), **values)
-    rounds = watch(fed)
-    run_rounds(fed)
-    way = sum((4 * (w - r.w) - (r.W[1] - r.w)) / 3 for r, w in rounds)
-    settings = {"interval": 1, "direction": "stored"}
-    _, state, _ = asked(request("fed_eraser", **settings), steady(SIZES, 5), **values)
-    assert closest(state.w, fed.parts.w0 + way) < 1e-14
-
-
 def test_a_rollback_is_exact_where_the_client_was_alone_since() -> None:
     alone = [[0, 2], [0, 3], [1], [1], [2, 3], [0, 2]]
     assert torch.equal(after("rollback", alone, every=1), after("retrain", alone))
-
-
-@pytest.mark.parametrize(("every", "cohorts", "round_"), [(1, FIRST, 0), (2, LAST, 2), (1, LAST, 3), (9, LAST, 0)])
-def test_a_rollback_goes_to_the_last_stored_model_before_the_client(every: int, cohorts: Any, round_: int) -> None:
-    plain = made((), world(), cohorts)
-    before = [plain.parts.w0, *run((), world(), cohorts).models]
-    plain.parts.workers.close()
-    assert torch.equal(after("rollback", cohorts, every=every), before[round_])
 
 
 def test_a_rollback_and_as_many_rounds_more_are_retraining() -> None:

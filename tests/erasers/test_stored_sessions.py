@@ -58,27 +58,6 @@ def test_the_weight_of_models_that_descend_from_the_client(store: str, touch: st
     assert erased.rows[6]["tainted_weight"] == weight
 
 
-@pytest.mark.parametrize(
-    ("method", "initializer"),
-    product(["rollback", "fed_eraser", "pga", "weight_negation", "conda"], ["average", DYNAMIC, "continuous"]),
-)
-def test_dropped_and_erased_models_take_the_place_of_stored_ones(initializer: Any, method: str) -> None:
-    """Within a session, where `continuous` has a teacher, too."""
-    kept, dropped, erased = (
-        run(
-            [request(method, [0], 5, store=store)],
-            world(PRESENT, SESSIONS),
-            PRESENT,
-            initializer=initializer,
-            evaluation=BARE,
-        )
-        for store in ("keep", "drop", "erase")
-    )
-    assert same(kept.models[:5], dropped.models[:5])
-    for one, other in ((kept, dropped), (kept, erased), (dropped, erased)):
-        assert not same(one.models[5:], other.models[5:])
-
-
 @pytest.mark.parametrize("initializer", ["average", DYNAMIC], ids=["average", "dynamic"])
 def test_a_second_request_goes_on_from_the_world_without_the_first(initializer: Any) -> None:
     """Before it the run is the world without client 0, and then that without 0 and 3; measures are of the last request."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.world.timeline import Timeline
-from support import closest, deal, federation, images, run_rounds, settings, stepped, timeline, vectors, watch
+from support import closest, deal, federation, run_rounds, settings, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
 SESSIONS = 5
@@ -51,43 +51,6 @@ def test_pilot_sessions_and_the_first_after_them_are_alike(initializer: str, pil
     assert torch.equal(first[pilot], last[pilot - 1] if start == "carry" else fed.parts.w0)
 
 
-def test_previous_goes_on() -> None:
-    _, first, last = run("previous")
-    assert all(torch.equal(a, b) for a, b in zip(first[1:], last, strict=False))
-
-
-def test_restart_forgets() -> None:
-    fed, first, _ = run("restart")
-    assert all(torch.equal(w, fed.parts.w0) for w in first[2:])
-
-
-@pytest.mark.parametrize("pilot", [1, 2])
-def test_average_starts_from_the_mean_of_the_sessions_after_the_pilot(pilot: int) -> None:
-    _, first, last = run("average", pilot)
-    for session in range(pilot + 1, SESSIONS):
-        assert closest(first[session], torch.stack(last[pilot:session]).mean(0)) < 1e-15
-
-
-def test_average_equals_previous_where_one_model_is_stored() -> None:
-    _, first, last = run("average")
-    assert torch.equal(first[2], last[1])
-    assert closest(first[3], last[2]) > 1e-4
-
-
-def test_average_takes_statistics_along() -> None:
-    made = federation(
-        settings(initializer="average", model="cnn_svhn", local={**LOCAL, "lr": 0.01}),
-        alternating(4, 1),
-        images(),
-    )
-    starts: list[Any] = []
-    start = made.parts.initializer.start
-    made.parts.initializer.start = lambda s: starts.append(start(s)) or starts[-1]  # type: ignore
-    ends = [state.b.clone() for state, _ in stepped(made)]
-    assert ends[0].numel() > 0
-    assert closest(starts[3][1], (ends[1] + ends[2]) / 2) < 1e-15
-
-
 @pytest.mark.parametrize("kept", [False, True])
 def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     chosen = settings(algorithm="scaffold", local=LOCAL, client_state={"on_session_start": "keep" if kept else "reset"})
@@ -107,33 +70,6 @@ def test_memories_are_cleared_at_a_boundary_or_kept(kept: bool) -> None:
     c, c_k, known = seen[1][1:]  # inside a session everything stays
     assert bool(c_k.any())
     assert bool(known.all())
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_client_that_leaves_inside_a_session_comes_back_as_new(kept: bool) -> None:
-    """Client 1 leaves after round 2 and is back in round 4; the server's c becomes the mean of those present."""
-    here, all_three = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
-    world = timeline(deal(SIZES), [all_three, all_three, here, all_three])
-    chosen = settings(algorithm="scaffold", local=LOCAL, client_state={"on_session_start": "keep" if kept else "reset"})
-    fed = federation(chosen, world, vectors())
-    seen: list[tuple[Tensor, Tensor, Tensor]] = []
-    local = fed.parts.algorithm.local
-    fed.parts.algorithm.local = lambda r: (  # type: ignore[method-assign]
-        seen.append((r.server.c.clone(), r.client.c_k.clone(), r.seen.clone())) or local(r)
-    )
-    _, control, later, _ = (state.memory["c_k"].clone() for state, _ in stepped(fed))
-    assert torch.equal(seen[2][1], control[[0, 2]])  # those who stay keep theirs
-    assert torch.equal(seen[2][0], control[[0, 2]].mean(0))
-    assert torch.equal(seen[3][0], later.mean(0))  # client 1 is back, with nothing
-    assert not seen[3][1][1].any()
-    assert seen[3][2].flatten().tolist() == [1, 0, 1]
-
-
-def test_a_client_that_is_not_drawn_forgets_nothing() -> None:
-    fed = federation(settings(algorithm="scaffold", local=LOCAL), alternating(1, 2), vectors(), cohorts=[[0, 1], [0]])
-    known, after = (state.memory["c_k"][1].clone() for state, _ in stepped(fed))
-    assert bool(known.any())
-    assert torch.equal(after, known)
 
 
 def test_server_optimizers_start_again() -> None:
@@ -180,18 +116,3 @@ def test_moments_and_step_counts_start_afresh_with_a_session_unless_kept(on_sess
     kept = on_session_start == "keep"
     assert state.memory["optimizer.step"][:, 0].tolist() == ([4, 2] if kept else [2, 0])
     assert bool(state.memory["optimizer.exp_avg_sq"][1].any()) is kept
-
-
-def test_momentum_is_kept_by_clients_that_keep_it() -> None:
-    """A client that trains alone in every other round keeps its velocity, or starts from rest."""
-    ends = []
-    for scope in ("client", "round"):
-        local = {**LOCAL, "momentum": 0.9, "momentum_scope": scope, "order": "stored"}
-        world = timeline(deal((4, 3)), [{0: 0, 1: 1}] * 3)
-        fed = federation(settings(local=local), world, vectors(), cohorts=[[0], [1], [0]])
-        state, _ = run_rounds(fed)
-        ends.append(state)
-    client, fresh = ends
-    assert "momentum" not in fresh.memory
-    assert bool(client.memory["momentum"].any(1).all())
-    assert closest(client.w, fresh.w) > 1e-3

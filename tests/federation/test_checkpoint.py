@@ -9,9 +9,6 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.federation.saving import checkpoint
-from fedtide.federation.types import RunState
-from fedtide.records.files.marks import Marks
-from support import in_full
 
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, Damage] = {
@@ -27,36 +24,6 @@ def saved(number: int, owner: str = "run", **records: Any) -> checkpoint.Saved:
     """Something to save."""
     values = {"w": torch.full((3,), float(number)), "memory": {}, "totals": {"seconds": 0.5}}
     return checkpoint.Saved(owner, number, records, values)
-
-
-def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
-    state = RunState(
-        round=3,
-        w=torch.randn(4, generator=torch.Generator().manual_seed(0)),
-        b=torch.zeros(0),
-        server={"c": torch.ones(4)},
-        memory={"c_k": torch.ones(2, 4)},
-        seen=torch.tensor([True, False]),
-        counts=torch.tensor([3, 0]),
-        written=torch.tensor([3, 1]),
-        extra={"table": torch.zeros(2, 2)},
-        initializer={"w": torch.ones(4, dtype=torch.float64)},
-    )
-    checkpoint.Generations(tmp_path).save(checkpoint.Saved("run", 3, {}, state.tensors()))
-    found, skipped = checkpoint.load(tmp_path, "run")
-    assert found is not None
-    assert skipped == {}
-    loaded = {**in_full(found.values), "written": state.written}
-    elsewhere = RunState.restore(loaded, torch.device("meta"))
-    assert {elsewhere.w.device.type, elsewhere.server["c"].device.type} == {"meta"}
-    again = RunState.restore(loaded, torch.device("cpu"))
-    assert again.tensors().keys() == state.tensors().keys()
-    assert (again.round, again.totals) == (3, state.totals)
-    for name in ("w", "b", "seen", "counts"):
-        assert torch.equal(getattr(again, name), getattr(state, name))
-    for name in ("server", "memory", "extra", "initializer"):
-        for key, value in getattr(state, name).items():
-            assert torch.equal(getattr(again, name)[key], value)
 
 
 def test_two_generations_are_kept_and_nothing_else(tmp_path: Path) -> None:
@@ -96,14 +63,6 @@ def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_a_temporary_file_is_not_a_state(tmp_path: Path) -> None:
-    checkpoint.Generations(tmp_path).save(saved(1))
-    (tmp_path / "state-00000002.part").write_bytes(b"half")
-    loaded, skipped = checkpoint.load(tmp_path, "run")
-    assert loaded is not None
-    assert (loaded.round, skipped) == (1, {})
-
-
 def test_a_state_of_another_run_or_under_another_name_is_refused(tmp_path: Path) -> None:
     """In a line that names the file, the run and the round."""
     checkpoint.Generations(tmp_path).save(saved(1, owner="other"))
@@ -113,23 +72,6 @@ def test_a_state_of_another_run_or_under_another_name_is_refused(tmp_path: Path)
     (tmp_path / "state-00000001.pt").rename(tmp_path / "state-00000007.pt")
     with pytest.raises(SettingsError, match=r"state-00000007\.pt: this checkpoint belongs to run after round 1, but"):
         checkpoint.load(tmp_path, "run")
-
-
-def test_a_state_is_continued_only_with_its_records(tmp_path: Path) -> None:
-    for number in (1, 2):
-        checkpoint.Generations(tmp_path).save(saved(number, rows={"bytes": number, "sha256": ""}))
-
-    def lost(limit: int) -> Callable[[Marks], list[str]]:
-        return lambda marks: ["rows are gone"] if marks["rows"]["bytes"] > limit else []
-
-    found, skipped = checkpoint.load(tmp_path, "run", lost(1))
-    assert found is not None
-    assert found.round == 1
-    assert list(skipped.values()) == ["state-00000002.pt does not match the record files: rows are gone"]
-    with pytest.raises(
-        SettingsError, match=r"state-00000001\.pt does not match the record files: rows are gone\); restore the files"
-    ):
-        checkpoint.load(tmp_path, "run", lost(0))
 
 
 def test_a_file_that_could_run_code_is_not_loaded(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from fedtide.federation.scoring.client_samples import own_samples
 from fedtide.federation.scoring.client_scores import expected, summary
 from fedtide.records import frames
-from fedtide.report.sections import fairness
 from fedtide.settings.params import Params
 from fedtide.settings.scores import Score
 from fedtide.training.engine.passes.evaluation import Scores
@@ -267,21 +266,6 @@ def test_the_models_that_clients_are_served_are_scored_too(regression: Any) -> N
     assert row["served_mae_unknown"] == pytest.approx(unknown.served_mae.mean())
     assert row["served_mae_mean"] == pytest.approx(here.served_mae.mean())
     assert {*fed.scoring.columns} <= {*row}
-
-
-@pytest.mark.slow
-def test_the_report_has_a_table_of_them(regression: Any, tmp_path: Path) -> None:
-    runs = [execute(regression(seed=seed, algorithm="ditto"), tmp_path)["run_key"] for seed in (0, 1)]
-    records = frames.load([tmp_path / run for run in runs], Score("r2"))
-    table = fairness.fairness(records, 6)
-    assert table is not None
-    sheet = fairness.sheet(table, 6)
-    assert "R² and mean absolute error of the clients present" in sheet.caption
-    means = records.history.groupby("key").client_r2_mean.mean()
-    assert table.methods.client_mean_mean.item() == pytest.approx(means.mean())
-    assert {"served_worst_decile", "error_mean", "error_worst_decile"} < {column.key for column in table.columns}
-    served = records.history.groupby("key").served_mae_mean.mean()
-    assert table.methods.served_error_mean_mean.item() == pytest.approx(served.mean())
 
 
 def test_without_owners_there_are_none_and_a_line_says_so(regression: Any, tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
 """Losses of the models that participants receive, recorded before they train."""
 
-import csv
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -46,14 +43,3 @@ def test_training_is_not_touched_and_nothing_is_recorded_unasked() -> None:
     assert all(torch.equal(first, second) for first, second in zip(watched, alone, strict=True))
     assert list(records[0].clients) == ["client", "local_loss", "global_loss"]
     assert unasked[0].clients == {}
-
-
-def test_a_run_writes_them_beside_what_the_algorithm_records(small: Any, run_once: Any, tmp_path: Path) -> None:
-    run_once(small(algorithm="fedssg", evaluation={"consistency": True}))
-    with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["round", "client", "gate", "local_loss", "global_loss"]
-    assert len(rows) == 6 * 2
-    losses = np.array([float(row["global_loss"]) for row in rows]).reshape(6, 2)
-    assert (losses[:, 0] == losses[:, 1]).all()
-    assert losses[-1, 0] < losses[0, 0]

@@ -17,7 +17,7 @@ from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.local import Cohort
 from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count
-from support import deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+from support import deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors
 
 
 def in_rounds(cohorts: Sequence[Sequence[int]], server_lr: float = 1.0) -> list[Tensor]:
@@ -62,32 +62,6 @@ def test_weights_that_are_one_are_all_the_same(algorithm: dict[str, Any]) -> Non
     assert largest_gap(first, events({**algorithm, "exponent": 1.0}, 4, UNEQUAL)) > 1e-3
     if algorithm["name"] == "fedbuff":
         assert largest_gap(first, events({**algorithm, "exponent": 0.0, "normalize": "weights"}, 4, UNEQUAL)) < 1e-13
-
-
-def test_slower_clients_give_the_same_models_later() -> None:
-    runs = []
-    for factor in (1, 2):
-        lengths = [[factor * length for length in own] for own in UNEQUAL]
-        runs.append(models(made({"name": "fedbuff", "buffer": 2}, lengths, steady(SIZES, 6), 3)[0]))
-    (first, _, fast), (second, _, slow) = runs
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    for a, b in zip(fast, slow, strict=True):
-        assert b.row["seconds_simulated"] == pytest.approx(2 * float(a.row["seconds_simulated"] or 0), rel=1e-12)
-        assert a.clients["staleness"] == b.clients["staleness"]
-
-
-def test_a_result_is_that_of_its_start_and_its_job() -> None:
-    """Every result comes from the model that its client received; a fast client may be in a buffer twice."""
-    fed, _ = made({"name": "fedbuff", "buffer": 3, "mu": 0.3}, [[1], [6], [9], [20], [8]], steady(SIZES, 6), 5)
-    seen = watch(fed)
-    run_rounds(fed)
-    versions = [fed.parts.w0, *(w for _, w in seen)]
-    for t, (r, _) in enumerate(seen):
-        assert r.ids == sorted(r.ids)
-        for row, behind in enumerate(r.job.staleness[:, 0].tolist()):
-            assert torch.equal(r.base[row], versions[t - int(behind)])
-    assert max(float(r.job.staleness.max()) for r, _ in seen) >= 2
-    assert any(len(set(r.ids)) < len(r.ids) for r, _ in seen)
 
 
 def batches(plan: BatchPlan, row: int) -> str:

@@ -11,7 +11,6 @@ import torch
 
 import support
 from commands import Fedtide
-from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
 from fedtide.federation.assembly.hardware import MemoryStore
@@ -160,18 +159,6 @@ def test_on_disk_only_the_rows_that_can_be_written_are_counted() -> None:
     assert planned(**chosen, client_state={"storage": "disk"}).kept.size == 2 * (row + 4096)
     everybody = {"evaluation": {"models": ["global", "all"]}, "client_state": {"storage": "disk"}}
     assert planned(**chosen, **everybody).kept.size == 6 * 2 * row
-
-
-def test_a_run_builds_every_plugin_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The footprint, the assembly and the lines before the first round share them."""
-    made: list[str] = []
-    create = plugins.create
-    monkeypatch.setattr(plugins, "create", lambda kind, chosen: made.append(kind.kind) or create(kind, chosen))
-    module = FederatedModule(settings(), steady([10] * 6, 2), vectors())
-    module.build()
-    module.on_fit_end()
-    kinds = ["algorithms", "communication", "initializers", "models", "objectives", "participation", "weighting"]
-    assert sorted(made) == kinds
 
 
 def test_a_run_that_finds_too_little_memory_on_its_way_says_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:

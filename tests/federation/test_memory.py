@@ -1,9 +1,7 @@
 """Where the clients' memories live changes nothing but that: the same bits, uninterrupted or resumed."""
 
-import csv
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.footprint import memory_plan
 from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.state import restored_state
-from support import assert_same, federation, planned, run_rounds, settings, steady, vectors
+from support import assert_same, federation, run_rounds, settings, steady, vectors
 
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1, "momentum": 0.9, "momentum_scope": "client"}
 COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3]]
@@ -72,35 +69,3 @@ def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
     wanted = re.escape(f"memories needs 1000000000000.0 GB on disk ({tmp_path}), but ")
     with pytest.raises(SettingsError, match=rf"^{wanted}[\d.]+ GB are free$"):
         MemoryStore("disk", torch.device("cpu"), tmp_path).require(10**21, "memories")
-
-
-def test_the_memory_plan_names_the_place(tmp_path: Path) -> None:
-    chosen = settings(algorithm="fedssg", client_state={"storage": "disk"})
-    fed = federation(chosen, steady((5, 2), 1), vectors())
-    fed.parts.memory = MemoryStore("disk", torch.device("cpu"), tmp_path)
-    plan = memory_plan(fed.parts, planned(chosen, steady((5, 2), 1), vectors()))
-    fed.parts.workers.close()
-    assert f"of client state on disk ({tmp_path})" in plan
-
-
-def test_an_interrupted_run_resumes_from_memories_on_disk_and_keeps_its_gates(
-    small: Any, stop_after: Callable[[int], Any], run_once: Any, tmp_path: Path
-) -> None:
-    """Gates of FedSSG: participations so far over T p, one row per participant and round, none lost or doubled."""
-    chosen = small(algorithm="fedssg", client_state={"storage": "disk"})
-    assert run_once(chosen, callbacks=[stop_after(3)])["state"] == "interrupted"
-    with (tmp_path / "x/clients.csv").open("a") as torn:
-        torn.write("4,0,0.2\n4,1")
-    assert run_once(chosen)["state"] == "complete"
-    model = torch.load(tmp_path / "x/model.pt", weights_only=True)
-    with (tmp_path / "x/clients.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [int(row["round"]) for row in rows] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
-    seen = [0] * 4
-    for row in rows:
-        seen[int(row["client"])] += 1
-        assert float(row["gate"]) == pytest.approx(seen[int(row["client"])] / (6 * 0.5))
-    (tmp_path / "x").rename(tmp_path / "stopped")
-    run_once(small(algorithm="fedssg"))
-    whole = torch.load(tmp_path / "x/model.pt", weights_only=True)
-    assert all(torch.equal(model[name], whole[name]) for name in whole)

@@ -76,18 +76,6 @@ def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_
     assert closest(matrix(state, width), theta) < 1e-13
 
 
-@pytest.mark.slow
-def test_it_ends_at_least_squares() -> None:
-    given = data(count=44)
-    state, records = trained(given, 400, local={"epochs": 1, "batch_size": 100, "lr": 0.3})
-    X, labels = affine(given.train_inputs), given.train_labels
-    wanted = torch.linalg.lstsq(X, labels).solution
-    assert closest(matrix(state, 2), wanted) < 1e-10
-    error, deviation = ((X @ wanted - labels).square().sum(0), (labels - labels.mean(0)).square().sum(0))
-    assert records[-1].row["test_r2"] == pytest.approx(float((1 - error / deviation).mean()), abs=1e-12)
-    assert records[-1].row["test_loss"] == pytest.approx(float(error.sum() / labels.numel()), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("algorithm", "task"),
     product(["moon", "fedavg", "fedprox", "scaffold", "fednova", "fedssg", "feddyn"], OBJECTIVES),

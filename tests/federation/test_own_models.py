@@ -202,29 +202,6 @@ def test_only_models_of_clients_own_are_kept() -> None:
     assert_same(*states)
 
 
-def test_clusters_need_no_more_passes() -> None:
-    fed = made(steady(SIZES, 1))
-    asked: list[int] = []
-    each = fed.parts.evaluator.each
-
-    def two(s: Any) -> Served:
-        return Served(torch.stack([s.w, 2 * s.w]), np.array([0, 1, 1, 0])[s.ids])
-
-    def noted(rows: Any, of: Any, tested: Any) -> Any:
-        asked.append(len(of))
-        return each(rows, of, tested)
-
-    fed.parts.algorithm.served = two  # type: ignore[method-assign]
-    object.__setattr__(fed.parts.evaluator, "each", noted)
-    run_rounds(fed)
-    assert asked == [2]
-
-
-def test_asking_for_them_does_not_change_training() -> None:
-    with_them, without = (run_rounds(made(FIVE, evaluation={"clients_every": every}))[0] for every in (1, 0))
-    assert_same(with_them, without)
-
-
 def test_every_client_present_is_asked_for_a_cohort_at_a_time() -> None:
     fed = made(FIVE, cohorts=[[0, 3]] * 3)
     served, asked = fed.parts.algorithm.served, []

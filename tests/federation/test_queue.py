@@ -32,63 +32,12 @@ def arrivals(queue: Queue) -> list[int]:
     return found
 
 
-def test_free_places_are_taken_from_the_front_and_who_returns_waits_at_the_end() -> None:
-    queue, lengths = waiting(3, 1, 2, 0), {0: 4, 1: 4, 2: 4, 3: 2}
-    assert start(queue, 2, lengths) == [3, 1]
-    assert queue.starting(2) == []
-    assert queue.advance()
-    assert (queue.now, arrivals(queue)) == (2, [3])
-    queue.join([])
-    assert queue.line == [2, 0, 3]
-    assert start(queue, 2, lengths) == [2]
-    assert queue.advance()
-    assert (queue.now, arrivals(queue)) == (4, [1])
-    assert [job.number for job in queue.running.values()] == [2]
-
-
-def test_jobs_that_end_at_once_arrive_by_number_before_any_other_starts() -> None:
-    queue, lengths = waiting(2, 0, 1), dict.fromkeys(range(3), 5)
-    start(queue, 3, lengths)
-    queue.advance()
-    assert arrivals(queue) == [2, 0, 1]
-    assert queue.starting(3) == []  # they return in the third phase
-    queue.join([])
-    assert start(queue, 3, lengths, version=1) == [2, 0, 1]
-    assert {job.version for job in queue.running.values()} == {1}
-
-
-def test_a_departure_cancels_but_what_ends_in_the_same_instant_has_arrived() -> None:
-    queue = waiting(0, 1, 2)
-    start(queue, 2, {0: 3, 1: 4})
-    queue.advance()
-    assert arrivals(queue) == [0]
-    assert [job.client for job in queue.leave([0, 1, 2])] == [1]
-    queue.join([])
-    assert (queue.line, queue.present, queue.running) == ([], set(), {})
-    assert not queue.advance()
-    assert queue.advance(9)
-    assert queue.now == 9
-
-
 def test_a_client_that_leaves_and_returns_at_once_has_lost_its_job_and_its_place() -> None:
     queue = waiting(0, 1, 2)
     start(queue, 1, {0: 3})
     assert [job.client for job in queue.leave([0, 1])] == [0]
     queue.join([0, 1])
     assert queue.line == [2, 0, 1]
-
-
-def test_a_job_may_be_left_to_run_and_its_client_is_then_gone() -> None:
-    for back in (False, True):
-        queue = waiting(0, 1)
-        start(queue, 2, {0: 3, 1: 5})
-        assert queue.leave([0], cancel=False) == []
-        queue.join([0] if back else [])
-        assert queue.line == []  # one job at a time
-        queue.advance()
-        assert arrivals(queue) == [0]
-        queue.join([])
-        assert queue.line == ([0] if back else [])
 
 
 def test_a_job_takes_a_tick_at_least_and_knows_the_share_of_its_time_that_is_over() -> None:

@@ -49,18 +49,6 @@ def test_a_resumed_run_goes_on_from_its_centers(algorithm: str) -> None:
     assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
 
 
-def test_the_center_is_the_last_result() -> None:
-    fed = made(CENTERED)
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    for (r, w), (_, before) in zip(seen[1:], seen, strict=False):
-        start = before - (seen[0][0].w if before is seen[0][1] else seen[0][1])
-        D = r.W - r.w - start
-        factors = (0.05 / D.norm(dim=1, keepdim=True)).clamp(max=1)
-        assert closest(w - r.w, start + (r.weights * factors * D).sum(0)) < 1e-14
-    assert closest(state.features["aggregation"]["0"]["center"], seen[-1][1] - seen[-1][0].w) < 1e-15
-
-
 def test_what_an_algorithm_combines_first_and_second_have_centers_of_their_own() -> None:
     """FedCM: gradients, then models, both combined from the same updates."""
     fed = made(CENTERED, "fedcm")

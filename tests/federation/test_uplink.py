@@ -16,11 +16,9 @@ from fedtide.federation.features.rule import AggregationRule
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.services import RoundServices
-from fedtide.federation.state import restored_state
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.methods.uplink.base import Sending
 from support import (
-    assert_same,
     closest,
     federation,
     largest_gap,
@@ -107,19 +105,6 @@ def test_any_number_of_processes_gives_the_same_run(algorithm: str, links: list[
         compare(algorithm, "threads", size, PLAIN, communication=False, uplink=links)
 
 
-def test_links_without_memory_need_no_rows_of_others() -> None:
-    with_links, without = (
-        compare("fedavg", "threads", 3, PLAIN, communication=False, uplink=links).sent for links in (["double"], [])
-    )
-    assert with_links == without
-
-
-def test_columns_of_links_are_recorded_for_every_participant() -> None:
-    _, records = run_rounds(made(uplink=["shrink"]))
-    assert [len(record.clients["norm"]) for record in records] == [len(SIZES)] * 3
-    assert all(norm > 0 for record in records for norm in record.clients["norm"])
-
-
 def test_a_result_of_a_job_passes_the_links_from_its_own_start() -> None:
     """With mode: async, half of every update is half a step of FedBuff's server."""
     lengths = [[2], [3, 7], [11], [4, 5, 6], [20]]
@@ -165,16 +150,6 @@ def test_bytes_seconds_and_joules_follow_the_links() -> None:
     d, q = normed.layout.size, normed.layout.buffer_size
     assert normed.payload().up == -(-(3 * d + 5) // 8) + 4 * q  # statistics of BatchNorm pass no link
     assert q > 0
-
-
-def test_memories_and_server_tensors_of_links_are_saved() -> None:
-    whole, _ = run_rounds(made(uplink=[NOISY]))
-    half, _ = run_rounds(made(uplink=[NOISY]), 1)
-    fed = made(uplink=[NOISY])
-    resumed, _ = run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))
-    assert_same(whole, resumed)
-    assert float(resumed.features["uplink"]["shrink"]["passed"][0]) == 3.0
-    assert closest(whole.memory["uplink.shrink.lost"], torch.zeros(())) > 1e-3
 
 
 def test_a_rule_stands_behind_the_mean() -> None:

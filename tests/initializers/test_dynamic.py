@@ -106,23 +106,6 @@ def test_an_update_of_the_second_group_is_a_round_among_that_group(chosen: Any) 
     assert closest(updates(state)[1], (once.w - alone.parts.w0) / 2) < 1e-12
 
 
-def test_duplicating_every_sample_leaves_the_update() -> None:
-    local = {"epochs": 1, "batch_size": 99, "lr": 0.3}
-    once = vectors(sum(SIZES))
-    position = torch.tensor([i for i in range(sum(SIZES)) for _ in range(2)])
-    twice = copy.copy(once)
-    object.__setattr__(twice, "train_inputs", once.train_inputs[position])
-    object.__setattr__(twice, "train_labels", once.train_labels[position])
-    world = alternating(2)
-    doubled = copy.copy(world)
-    spread = [torch.from_numpy(shard) for shard in world.shards]
-    object.__setattr__(doubled, "shards", [torch.cat([2 * s, 2 * s + 1]).sort().values.numpy() for s in spread])
-    first, second = (
-        updates(run_rounds(made("dynamic", w, d, local=local))[0])[1] for w, d in ((world, once), (doubled, twice))
-    )
-    assert closest(first, second) < 1e-12
-
-
 def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
     local = {**LOCAL, "order": "stored"}
     fed = made({"name": "dynamic", "similarity_scale": math.inf}, alternating(6), local=local)
@@ -132,19 +115,6 @@ def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
         assert {opening["distances"][z] for z in mine} == {0.0}
         assert all(opening["distances"][z] > 0.1 for z in opening["distances"] if z not in mine)
         assert opening["weights"] == {z: 1 / len(mine) if z in mine else 0.0 for z in opening["weights"]}
-
-
-@pytest.mark.parametrize("pilot", [1, 2])
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_second_session_after_the_pilot_starts_as_with_previous_and_average(pattern: str, pilot: int) -> None:
-    """One model is stored, so all three start from it to the bit."""
-    data, chosen = vectors(), patterned(pattern, pilot_sessions=pilot)
-    world = build_timeline(chosen, data)
-    starts = [sessions_of(made(name, world, data))[1] for name in ("dynamic", "previous", "average")]
-    for session in range(pilot + 2):
-        assert torch.equal(starts[0][session], starts[1][session])
-        assert torch.equal(starts[0][session], starts[2][session])
-    assert closest(starts[0][pilot + 2], starts[1][pilot + 2]) > 1e-4
 
 
 def test_without_a_scale_it_is_the_average_and_with_history_one_the_previous() -> None:
@@ -171,25 +141,6 @@ def test_a_history_that_is_long_enough_is_unlimited(retention: str) -> None:
 
 def test_no_history_is_the_previous_model() -> None:
     assert torch.equal(run_rounds(made({"name": "dynamic", "history": 0}))[0].w, run_rounds(made("previous"))[0].w)
-
-
-def test_a_diverse_history_keeps_both_populations() -> None:
-    world = populations([A, B, A, B, B, A])
-    chosen = {"name": "dynamic", "history": 2, "retention": "diverse", "similarity_scale": math.inf}
-    (state,), _, sessions = sessions_of(made(chosen, world, local={**LOCAL, "order": "stored"}))
-    assert sessions[4]["weights"] == {"3": 0.0, "4": 1.0}
-    assert sessions[5]["weights"] == {"3": 1.0, "5": 0.0}  # B's newest replaced its older one
-    assert store.sessions(state.initializer, "session") == store.sessions(state.initializer, "update") == [4, 5]
-
-
-def test_the_pilot_is_an_average_or_a_moving_average() -> None:
-    ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot)))[0].w for pilot in (1, 2, 3)]
-    for mode, weights in (("average", (1 / 3, 1 / 3, 1 / 3)), ("ema", (0.25, 0.25, 0.5))):
-        state, _ = run_rounds(made({"name": "dynamic", "pilot_mode": mode}, alternating(4, pilot=3)))
-        expected = sum(weight * w for weight, w in zip(weights, ends, strict=True))
-        assert closest(state.initializer["pilot_w"], torch.as_tensor(expected)) < 1e-15
-    state, _ = run_rounds(made("dynamic", alternating(2)))
-    assert torch.equal(state.initializer["pilot_w"], ends[0])
 
 
 def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
@@ -292,23 +243,3 @@ def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) ->
     assert [record.session for record in first + second] == [record.session for record in records]
     assert whole.initializer.keys() == rest.initializer.keys()
     assert all(torch.equal(value, rest.initializer[name]) for name, value in whole.initializer.items())
-
-
-def test_a_convex_loss_of_the_mixture_is_below_the_mixture_of_the_losses() -> None:
-    world = alternating(6)
-    fed = made({"name": "dynamic", "similarity_scale": 1.0}, world)
-    ends = []
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        sessions = []
-        for _ in range(world.rounds):
-            sessions.append(fed.run_round(state).session)
-            ends.append(state.w.clone())
-    evaluator = fed.parts.evaluator
-    for t in range(3, 6):
-        samples = evaluator.training_samples(world.shards_at(t))
-        weights = sessions[t]["weights"]  # type: ignore[index]
-        losses = [evaluator.scores_on((ends[int(z) - 1], state.b), *samples).mean_loss() or 0.0 for z in weights]
-        mixed = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
-        assert sessions[t]["losses"]["start"] <= mixed + 1e-12  # type: ignore[index]
-    fed.parts.workers.close()

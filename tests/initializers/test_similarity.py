@@ -94,17 +94,6 @@ def test_pilot_weights_sum_to_one(count: int, decay: float) -> None:
     assert pilot_weights(count, "ema", 0.0) == [0.0] * (count - 1) + [1.0]
 
 
-@given(st.integers(2, 6), st.floats(0.01, 0.99))
-def test_the_moving_average_is_its_recursion(count: int, decay: float) -> None:
-    values = [float(3**i) for i in range(count)]
-    moving = values[0]
-    for value in values[1:]:
-        moving = decay * moving + (1 - decay) * value
-    weights = pilot_weights(count, "ema", decay)
-    assert math.fsum(a * b for a, b in zip(weights, values, strict=True)) == pytest.approx(moving, rel=1e-12)
-    assert pilot_weights(3, "ema", 0.5) == [0.25, 0.25, 0.5]
-
-
 class Named(nn.Module):
     """Parameters of given names and values."""
 

@@ -40,13 +40,6 @@ def test_an_interrupted_run_continues_with_its_alarms(
     assert [whole[name] for name in names] == [again[name] for name in names] == [3, 1, 0, 1]
 
 
-def test_the_version_of_the_library_is_recorded(small: Callable[..., Any], tmp_path: Path) -> None:
-    river = pytest.importorskip("river")
-    execute(small(scenario={"rounds": 1}, detector="adwin"), tmp_path, "x")
-    events = [json.loads(line) for line in (tmp_path / "x" / "events.jsonl").read_text().splitlines()]
-    assert [event["versions"] for event in events if event["event"] == "libraries"] == [{"river": river.__version__}]
-
-
 @pytest.fixture(scope="module")
 def months(small: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """Settings of a run on four months of a table, three rounds each; two of eight clients arrive in July."""

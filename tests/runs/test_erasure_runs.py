@@ -45,13 +45,6 @@ def test_summary_and_event_of_a_request(erased: Any, tmp_path: Path) -> None:
     assert event == {"event": "request", "round": 6, **told, "costs": own}
 
 
-def test_exact_erasure_is_at_its_goal_at_once_and_keeps_nothing(erased: Any, tmp_path: Path) -> None:
-    found = execute(erased("retrain"), tmp_path, "x")
-    names = ("excess", "memory_left", "gap_left", "reached", "resurrection", "retained_change", "retained_worst")
-    assert {name: found[f"erased_{name}"] for name in names} == dict.fromkeys(names, 0)
-    assert found["erased_remembered"] == 0.5
-
-
 def test_ends_of_sessions_are_measured_whatever_else_is(erased: Any, tmp_path: Path) -> None:
     """Otherwise what the next session brings back would be unknown."""
     rare = execute(erased("rollback", evaluation={"every": 8}), tmp_path, "rare")

@@ -105,38 +105,6 @@ def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
     assert same(final(tmp_path / "x"), final(tmp_path / "whole"))
 
 
-def test_a_torn_state_and_a_torn_line_are_repaired(small: Any, run_once: Play, stop_after: Any, tmp_path: Path) -> None:
-    """The newest state is damaged, so the run continues from an older one and drops the rows after it."""
-    settings, folder = small(checkpoint=KEPT), tmp_path / "x"
-    execute(settings, tmp_path, name="whole")
-    run_once(settings, callbacks=[stop_after(5)])
-    newest, older = checkpoint.generations(folder / "state")
-    newest.write_bytes(newest.read_bytes()[:100])
-    for name in ("history.csv", "per_class.csv"):
-        with (folder / name).open("a", encoding="utf-8") as stream:
-            stream.write("6,1,0.4")
-    remarks: list[str] = []
-    run_once(settings, log=remarks.append)
-    assert remarks[0] == f"{newest.name} is damaged; continuing from an older state"
-    assert older.name == "state-00000004.pt"
-    assert "x: continuing from round 4" in remarks
-    assert history(folder) == history(tmp_path / "whole")
-    assert (folder / "per_class.csv").read_bytes() == (tmp_path / "whole" / "per_class.csv").read_bytes()
-    assert same(final(folder), final(tmp_path / "whole"))
-
-
-def test_without_an_intact_state_the_run_is_refused(
-    small: Any, run_once: Play, stop_after: Any, tmp_path: Path
-) -> None:
-    run_once(small(), callbacks=[stop_after(5)])
-    for path in checkpoint.generations(tmp_path / "x" / "state"):
-        path.write_bytes(b"")
-    kept = (tmp_path / "x" / "history.csv").read_bytes()
-    with pytest.raises(SettingsError, match="no checkpoint can be resumed"):
-        run_once(small())
-    assert (tmp_path / "x" / "history.csv").read_bytes() == kept
-
-
 def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, tmp_path: Path) -> None:
     run_once(small())
     changed = small(local={"lr": 0.2}, algorithm="fedavg", label="")
@@ -154,22 +122,6 @@ def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, t
 def test_speed_and_saving_do_not_make_another_run(small: Any, run_once: Play) -> None:
     first = run_once(small())
     assert run_once(small(engine={"workers": 2}, checkpoint={"every": 5})) == first
-
-
-def test_a_run_that_another_process_holds_is_refused(small: Any, run_once: Play, tmp_path: Path) -> None:
-    with (
-        RunDirectory(tmp_path / "x").locked({}, {}),
-        pytest.raises(SettingsError, match="another process is working on this run"),
-    ):
-        run_once(small())
-    assert not (tmp_path / "x" / "history.csv").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(small: Any, tmp_path: Path) -> None:
-    (tmp_path / "runs").write_text("a file where the folder should be")
-    with pytest.raises(SettingsError, match="cannot write the run's records") as caught:
-        execute(small(), tmp_path / "runs")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_diverged_run_keeps_its_history_and_is_not_repeated(small: Any, run_once: Play, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import fedtide
 from fedtide.core.errors import SettingsError
 from fedtide.core.storage.locks import held
 from fedtide.core.storage.sealed import peek_header
@@ -71,18 +70,6 @@ def test_a_finished_run_is_freed_by_the_next_call(kept: RunDirectory, small: Any
     assert check_run(kept.path).state == "intact"
 
 
-@pytest.mark.parametrize("left", ["state-00000004.pt", "rows-00000002.npys", "rows-00000004.npys"])
-def test_what_a_kill_leaves_of_them_is_freed(kept: RunDirectory, left: str) -> None:
-    """Those before it in the order of removal are gone."""
-    for path in state_files(kept.state):
-        if path.name == left:
-            break
-        path.unlink()
-    assert check_run(kept.path).state == "intact"
-    assert free_states(kept) > 0
-    assert state_files(kept.state) == []
-
-
 def test_states_that_can_repair_records_are_not_freed(kept: RunDirectory) -> None:
     history = kept.path / "history.csv"
     history.write_text(history.read_text().replace("6,1,0.", "6,1,1.", 1))
@@ -105,24 +92,6 @@ def test_a_run_in_use_is_left_alone(kept: RunDirectory) -> None:
     with held(kept.path / ".lock", "held"):
         assert free_states(kept) == 0
     assert len(state_files(kept.state)) == 4
-
-
-def test_a_comparison_leaves_no_states_and_is_not_trained_again(
-    small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = [small(algorithm=name) for name in ("fedavg", "scaffold")]
-    first = fedtide.compare(grid, tmp_path, workers=1).runs
-    assert [check_run(tmp_path / key).state for key in first["key"]] == ["intact", "intact"]
-    assert list(tmp_path.glob("*/state/*")) == []
-    monkeypatch.setattr(Federation, "run_round", lambda *_: pytest.fail("trained again"))
-    assert fedtide.compare(grid, tmp_path, workers=1).runs.equals(first)
-
-
-def test_a_comparison_frees_finished_runs(small: Any, tmp_path: Path) -> None:
-    fedtide.compare([small(checkpoint={"keep_finished": True})], tmp_path, workers=1)
-    assert len(list(tmp_path.glob("*/state/*.pt"))) == 2
-    fedtide.compare([small()], tmp_path, workers=1)
-    assert list(tmp_path.glob("*/state/*")) == []
 
 
 def test_runs_that_are_not_complete_keep_their_states(small: Any, stop_after: Any, tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ import pytest
 import torch
 
 from fedtide.core.errors import SettingsError
-from fedtide.core.storage.files import part_suffix
 from fedtide.records.run_directory import TABLES, RunDirectory
 from fedtide.runs.check import check_run
 from fedtide.settings.run import RunSettings
 from small_runs import execute
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
-KEPT = (*TABLES, "events.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +102,6 @@ def other_digit(file: Path) -> None:
     file.write_text(f"{text[: at.start()]}{9 - int(at[0])}{text[at.end() :]}")
 
 
-def test_the_runs_have_all_records(origin: Path) -> None:
-    for name in ("complete", "stopped"):
-        assert {file.name for file in (origin / name).iterdir()} >= {*KEPT, "timeline.npz"} - {
-            "clients.csv",
-            "owner_scores.csv",
-        }
-        assert check_run(origin / name).problems == ()
-
-
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "deleted": (lambda file: file.unlink(), " is missing"),
     "gap": (lambda file: without_row(file, 2), " has "),
@@ -151,14 +140,6 @@ def test_lost_scores_of_clients_are_noticed(
         assert f"{file.name} {words}" in refusal(folder, settings)
 
 
-def test_scores_of_clients_after_the_last_state_are_made_again(
-    stopped: Path, origin: Path, settings: RunSettings
-) -> None:
-    shutil.copy(stopped / "client_scores" / "round-000004.parquet", stopped / "client_scores" / "round-000006.parquet")
-    again(stopped, settings)
-    assert content(stopped) == content(origin / "complete")
-
-
 @pytest.mark.parametrize("name", ["history.csv", "per_class.csv"])
 def test_rows_that_only_the_newest_state_counts_on_are_replayed(
     stopped: Path, origin: Path, settings: RunSettings, name: str
@@ -174,15 +155,6 @@ def test_rows_that_only_the_newest_state_counts_on_are_replayed(
     assert check_run(stopped).state == "intact"
 
 
-@pytest.mark.parametrize("run", ["stopped", "complete"])
-def test_a_lost_timeline_is_written_again(run: str, request: Any, origin: Path, settings: RunSettings) -> None:
-    folder: Path = request.getfixturevalue(run)
-    (folder / "timeline.npz").unlink()
-    again(folder, settings)
-    assert content(folder) == content(origin / "complete")
-    assert check_run(folder).problems == ()
-
-
 @pytest.mark.parametrize("damage", ["deleted", "short"])
 def test_the_lost_model_of_a_complete_run_is_restored(
     complete: Path, origin: Path, settings: RunSettings, damage: str
@@ -196,18 +168,6 @@ def test_the_lost_model_of_a_complete_run_is_restored(
     assert content(complete) == content(origin / "complete")
     assert check_run(complete).state == "intact"
     assert again(complete, settings) == ["complete: already complete, nothing to do"]
-
-
-def test_a_complete_run_restores_its_last_rows(complete: Path, origin: Path, settings: RunSettings) -> None:
-    without_row(complete / "history.csv", 6)
-    again(complete, settings)
-    assert content(complete) == content(origin / "complete")
-    assert check_run(complete).state == "intact"
-
-
-def test_lost_records_of_a_complete_run_are_refused_by_name(complete: Path, settings: RunSettings) -> None:
-    (complete / "per_class.csv").unlink()
-    assert "per_class.csv is missing" in refusal(complete, settings)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "summary.json", "history.csv"])
@@ -246,13 +206,3 @@ def test_temporary_files_of_dead_processes_are_removed(stopped: Path, settings: 
     (stopped / "notes.part").write_text("somebody's notes")
     again(stopped, settings)
     assert [path.name for path in stopped.rglob("*.part")] == ["notes.part"]
-
-
-def test_a_run_that_is_found_complete_is_swept_too(
-    complete: Path, settings: RunSettings, dead_part: Callable[[Path], Path]
-) -> None:
-    """Of what a killed process was writing; what a living process is writing stays."""
-    dead, alive = dead_part(complete / "timeline.png"), complete / f"model.pt{part_suffix()}"
-    alive.touch()
-    execute(settings, complete.parent, name=complete.name)
-    assert [dead.exists(), alive.exists()] == [False, True]

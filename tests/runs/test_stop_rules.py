@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from commands import Fedtide, fedtide, folder, shared_data
-from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.check import check_run
 from fedtide.settings.params import Params
@@ -178,9 +177,3 @@ def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder:
     metrics = json.loads((folder / "report/metrics.json").read_text())
     finals = [float(rows(folder / "runs" / each["run_key"])[shared - 1]["test_accuracy"]) for each in slow]
     assert metrics["slow/previous/final_mean"] == pytest.approx(sum(finals) / 2)
-
-
-def test_settings_of_rules_are_part_of_the_key(small: Small) -> None:
-    assert twelve(small, stop={"patience": 3}).canonical()["stop"]["patience"] == 3
-    with pytest.raises(SettingsError, match="at most 1"):
-        twelve(small, stop={"target": 2.0})
