@@ -180,15 +180,6 @@ def test_of_rows_that_tie_krum_keeps_the_first() -> None:
 
 @BY_SEED
 @FEW
-def test_every_step_comes_closer_to_the_geometric_median(seed: int, n: int, d: int) -> None:
-    D, p = rows(seed, n, d)
-    results = [p @ D, *(over(rule("geometric_median", iterations=steps), D, p).update for steps in (1, 2, 4, 8))]
-    sums = [float(p @ (D - z).norm(dim=1)) for z in results]
-    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(sums))
-
-
-@BY_SEED
-@FEW
 def test_a_center_moves_by_its_radius_at_most_and_is_where_the_next_round_begins(seed: int, n: int, d: int) -> None:
     D, p = rows(seed, n, d)
     made, last = rule("centered_clipping", radius=0.2, iterations=3), torch.zeros(d, dtype=torch.float64)
@@ -249,12 +240,6 @@ def test_buckets_are_dealt_anew_and_count_as_one(values: dict[str, Any], seed: i
     for group, share in zip(groups, alone.kept, strict=True):
         kept[group] = share
     assert likewise(over(made, D, p, seed=seed), Combined(alone.update, kept))
-
-
-@each_rule
-def test_a_bucket_of_one_is_everyone_alone(values: dict[str, Any]) -> None:
-    D, p = rows(3, 8, 4)
-    assert likewise(over(rule(**values, bucket=1), D, p), over(rule(**values), D, p))
 
 
 @pytest.mark.parametrize(

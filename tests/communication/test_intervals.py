@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,11 @@ from fedtide.federation.traffic import charge
 from fedtide.methods.communication._budgets import DynamicBudget, FixBudget, GivenBudget
 from fedtide.methods.communication.intervals import uploads
 from fedtide.methods.costs.wireless import Segment
+from fedtide.training.engine.executors.executor import Advance
+from fedtide.training.engine.local import Cohort
 from golden import families
 from golden.families.case import Case
-from support import Listed, closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors
+from support import Listed, closest, federation, images, largest_gap, run_rounds, settings, steady, trajectory, vectors
 
 CONTENT = json.loads((Path(__file__).parents[1] / "golden" / "dynamicfl.json").read_text(encoding="utf-8"))
 LOCAL = {"steps": 6, "batch_size": 3, "lr": 0.1}
@@ -142,23 +145,6 @@ def test_groups_of_none_one_and_all() -> None:
     assert largest_gap(grouped("2", [[], []]), fedavg) > 0
 
 
-def test_a_star_trains_the_group_alone_and_keeps_the_model_without_one() -> None:
-    alone = settings(local=LOCAL, communication=exchange("2"))
-    fed = federation(alone, steady((5, 2, 7), 1), vectors(), cohorts=[[0, 2]])
-    wanted = run_rounds(fed)[0].w
-    assert closest(grouped("2*", [[0, 2]])[0], wanted) < 1e-14
-    fed = federation(alone, steady((5, 2, 7), 1), vectors())
-    assert closest(grouped("2*", [[]])[0], fed.parts.w0) < 1e-15
-    fed.parts.workers.close()
-
-
-def test_the_damped_star_is_the_group_diluted_by_untouched_models() -> None:
-    (exclusive,), (damped,) = (grouped("2*", [[0, 2]], star_mode=mode) for mode in ("exclusive", "damped"))
-    fed = federation(settings(), steady((5, 2, 7), 1), vectors())
-    assert closest(damped, (12 * exclusive + 2 * fed.parts.w0) / 14) < 1e-14
-    fed.parts.workers.close()
-
-
 def quadratic_round(
     quadratics: Any, curvatures: list[float], intervals: str, eta: float, steps: int, rounds: int
 ) -> Tensor:
@@ -246,3 +232,39 @@ def test_idle_clients_do_not_complete_the_round() -> None:
     fed.parts.communication.selection = Listed([[1], [0, 2]])  # type: ignore[attr-defined]
     _, records = run_rounds(fed)
     assert [(record.row["selected"], record.row["completed"]) for record in records] == [(3, 1), (3, 2)]
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_an_average_after_every_step_is_centralized_sgd(momentum: float, nesterov: bool) -> None:
+    """Equal sizes, no clipping: one client with the batches of all, side by side, takes the same steps."""
+    common = {"steps": 4, "lr": 0.2, "order": "stored", "momentum": momentum, "nesterov": nesterov}
+    chosen = settings(local={**common, "batch_size": 2}, communication=exchange("1"))
+    state, _ = run_rounds(federation(chosen, steady((8, 8, 8), 2), vectors()))
+    woven = torch.arange(24).view(3, 4, 2).transpose(0, 1).reshape(-1)
+    data = vectors()
+    data = replace(data, train_inputs=data.train_inputs[woven], train_labels=data.train_labels[woven])
+    central, _ = trajectory("fedavg", steady((24,), 2), data, local={**common, "batch_size": 6})
+    assert closest(state.w, central[-1]) < 1e-13
+
+
+def test_statistics_are_averaged_too() -> None:
+    local = {"steps": 2, "batch_size": 4, "lr": 0.01, "order": "stored"}
+    chosen = settings(model="cnn_svhn", local=local, communication=exchange("1"))
+    fed, seen = federation(chosen, steady((4, 12), 1), images()), list[Tensor]()
+    begin = fed.parts.executor.begin
+
+    def noted(cohort: Cohort) -> Advance:
+        advance = begin(cohort)
+
+        def recorded(last: int) -> None:
+            seen.append(cohort.buffers.clone())
+            advance(last)
+            seen.append(cohort.buffers.clone())
+
+        return recorded
+
+    fed.parts.executor.begin = noted  # type: ignore[method-assign]
+    run_rounds(fed)
+    _, after, before, _ = seen
+    assert closest(after[0], after[1]) > 1e-6
+    assert closest(before, (0.25 * after[0] + 0.75 * after[1]).expand(2, -1)) < 1e-14

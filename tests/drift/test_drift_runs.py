@@ -175,15 +175,6 @@ def test_with_one_model_for_all_it_is_fedavg(algorithm: Any) -> None:
     assert torch.equal(found.w, plain.w)
 
 
-def test_flash_without_its_drift_term_is_fedadam() -> None:
-    data = vectors(40)
-    world = drifting(data, name="sudden", start=2)
-    adam = {"name": "fedopt", "optimizer": "adam", "server_lr": 0.05, "tau": 0.1}
-    flash = {"name": "flash", "drift_term": False, "server_lr": 0.05, "tau": 0.1}
-    one, other = (run_rounds(federation(run_of(algorithm=chosen), world, data))[0].w for chosen in (adam, flash))
-    assert torch.equal(one, other)
-
-
 def test_the_true_concepts_keep_a_model_that_returns() -> None:
     """While a concept is away, nobody trains its model."""
     data = vectors(40)

@@ -104,25 +104,9 @@ def test_requests_out_of_order_and_twice() -> None:
     fed.parts.workers.close()
 
 
-@pytest.mark.parametrize(
-    ("setting", "wanted"),
-    [
-        ("erase=[{name: retrain, clients: [9], at: 2}]", "erase.clients: unknown client 9"),
-        ("erase=[{name: retrain, clients: [1], at: 2, number: 1}]", "erase retrain requires exactly one of"),
-        (
-            "erase=[{name: fed_eraser, clients: [1], at: 2, interval: 0}]",
-            "interval = 0: should be greater than or equal to 1",
-        ),
-        (
-            "erase=[{name: fed_erase, clients: [1], at: 2}]",
-            "unknown name 'fed_erase' in erasers; did you mean 'fed_eraser'?",
-        ),
-        ("erase=[{name: retrain, clients: [1]}]", "erase.0.at"),
-    ],
-)
-def test_the_command_line_ends_with_one_line(fedtide: Any, folder: Path, setting: str, wanted: str) -> None:
-    called = fedtide("run", "--set", setting)
+def test_the_command_line_ends_with_one_line(fedtide: Any, folder: Path) -> None:
+    called = fedtide("run", "--set", "erase=[{name: retrain, clients: [9], at: 2}]")
     assert called.status == 2
     (line,) = called.err
-    assert wanted in line
+    assert "erase.clients: unknown client 9" in line
     assert not list(folder.glob("runs/*"))

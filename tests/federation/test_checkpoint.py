@@ -15,8 +15,6 @@ DAMAGES: dict[str, Damage] = {
     "torn": lambda path: path.write_bytes(path.read_bytes()[:-7]),
     "empty": lambda path: path.write_bytes(b""),
     "flipped": lambda path: path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:]),
-    "header": lambda path: path.write_bytes(b"z" + path.read_bytes()[1:]),
-    "text": lambda path: path.write_text("not a state"),
 }
 
 

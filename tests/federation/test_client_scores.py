@@ -12,7 +12,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fedtide.federation.scoring.client_samples import own_samples
 from fedtide.federation.scoring.client_scores import expected, summary
 from fedtide.records import frames
 from fedtide.settings.params import Params
@@ -21,7 +20,6 @@ from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.world.building.build import build_timeline
 from fedtide.world.storage.prepared import load_data
 from small_runs import execute
-from support import federation, run_rounds
 
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}
 
@@ -237,35 +235,6 @@ def test_a_client_is_scored_on_its_own_samples(regression: Any, tmp_path: Path) 
         assert last_row[f"client_{score}_std"] == pytest.approx(values.std(ddof=0))
     assert last_row["client_r2_worst_decile"] == pytest.approx(r2.nsmallest(math.ceil(len(r2) / 10)).mean())
     assert last_row["client_mae_worst_decile"] == pytest.approx(mae.nlargest(math.ceil(len(mae) / 10)).mean())
-
-
-def test_the_models_that_clients_are_served_are_scored_too(regression: Any) -> None:
-    """Own ones of those that have taken part, the global one for the others."""
-    chosen = regression(algorithm="ditto", participation={"name": "fixed", "count": 2})
-    data = load_data(chosen)
-    fed = federation(chosen, build_timeline(chosen, data), data)
-    state, records = run_rounds(fed)
-    table, row = pd.DataFrame(records[-1].client_scores), records[-1].row
-    part = fed.parts.timeline.at(5).clients
-    assert table.known.dropna().tolist() == state.seen[part].tolist()
-    assert 0 < row["served_known"] == state.seen[part].double().mean() < 1
-    own = own_samples(fed.parts.evaluator, 5, part)
-    assert own is not None
-    models = torch.where(state.seen.unsqueeze(1), state.memory["v"], state.w).double()[part]
-    inputs = fed.parts.data.prepare(data.test_inputs, torch.float64).flatten(1)
-    labels = data.test_labels.reshape(-1)
-    errors = []
-    for (*weight, bias), positions in zip(models.tolist(), own, strict=True):
-        errors.append((inputs[positions] @ torch.tensor(weight).double() + bias - labels[positions]).abs())
-    expected = [float(each.mean()) for each in errors]
-    assert table.served_mae[: len(part)].tolist() == pytest.approx(expected, rel=1e-4, nan_ok=True)
-    assert table.served_mae[len(part) :].isna().all()
-    here = table[: len(part)]
-    unknown = here[~here.known.astype(bool)]
-    assert unknown.served_mae.tolist() == pytest.approx(unknown.mae.tolist(), nan_ok=True)
-    assert row["served_mae_unknown"] == pytest.approx(unknown.served_mae.mean())
-    assert row["served_mae_mean"] == pytest.approx(here.served_mae.mean())
-    assert {*fed.scoring.columns} <= {*row}
 
 
 def test_without_owners_there_are_none_and_a_line_says_so(regression: Any, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import SettingsError
@@ -17,7 +15,7 @@ from fedtide.federation.types import RunState
 from fedtide.methods.algorithms.base import Round
 from fedtide.settings.reading.overrides import deep_merge
 from fedtide.training.engine.plan import step_count
-from support import assert_same, closest, deal, federation, run_rounds, settings, steady, vectors, watch
+from support import assert_same, closest, federation, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -88,35 +86,6 @@ def test_a_client_that_stops_is_as_if_it_had_planned_so(executor: str) -> None:
     for client, amount in enumerate(taken):
         assert closest(r.W[client], lengths[amount][client]) <= (1e-14 if executor == "stacked" else 0)
     assert row["gradients"] == pytest.approx(float(r.steps.mean()))
-
-
-def cross_entropy(fed: Federation, w: Tensor, shard: Any) -> float:
-    """Mean over a shard of a softmax regression."""
-    data, named = fed.parts.data, fed.parts.layout.named(w, torch.zeros(0))
-    weight, bias = (named[name] for name in sorted(named, key=lambda name: -named[name].dim()))
-    return float(functional.cross_entropy(data.train_inputs[shard] @ weight.T + bias, data.train_labels[shard]))
-
-
-def test_the_rule_sees_the_losses_of_consecutive_epochs() -> None:
-    """Of every client on all of its samples; none after the last epoch, which ends anyway."""
-    asked: list[tuple[int, float, float]] = []
-
-    def rule(*values: Any) -> bool:
-        asked.append(values)
-        return False
-
-    fed = made(SOME, rounds=1, local={"epochs": 4}, model="softmax_regression")
-    fed.parts.algorithm.early_stop = rule
-    run(fed)
-    assert sorted(epoch for epoch, *_ in asked) == [2] * len(SIZES) + [3] * len(SIZES)
-    losses = {}
-    for amount in (1, 2, 3):
-        r = run(made(None, rounds=1, local={"epochs": amount}, model="softmax_regression"))[2][0]
-        losses[amount] = [cross_entropy(fed, w, shard) for w, shard in zip(r.W, deal(SIZES), strict=True)]
-    for epoch in (2, 3):
-        wanted = sorted(zip(losses[epoch - 1], losses[epoch], strict=True))
-        found = sorted(values for number, *values in asked if number == epoch)
-        assert torch.tensor(found) == pytest.approx(torch.tensor(wanted), abs=1e-12)
 
 
 @pytest.mark.parametrize("batches_span_epochs", [False, True])

@@ -100,13 +100,10 @@ def test_limits_of_control_groups_and_of_those_around_them(tmp_path: Path, versi
     ("item", "wanted"),
     [
         ("local.epochs=99999999999999", "should be less than or equal to 1000000000"),
-        ("scenario={name: static, rounds: 1000000000}", "should be less than or equal to 10000000"),
         (
             "scenario={name: sessions, num_sessions: 10000, rounds_per_session: 10000}",
             "the number of rounds 100000000 should",
         ),
-        ("engine.workers=100000", "should be less than or equal to 1024"),
-        ("scenario={name: static, num_clients: 100000000}", "should be less than or equal to 10000000"),
         ("evaluation.every=10000000000", "every = 10000000000 should lie between"),
         ("model={name: mlp, widths: [1000000, 1000000]}", "the run needs "),
     ],

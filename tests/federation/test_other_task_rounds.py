@@ -129,14 +129,6 @@ def test_one_column_of_targets_is_a_matrix_of_one_column() -> None:
     assert_same(trained(plain)[0], trained(column)[0])
 
 
-def test_several_labels_are_learned() -> None:
-    _, records = trained(data("multilabel"), 60, local={"epochs": 5, "batch_size": 8, "lr": 0.5})
-    first, last = records[0].row, records[-1].row
-    assert last["test_mean_ap"] > 0.95 > first["test_loss"] > last["test_loss"]
-    assert not any("accuracy" in column for column in last)
-    assert records[-1].per_class == {}
-
-
 def test_what_a_session_and_the_clients_are_recorded_with() -> None:
     """Losses at a boundary and of every participant are those of the task."""
     given = data()
@@ -174,12 +166,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("what", "values"), REFUSED.items(), ids=REFUSED)
-@pytest.mark.parametrize("objective", OBJECTIVES.values())
-def test_what_needs_classes_is_refused(objective: str, what: str, values: Any) -> None:
-    with pytest.raises(
-        SettingsError, match=f"{what} requires classes, and a .+ \\(objective = {objective}\\) has none"
-    ):
-        Params({"partition": "iid", "objective": objective, **values})
+def test_what_needs_classes_is_refused(what: str, values: Any) -> None:
+    with pytest.raises(SettingsError, match=f"{what} requires classes, and a .+ \\(objective = huber\\) has none"):
+        Params({"partition": "iid", "objective": "huber", **values})
     Params({"partition": "iid", **values})
 
 

@@ -217,22 +217,6 @@ def test_every_client_present_is_asked_for_a_cohort_at_a_time() -> None:
     assert [own.tolist() for _, _, own in asked[:3]] == [[True, False], [False, True], [False]]
 
 
-def test_a_newcomer_is_served_the_global_model_and_the_others_their_own() -> None:
-    fed = made(FIVE, cohorts=[[0, 3]] * 3)
-    state, records = run_rounds(fed)
-    table = records[-1].client_scores
-    same = [a == b for a, b in zip(table["served_loss"], table["loss"], strict=True)]
-    assert same == [False, True, True, False, True]
-    head = fed.parts.layout.mask("head")
-    own = torch.where(head, state.memory["own"][0], state.w)
-    counts = fed.parts.data.label_counts([fed.parts.timeline.shards[0]])[0]
-    scores = made(FIVE).parts.evaluator.scores((own, state.b))
-    expected = float((counts / counts.sum() * scores.correct / scores.count).sum())
-    assert table["served_accuracy"][0] == pytest.approx(expected, abs=1e-12)
-    row = records[-1].row
-    assert row["served_accuracy_mean"] == pytest.approx(np.mean(table["served_accuracy"]), abs=1e-12)
-
-
 @pytest.mark.parametrize("model", [MODEL, "normed"], ids=["plain", "normed"])
 def test_none_is_the_global_model_for_everybody(model: Any) -> None:
     _, records = run_rounds(made(FIVE, {"name": "in_parts", "serve": False}, model=model))

@@ -141,30 +141,8 @@ def test_amount_rate_and_costs_of_a_phase() -> None:
     assert segments[0].samples == [(5 + 2) * size for size in SIZES]  # of both
 
 
-def test_an_algorithm_sees_the_steps_of_the_phase_that_its_models_are_from() -> None:
-    fed = made("in_parts", rounds=1)
-
-    def phases(r: Any) -> Any:
-        yield Phase((yield Phase(r.base, amount=5, main=True)))
-
-    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
-    seen = watch(fed)
-    run_rounds(fed)
-    assert seen[0][0].steps[:, 0].tolist() == [5 * -(-size // 3) for size in SIZES]
-
-
 def test_any_number_of_processes_gives_the_same_run() -> None:
     compare("in_parts", "threads", 3, LOCAL, communication=False, model={"name": "mlp", "widths": [6]})
-
-
-def test_a_phase_of_everything_is_a_round_as_usual() -> None:
-    fed = made("in_parts")
-
-    def phases(r: Any) -> Any:
-        yield Phase(r.base, trains=torch.ones(len(r.w), dtype=torch.bool))
-
-    fed.parts.algorithm.phases = phases  # type: ignore[method-assign]
-    assert closest(run_rounds(fed)[0].w, run_rounds(made("fedavg"))[0].w) < 1e-14
 
 
 def _halved(r: Any) -> Any:

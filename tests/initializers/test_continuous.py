@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from session_worlds import LOCAL, alternating, made, sessions_of
+from session_worlds import LOCAL, alternating, made
 from torch import Tensor, nn
 
 from fedtide.federation.state import initial_state
@@ -39,14 +39,6 @@ def test_the_gradient_of_distillation_is_the_difference_of_probabilities(seed: i
     values.sum().backward()
     expected = student.detach().softmax(-1) - teacher.softmax(-1)
     assert closest(student.grad, expected) < 1e-12
-
-
-def test_a_student_like_its_teacher_learns_nothing() -> None:
-    student, _, labels = logits(0)
-    values = distillation(batch(student, student.detach(), labels))
-    values.sum().backward()
-    assert closest(values.detach(), torch.zeros(4)) < 1e-15
-    assert closest(student.grad, torch.zeros(4, 5)) < 1e-15
 
 
 @given(st.integers(0, 1000), st.lists(st.booleans(), min_size=5, max_size=5))
@@ -182,10 +174,3 @@ def test_old_classes_are_those_of_earlier_sessions() -> None:
             found.append(state.initializer.get("teacher_labels", torch.zeros(3, dtype=torch.bool)).tolist())
     fed.parts.workers.close()
     assert found == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]
-
-
-def test_a_session_starts_where_the_one_before_ended() -> None:
-    fed = made("continuous", alternating(4))
-    _, starts, openings = sessions_of(fed)
-    assert all(opening["losses"]["start"] == opening["losses"]["previous"] for opening in openings[1:])
-    assert closest(starts[3], sessions_of(made("previous", alternating(4)))[1][3]) > 1e-4

@@ -1,7 +1,6 @@
 """Dynamic initial model construction inside a run."""
 
 import copy
-import io
 import json
 import math
 from itertools import pairwise
@@ -11,6 +10,7 @@ import pytest
 import torch
 from session_worlds import LOCAL, SIZES, A, B, alternating, made, populations, sessions_of
 
+from fedtide.authoring.rounds import assert_resumes
 from fedtide.core.errors import Diverged, SettingsError
 from fedtide.core.storage.files import canonical_json
 from fedtide.federation.federation import boundary_at
@@ -18,23 +18,8 @@ from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.methods.initializers import base as store
 from fedtide.settings.params import Params
-from fedtide.settings.run import RunSettings
 from fedtide.training.engine.passes.evaluation import full_gradient
-from fedtide.world.building.build import build_timeline
 from support import closest, federation, images, run_rounds, settings, tensors, vectors
-
-PATTERNS: dict[str, dict[str, Any]] = {
-    "alternate": {},
-    "cycle": {"pattern": "cycle", "groups": 3},
-    "markov": {"pattern": "markov", "p_leave": 0.5, "arrivals": 1},
-    "explicit": {"pattern": "explicit", "explicit": [[0, 1], [2, 3], [0, 3], [1, 2], [2, 3]]},
-}
-
-
-def patterned(pattern: str, **values: Any) -> RunSettings:
-    """Five sessions of two rounds in which devices come and go."""
-    scenario = {"name": "sessions", "num_devices": 2, "num_sessions": 5, "rounds_per_session": 2}
-    return settings(scenario={**scenario, **PATTERNS[pattern], **values}, partition="iid")
 
 
 def updates(state: RunState) -> dict[int, torch.Tensor]:
@@ -228,18 +213,7 @@ def test_without_a_pilot_the_initial_model_takes_its_place() -> None:
     assert list(sessions[2]["weights"]) == ["1", "2"]
 
 
-@pytest.mark.parametrize(("pattern", "algorithm"), zip(PATTERNS, ("moon", "scaffold", "fedacg", "fedopt"), strict=True))
-def test_every_pattern_resumes_to_the_same_bits(pattern: str, algorithm: str) -> None:
-    world, data = build_timeline(patterned(pattern), vectors()), vectors()
+def test_a_diverse_history_resumes_before_and_within_a_session() -> None:
     initializer = {"name": "dynamic", "history": 2, "retention": "diverse", "gradient_steps": 1}
-    whole, records = run_rounds(made(initializer, world, data, algorithm=algorithm))
-    half, first = run_rounds(made(initializer, world, data, algorithm=algorithm), 6)  # right before a boundary
-    stream = io.BytesIO()
-    torch.save(half.tensors(), stream)
-    stream.seek(0)
-    restored = RunState.restore(torch.load(stream, weights_only=True), torch.device("cpu"))
-    rest, second = run_rounds(made(initializer, world, data, algorithm=algorithm), state=restored)
-    assert torch.equal(whole.w, rest.w)
-    assert [record.session for record in first + second] == [record.session for record in records]
-    assert whole.initializer.keys() == rest.initializer.keys()
-    assert all(torch.equal(value, rest.initializer[name]) for name, value in whole.initializer.items())
+    world = populations([A, B, (0, 3), (1, 2), B], rounds=3)
+    assert_resumes((settings(initializer=initializer, local=LOCAL, algorithm="moon"), world, vectors()))

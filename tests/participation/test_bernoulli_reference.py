@@ -28,25 +28,6 @@ def test_published_cohorts(clients: int, p: float, t: int, cohort: list[int]) ->
     assert rule(p).draw(np.arange(clients), t, 0).tolist() == cohort
 
 
-@pytest.mark.parametrize(
-    ("clients", "p", "rounds", "sizes", "gates"),
-    [
-        (100, 0.15, 300, (7, 25), (0.69, 1.31)),
-        (100, 0.10, 1000, (2, 22), (0.80, 1.24)),
-        (500, 0.02, 1500, (1, 22), (0.57, 1.43)),
-    ],
-)
-def test_over_the_published_horizons(
-    clients: int, p: float, rounds: int, sizes: tuple[int, int], gates: tuple[float, float]
-) -> None:
-    """Smallest and largest cohort, and FedSSG's last gate, participations over T p."""
-    cohorts = [rule(p).draw(np.arange(clients), t, 0) for t in range(rounds)]
-    drawn = [len(cohort) for cohort in cohorts]
-    assert (min(drawn), max(drawn)) == sizes
-    gate = np.bincount(np.concatenate(cohorts), minlength=clients) / (rounds * p)
-    assert (gate.min(), gate.max()) == pytest.approx(gates, abs=0.005)
-
-
 def test_an_empty_draw_takes_the_next_seed() -> None:
     """Of two clients at 5 %, the first seed from t on that lets somebody join decides."""
     for t in range(20):

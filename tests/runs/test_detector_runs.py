@@ -111,12 +111,11 @@ def test_who_is_new_in_a_month_stays_new_after_an_alarm_in_it(months: Callable[.
     assert len(membership(alarmed, 8)["stayers"]) == 6
 
 
-@pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_missing_library_is_one_line_before_any_work(
-    fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
-    found = fedtide(command, "--set", "detector=kswin")
+    found = fedtide("compare", "--set", "detector=kswin")
     assert found.status == 2
     line = "fedtide: detector = kswin requires a package that is not installed (river); pip install 'fedtide[drift]'"
     assert found.err == [line]

@@ -90,21 +90,6 @@ def test_an_interrupted_run_continues_to_the_same_bits(
     assert events(tmp_path / "x") == ["interrupted", "resumed", "complete"]
 
 
-@pytest.mark.parametrize("algorithm", [{"name": "fedasync"}, {"name": "fedbuff", "buffer": 2}], ids=str)
-def test_a_run_with_jobs_under_way_continues_to_the_same_bits(
-    small: Any, run_once: Play, stop_after: Any, tmp_path: Path, algorithm: dict[str, Any]
-) -> None:
-    mode = {"name": "async", "concurrency": 3, "max_staleness": 2}
-    settings = small(mode=mode, algorithm=algorithm, participation="all", checkpoint=KEPT)
-    execute(settings, tmp_path, name="whole")
-    for stopped in (1, 4):
-        assert run_once(settings, callbacks=[stop_after(stopped)])["rounds"] == stopped
-        assert len(final(tmp_path / "x")["events"]["running"]) > 0
-    assert run_once(settings)["state"] == "complete"
-    assert history(tmp_path / "x") == history(tmp_path / "whole")
-    assert same(final(tmp_path / "x"), final(tmp_path / "whole"))
-
-
 def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, tmp_path: Path) -> None:
     run_once(small())
     changed = small(local={"lr": 0.2}, algorithm="fedavg", label="")

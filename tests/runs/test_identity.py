@@ -162,26 +162,16 @@ def test_a_plugin_concerns_the_runs_that_use_it(changed: Any, module: str, runs:
     assert changed([f"fedtide.{module}"], other_constant) == runs
 
 
-@pytest.mark.parametrize("module", members("training.engine"))
-def test_the_engine_concerns_every_run(changed: Any, module: str) -> None:
-    assert changed([module], other_constant) == EVERY
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        *("methods.algorithms.base", "methods.algorithms._round", "core.randomness", "methods.costs.wireless"),
-        *(
-            "federation.rounds.round",
-            "federation.federation",
-            "federation.scoring.scores",
-            "world.building.build",
-        ),
-        *("world.splits.longtail", "world.timeline"),
-    ],
+COMMON = (
+    *("methods.algorithms.base", "methods.algorithms._round", "core.randomness", "methods.costs.wireless"),
+    *("federation.rounds.round", "federation.federation", "federation.scoring.scores", "world.building.build"),
+    *("world.splits.longtail", "world.timeline"),
 )
+
+
+@pytest.mark.parametrize("module", [*members("training.engine"), *(f"fedtide.{name}" for name in COMMON)])
 def test_the_common_path_concerns_every_run(changed: Any, module: str) -> None:
-    assert changed([f"fedtide.{module}"], other_constant) == EVERY
+    assert changed([module], other_constant) == EVERY
 
 
 class LargerValidation(RunSettings):

@@ -11,7 +11,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from commands import fedtide, folder, shared_data
 from fedtide.settings.run import Imported
-from small_runs import execute
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
@@ -55,15 +54,6 @@ def test_an_interrupted_run_is_logged_once(small: Any, run_once: Any, stop_after
     assert "algorithm:\n  name: scaffold" in hyperparameters
 
 
-def test_loggers_change_no_number(small: Any, tmp_path: Path) -> None:
-    settings, tables = small(), []
-    for name, loggers in (("with", BOTH[1:]), ("without", ())):
-        execute(settings, tmp_path, name=name, loggers=loggers)
-        rows = [line.split(",")[:7] for line in (tmp_path / name / "history.csv").read_text().splitlines()]
-        tables.append(rows)
-    assert tables[0] == tables[1]
-
-
 def test_a_logger_that_fails_is_dropped(small: Any, run_once: Any, tmp_path: Path) -> None:
     lines: list[str] = []
     chosen = (Imported(path="test_loggers:Failing", arguments={"name": "failing"}), BOTH[1])
@@ -91,27 +81,23 @@ NAMELESS = "{path: lightning.pytorch.loggers.CSVLogger, arguments: {nam: x}}"
     ("command", "logger", "wanted"),
     [
         ("compare", NAMELESS, "takes no 'nam'; did you mean 'name'?"),
-        ("tune", NAMELESS, "takes no 'nam'; did you mean 'name'?"),
         (
             "run",
             "{path: 'nowhere.at_all:Logger'}",
             "0.path = 'nowhere.at_all:Logger': no module 'nowhere.at_all'",
         ),
-        ("run", NAMELESS, "takes no 'nam'; did you mean 'name'?"),
         (
             "run",
             "{path: lightning.pytorch.callbacks.Timer}",
             "that makes a lightning.pytorch.loggers.logger.Logger, got the class Timer",
         ),
-        ("run", "{path: Logger}", "should be MODULE:NAME"),
         ("run", "{arguments: {}}", "tracking.loggers.0.path: Field required"),
     ],
 )
 def test_bad_loggers_are_one_line_and_nothing_is_run(
     fedtide: Any, folder: Path, command: str, logger: str, wanted: str
 ) -> None:
-    space = ["--set", "tune.space={local.lr: {low: 0.01, high: 1}}"] if command == "tune" else []
-    called = fedtide(command, "--set", f"tracking.loggers=[{logger}]", *space)
+    called = fedtide(command, "--set", f"tracking.loggers=[{logger}]")
     assert (called.status, called.out, len(called.err)) == (2, [], 1), called
     assert wanted in called.err[0]
     assert not [path for path in (folder / "runs").glob("*/*") if path.suffix == ".csv"]

@@ -1,4 +1,4 @@
-"""Runs of tasks without classes: interrupted, over several sessions, with moving clients."""
+"""Interrupted runs of tasks without classes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,27 +32,15 @@ def rows(folder: Path) -> list[dict[str, str]]:
     return [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(folder).history()]
 
 
-@pytest.mark.parametrize("scenario", ["calendar", "trace", "incremental_arrival"])
 def test_an_interrupted_regression_continues_to_the_same_bits(
-    small: Any,
-    run_once: Callable[..., Any],
-    stop_after: Any,
-    tmp_path: Path,
-    table: dict[str, Any],
-    scenario: str,
+    small: Any, run_once: Callable[..., Any], stop_after: Any, tmp_path: Path, table: dict[str, Any]
 ) -> None:
-    """Also over months that are evaluated ahead of time, and with clients that come and go."""
-    (tmp_path / "presence.csv").write_text("client,join,leave\n0,0,6\n1,0,3\n2,2,6\n3,4,6\n")
-    chosen = {
-        "calendar": {"rounds_per_period": 2},
-        "trace": {"file": str(tmp_path / "presence.csv"), "session_at_change": True},
-        "incremental_arrival": {"num_clients": 4, "initial": 2, "start": 2, "interval": 2, "step": 1, "rounds": 6},
-    }[scenario]
+    """Over months that are evaluated ahead of time."""
     settings = small(
         data=table,
         objective={"name": "huber", "delta": 2.0},
-        partition="natural" if scenario == "calendar" else "iid",
-        scenario={"name": scenario, **chosen},
+        partition="natural",
+        scenario={"name": "calendar", "rounds_per_period": 2},
         evaluation={"splits": ["test", "validation"], "consistency": True},
     )
     whole = execute(settings, tmp_path, name="whole")
@@ -60,4 +48,4 @@ def test_an_interrupted_regression_continues_to_the_same_bits(
     again = run_once(settings)
     assert (again["state"], again["final_r2"]) == ("complete", whole["final_r2"])
     assert rows(tmp_path / "x") == rows(tmp_path / "whole")
-    assert ("test_r2_next" in rows(tmp_path / "x")[0]) == (scenario == "calendar")
+    assert "test_r2_next" in rows(tmp_path / "x")[0]

@@ -21,7 +21,7 @@ def read(run: dict[str, Any], problems: dict[str, Any]) -> Case:
     }
     case.script = _averaging_often(fields["high"])
     fields.pass_over("interval_low")  # nobody has it with a star
-    fields.pass_over("upload_steps", "aggregations_round_1")  # compared by the exchange's own tests
+    fields.pass_over("upload_steps", "aggregations_round_1")  # the models after every round depend on them
     return case
 
 
