@@ -75,20 +75,6 @@ def test_fedvarp_without_memory_is_fedbuff_with_constant_weights(lengths: Any) -
     assert largest_gap(events({"name": "fedvarp", **common}, 5, lengths), fedbuff) > 1e-3
 
 
-def test_two_clusters_by_hand() -> None:
-    fed, _ = made({"name": "fedvarp", "buffer": 3, "clusters": 2, "beta": 0.5}, TWICE, steady(SIZES, 6), 5)
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    z, mass = torch.zeros(2, 18, dtype=torch.float64), torch.tensor([3, 2], dtype=torch.float64) / 5
-    for r, w in seen:
-        rates = torch.tensor([[0.2 * 0.9 ** (r.t - int(tau))] for tau in r.job.staleness[:, 0]], dtype=torch.float64)
-        fresh, of = (r.base - r.W) / rates, torch.tensor(r.ids) % 2
-        assert closest(w, r.w - 0.2 * 0.9**r.t * ((fresh - 0.5 * z[of]).mean(0) + 0.5 * mass @ z)) < 1e-13
-        for c in of.unique().tolist():
-            z[c] = fresh[of == c].mean(0)
-    assert closest(torch.stack([state.server["z_0"], state.server["z_1"]]), z) < 1e-13
-
-
 @pytest.mark.parametrize("leave", ["cancel", "finish"])
 @pytest.mark.parametrize("name", ["mifa", "fedvarp"])
 def test_a_leaver_is_forgotten_and_its_late_result_is_not_stored(name: str, leave: str) -> None:

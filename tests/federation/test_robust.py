@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from federation.test_ranks import SIZES, compare
+from fedtide.authoring.rounds import assert_resumes
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
-from fedtide.federation.state import restored_state
 from support import (
-    assert_same,
     closest,
     deal,
     federation,
@@ -43,10 +42,7 @@ def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[s
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedcm"])
 def test_a_resumed_run_goes_on_from_its_centers(algorithm: str) -> None:
-    whole, _ = run_rounds(made(CENTERED, algorithm))
-    half, _ = run_rounds(made(CENTERED, algorithm), 1)
-    fed = made(CENTERED, algorithm)
-    assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
+    assert_resumes((made(CENTERED, algorithm).parts.settings, steady(SIZES, 3), vectors()))
 
 
 def test_what_an_algorithm_combines_first_and_second_have_centers_of_their_own() -> None:

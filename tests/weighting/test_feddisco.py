@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedtide.core import plugins
 from fedtide.federation.scoring.scores import latest_mean
-from support import closest, deal, federation, largest_gap, run_rounds, settings, timeline, trajectory, vectors, watch
+from support import closest, deal, federation, run_rounds, settings, timeline, vectors, watch
 
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(any), min_size=1, max_size=6)
 
@@ -57,13 +57,6 @@ def test_uniform_labels_have_no_discrepancy_whatever_the_number_of_classes(class
     assert closest(q, n / n.sum()) < 1e-15
 
 
-def test_equal_histograms_shift_all_shares_alike() -> None:
-    q = disco([[1, 2], [2, 4], [3, 6]], a=0.3, b=0.2)
-    raw = torch.tensor([1 / 6, 2 / 6, 3 / 6], dtype=torch.float64) - 0.1 + 0.2
-    assert closest(q, raw / raw.sum()) < 1e-15
-    assert closest(disco([[1, 2]] * 4, a=0.3, b=0.2), torch.full((4,), 0.25, dtype=torch.float64)) < 1e-15
-
-
 def test_a_large_constant_makes_it_uniform() -> None:
     assert closest(disco([[9, 0], [1, 1], [0, 3]], b=1e9), torch.full((3,), 1 / 3, dtype=torch.float64)) < 1e-8
 
@@ -85,14 +78,6 @@ def test_on_fedavg_the_model_is_the_weighted_mean() -> None:
     run_rounds(fed)
     for r, w in seen:
         assert closest(w, disco(r.label_counts.tolist(), a=0.7) @ r.W) < 1e-15
-
-
-def test_on_feddyn_without_discrepancy_and_equal_sizes_it_is_feddyn() -> None:
-    ours, plain = (
-        trajectory({"name": "feddyn", **more}, world((4, 4, 4), 4), vectors(), cohorts=[[0, 1], [2], [1, 2], [0]])[0]
-        for more in ({"weighting": {"name": "feddisco", "a": 0.0}}, {})
-    )
-    assert largest_gap(ours, plain) < 1e-14
 
 
 def test_on_feddyn_only_the_participants_mean_is_weighted() -> None:
