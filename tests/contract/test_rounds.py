@@ -47,7 +47,7 @@ OF_BOTH = [name for name in OF_ROUNDS if "async" in plugins.load(Algorithm, name
 OF_OWN_DATA = ("calendar", "natural", "active")
 """They need data that know clients and times; see tests/runs/test_calendar_run.py."""
 OF_CLASSES = [name for name in plugins.names("objectives") if plugins.load(Objective, name).task == "classification"]
-"""The others are in tests/runs/test_task_runs.py, with data of their tasks."""
+"""The others are in tests/runs/test_session_scores.py, with data of their tasks."""
 OTHERS = [
     (key, name)
     for key, kind in (

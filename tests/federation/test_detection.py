@@ -2,14 +2,13 @@
 
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from federation.jobs import UNEQUAL, made
+from fedtide.authoring.rounds import assert_resumes
 from fedtide.core import plugins
 from fedtide.federation.features.detection import Detection
 from fedtide.federation.federation import Federation
@@ -19,7 +18,7 @@ from fedtide.federation.state import initial_state, restored_state
 from fedtide.federation.types import RunState
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.drift.base import Drift
-from fedtide.world.timeline import Assignment, Timeline
+from fedtide.world.timeline import Timeline
 from support import (
     assert_same,
     deal,
@@ -188,40 +187,21 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, watch: str, resp
 
 @pytest.mark.parametrize("name", ["adwin", "ddm", "kswin", "page_hinkley"])
 def test_detectors_of_the_library_are_shown_their_losses_again(name: str) -> None:
-    """Given losses, of two clients in turn: continued by a new process before every round, and by one."""
+    """In a run that stops right before a drift of two thirds of the clients, and once more."""
     pytest.importorskip("river")
     sensitive: dict[str, Any] = {
-        "adwin": {"reference": None, "min_window_length": 5},
-        "kswin": {"reference": None, "alpha": 0.05, "window_size": 30, "stat_size": 10},
+        "adwin": {"min_window_length": 5},
+        "ddm": {"limit": 1.5, "warm_start": 10},
+        "kswin": {"alpha": 0.05, "window_size": 30, "stat_size": 10},
+        "page_hinkley": {"min_instances": 10, "delta": 0.005, "threshold": 0.2},
     }
-    chosen = {"name": name, "watch": "clients", **sensitive.get(name, {})}
-    fed = prepared(steady(SIZES, 2), detector=chosen)
-    here, rng = Assignment(np.arange(2), np.arange(2)), np.random.default_rng(1)
-    losses = np.repeat([0.5, 1.5, 0.5, 1.5], 40) + 0.05 * rng.normal(size=160)
-
-    def fresh() -> Detection:
-        detection = Detection(one(fed.parts, Detection).detector, fed.parts.settings.seed)
-        detection.bind(fed.parts)
-        return detection
-
-    def alarms(again: bool) -> list[Any]:
-        state, detection, found = initial_state(fed.parts), fresh(), []
-        for t, loss in enumerate(losses):
-            plan: Any = SimpleNamespace(t=t, ids=[t % 2], starts=None, departed=None, present=here)
-            if again:
-                state, detection = restored_state(fed.parts, state.tensors()), fresh()
-            r: Any = SimpleNamespace(
-                parts=fed.parts, state=state, plan=plan, losses=torch.tensor([loss]), failed=False, notes={}
-            )
-            detection.close(r)
-            found.append(detection.record(r)["alarmed_clients"])
-        return found
-
-    once = alarms(again=False)
-    assert sum(alarm or 0 for alarm in once[:80]) >= 1
-    assert sum(alarm or 0 for alarm in once) > 1
-    assert alarms(again=True) == once
-    fed.parts.workers.close()
+    detector = {"name": name, "watch": "clients", "reference": None, **sensitive[name]}
+    chosen = settings(detector=detector, local=LOCAL)
+    drift = plugins.create(Drift, settings(drift={"name": "sudden", "start": 40, "clients": [[0, 2]]}).drift)
+    run = chosen, with_drift(steady(SIZES, 80), drift, vectors(40), seed=0), vectors(40)
+    _, records = run_rounds(federation(*run))
+    assert any(record.row["alarmed_clients"] for record in records[40:])
+    assert_resumes(run)
 
 
 @pytest.mark.parametrize("response", RESPONSES[1:], ids=lambda chosen: chosen["response"])

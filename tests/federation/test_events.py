@@ -34,16 +34,6 @@ def test_a_buffer_of_all_clients_of_equal_speed_is_fedavg(staleness: str, normal
     assert largest_gap(events(chosen, 5, EQUAL), in_rounds([range(5)] * 6, 0.7)) < 1e-13
 
 
-def test_clients_of_equal_speed_that_wait_in_line_are_cohorts_in_turn() -> None:
-    fed, noted = made({"name": "fedbuff", "buffer": 2}, EQUAL, steady(SIZES, 6), 2)
-    order = line(fed)
-    found, _, records = models(fed)
-    turns = [[order[(2 * t + place) % 5] for place in range(2)] for t in range(6)]
-    assert noted.started == [client for turn in turns for client in turn]
-    assert largest_gap(found, in_rounds(turns)) < 1e-13
-    assert {record.row["staleness_max"] for record in records} == {0}
-
-
 def test_one_job_at_a_time_is_sequential_and_both_methods_are_one() -> None:
     fed, _ = made({"name": "fedasync", "alpha": 1.0, "mu": 0.0}, UNEQUAL, steady(SIZES, 6), 1)
     order = line(fed)
@@ -51,17 +41,6 @@ def test_one_job_at_a_time_is_sequential_and_both_methods_are_one() -> None:
     one = events({"name": "fedasync", "alpha": 0.6, "mu": 0.1}, 1, UNEQUAL)
     other = events({"name": "fedbuff", "buffer": 1, "server_lr": 0.6, "mu": 0.1}, 1, UNEQUAL)
     assert largest_gap(one, other) < 1e-13
-
-
-@pytest.mark.parametrize("algorithm", [{"name": "fedasync"}, {"name": "fedbuff", "buffer": 2}])
-def test_weights_that_are_one_are_all_the_same(algorithm: dict[str, Any]) -> None:
-    weights = ({"exponent": 0.0}, {"staleness": "hinge", "patience": 99.0}, {"staleness": "constant"})
-    first, *others = (events({**algorithm, **weight}, 4, UNEQUAL) for weight in weights)
-    for other in others:
-        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
-    assert largest_gap(first, events({**algorithm, "exponent": 1.0}, 4, UNEQUAL)) > 1e-3
-    if algorithm["name"] == "fedbuff":
-        assert largest_gap(first, events({**algorithm, "exponent": 0.0, "normalize": "weights"}, 4, UNEQUAL)) < 1e-13
 
 
 def batches(plan: BatchPlan, row: int) -> str:
@@ -115,31 +94,6 @@ def test_several_updates_in_one_instant_bring_all_their_departures_and_arrivals(
     assert back.changes(2, 2, now=5) == (set(), [])
     assert gone.changes(0, 2, now=5) == ({2}, [])
     assert sorted(back.first(2, 5)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("leave", ["cancel", "finish"])
-def test_a_departure_cancels_a_job_for_the_share_of_its_time(leave: str) -> None:
-    """Client 1 would take 40 slots and leaves with the second update, in slot 6; client 0 needs 3 and is fast."""
-    world = present([0, 1], [0, 1], *[[0, 2]] * 13)
-    fed, noted = made({"name": "fedasync"}, [[3], [40], [12], [1], [1]], world, 2, mode={"leave": leave})
-    state, records = run_rounds(fed)
-    took_part = [client for record in records for client in record.clients["client"]]
-    rows = [record.row for record in records]
-    if leave == "cancel":
-        assert 1 not in took_part
-        assert [row["cancelled"] for row in rows] == [0, 0, 1, *[0] * 12]
-        assert rows[2]["energy"] == pytest.approx(40 * 6 / 40 + 3)
-        assert rows[2]["exchanges"] == 1
-    else:
-        assert took_part.count(1) == 1
-        assert sum(int(row["cancelled"] or 0) for row in rows) == 0
-        at = next(row for row, record in zip(rows, records, strict=True) if record.clients["client"] == [1])
-        assert at["seconds_simulated"] == pytest.approx(40 * SLOT)
-    assert noted.started.count(1) == 1
-    assert 2 in took_part
-    assert rows[0]["bytes_down"] == 2 * fed.parts.payload().down
-    spent = sum(float(row["energy"] or 0) for row in rows)
-    assert spent == pytest.approx(state.totals["energy"])
 
 
 def test_a_session_begins_with_nothing_under_way_and_the_clock_goes_on() -> None:

@@ -80,19 +80,13 @@ def test_a_log_that_is_twice_as_long_as_its_content_is_written_anew(tmp_path: Pa
     assert len(list(tmp_path.glob("rows-*"))) == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_damage_to_a_log_leaves_the_other_state(tmp_path: Path, damage: str) -> None:
+def test_a_lost_log_leaves_the_other_state(tmp_path: Path) -> None:
     run, states, before = Run(), Generations(tmp_path), torch.zeros(0)
     for first in range(0, 60, 10):
         before = run.rows.clone()
         states.save(run.change(some(first, first + 20)))
     (name,) = logs(tmp_path)
-    path = tmp_path / name
-    content = bytearray(path.read_bytes())
-    content[300] ^= 1
-    path.write_bytes(bytes(content) if damage == "flipped" else bytes(content[:-3]))
-    if damage == "gone":
-        path.unlink()
+    (tmp_path / name).unlink()
     found, skipped = checkpoint.load(tmp_path, "run")
     assert found is not None
     assert list(skipped.values()) == ["state-00000006.pt is damaged"]

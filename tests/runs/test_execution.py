@@ -104,11 +104,6 @@ def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, t
     assert json.loads((tmp_path / "x" / "settings.json").read_text(encoding="utf-8"))["local"]["lr"] == 0.1
 
 
-def test_speed_and_saving_do_not_make_another_run(small: Any, run_once: Play) -> None:
-    first = run_once(small())
-    assert run_once(small(engine={"workers": 2}, checkpoint={"every": 5})) == first
-
-
 def test_a_diverged_run_keeps_its_history_and_is_not_repeated(small: Any, run_once: Play, tmp_path: Path) -> None:
     settings = small(local={"lr": 1e30}, algorithm="fedavg")
     summary = run_once(settings)

@@ -73,15 +73,3 @@ def test_a_script_cannot_be_one_of_several_processes(tmp_path: Path) -> None:
     with pytest.raises(fedtide.SettingsError, match=r"engine\.devices = 2: only the command"):
         fedtide.run(fedtide.Params({"engine": {"devices": 2, "accelerator": "cpu"}}), tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
-
-
-def test_mlflow_may_be_a_folder_or_a_server(tmp_path):
-    from fedtide.runs.execution import script_workspace
-    from fedtide.runs.mlflow.server import Server
-    from fedtide.settings.experiment import TrackingSettings
-
-    tracking = TrackingSettings(experiment="mine", register="net")
-    addresses = (None, tmp_path / "mlruns", "http://me:pw@host:5000/")
-    places = [script_workspace(tmp_path, where, tracking) for where in addresses]
-    assert [place.mlruns for place in places] == [None, tmp_path / "mlruns", Server("http://host:5000", "me", "pw")]
-    assert (places[2].experiment, places[2].register) == ("mine", "net")

@@ -125,21 +125,6 @@ def test_lost_records_of_a_stopped_run_are_refused_by_name(
     assert any(name in problem for problem in check_run(stopped).problems)
 
 
-@pytest.mark.parametrize("run", ["stopped", "complete"])
-@pytest.mark.parametrize("damage", ["deleted", "changed"])
-def test_lost_scores_of_clients_are_noticed(
-    run: str, damage: str, request: Any, origin: Path, settings: RunSettings
-) -> None:
-    """Those that an older state does not count on are made again."""
-    folder: Path = request.getfixturevalue(run)
-    file = folder / "client_scores" / "round-000002.parquet"
-    file.write_bytes(file.read_bytes()[::-1]) if damage == "changed" else file.unlink()
-    words = "is missing" if damage == "deleted" else "was changed"
-    assert any(f"{file.name} {words}" in problem for problem in check_run(folder).problems)
-    if run == "stopped" or damage == "deleted":
-        assert f"{file.name} {words}" in refusal(folder, settings)
-
-
 @pytest.mark.parametrize("name", ["history.csv", "per_class.csv"])
 def test_rows_that_only_the_newest_state_counts_on_are_replayed(
     stopped: Path, origin: Path, settings: RunSettings, name: str

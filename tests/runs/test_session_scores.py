@@ -98,7 +98,7 @@ def test_a_relation_that_turns_around(calendar: Make, tmp_path: Path) -> None:
 
 TASKS: dict[str, dict[str, Any]] = {
     "classification": {"evaluation": {"metrics": ["auroc"], "splits": ["test", "validation"]}},
-    "regression": {"label": {"task": "regression"}, "objective": "mean_squared_error"},
+    "regression": {"label": {"task": "regression"}, "objective": {"name": "huber", "delta": 2.0}},
     "multilabel": {"label": {"task": "multilabel", "labels": ["y", "z"]}, "objective": "binary_cross_entropy"},
 }
 
@@ -174,7 +174,7 @@ def test_training_is_the_same_without(calendar: Make, whole: dict[str, Path], tm
     pd.testing.assert_frame_equal(run, without)
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", TASKS)
 def test_an_interrupted_run_records_the_same(
     calendar: Make, whole: dict[str, Path], run_once: Callable[..., Any], stop_after: Any, tmp_path: Path, task: str
 ) -> None:
@@ -187,6 +187,8 @@ def test_an_interrupted_run_records_the_same(
     assert len(load([tmp_path / "x"]).session_scores) == 1
     assert run_once(settings)["state"] == "complete"
     assert file.read_bytes() == (whole[task] / "session_scores.csv").read_bytes()
+    histories = (pd.read_csv(run / "history.csv").drop(columns="seconds") for run in (tmp_path / "x", whole[task]))
+    pd.testing.assert_frame_equal(*histories, check_exact=True)
 
 
 def test_sessions_of_a_diverged_run_count_up_to_there(calendar: Make, tmp_path: Path) -> None:
