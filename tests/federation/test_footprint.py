@@ -58,13 +58,6 @@ def test_the_part_that_does_not_fit_is_named_with_a_remedy(values: dict[str, Any
     assert any(remedy in line for remedy in ("lower ", "fewer clients"))
 
 
-def test_memories_are_counted_where_they_are_kept(tmp_path: Path) -> None:
-    chosen = {"algorithm": "scaffold", "model": {"name": "mlp", "widths": [10]}}
-    found = planned(**chosen)
-    assert found.kept.size == 6 * 4 * (5 * 10 + 10 + 10 * 3 + 3)
-    found.refuse_excess(CPU, MemoryStore("disk", CPU, tmp_path))
-
-
 def test_a_run_takes_its_share_beside_others() -> None:
     free = available_bytes(CPU)
     try:

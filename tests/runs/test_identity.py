@@ -188,8 +188,3 @@ def test_a_default_concerns_the_runs_that_rely_on_it(before: Keys) -> None:
     }
     after = keys(later)
     assert {name for name, key in after.items() if key != before[name]} == EVERY - {"explicit"}
-
-
-def test_settings_of_a_run_do_not_import_those_of_reports_and_searches() -> None:
-    found = source.closure(["fedtide.settings.run"])
-    assert not {"fedtide.settings.experiment", "fedtide.settings.groups.tuning"} & set(found)
