@@ -37,7 +37,6 @@ LOCAL = {"steps": 3, "batch_size": 4, "lr": 0.2}
 SIZES = (6, 5, 7, 4, 8, 6)
 VISITS = [{0: 0, 1: 3}, {0: 1, 1: 4}, {0: 0, 1: 5}, {0: 2, 1: 3}, {0: 1, 1: 4}]
 """Client 0 has subsets 0 to 2, client 1 subsets 3 to 5."""
-CURVATURES = ("fisher", "hutchinson", "exact")
 
 
 def evolving(present: list[dict[int, int]] = VISITS) -> Any:
@@ -66,18 +65,6 @@ FEDAVG = {"name": "fedavg", "weighting": "uniform"}
 # -- Taylor models ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("curvature", CURVATURES)
-def test_the_first_round_is_fedavg_to_the_bit(curvature: str) -> None:
-    assert torch.equal(run(taylor(curvature=curvature))[0], run(FEDAVG)[0])
-    assert not torch.equal(run(taylor(curvature=curvature))[1], run(FEDAVG)[1])
-
-
-def test_without_weight_on_the_past_it_is_fedavg_or_fedprox() -> None:
-    assert largest_gap(run(taylor(B_head=0.0, B_below=0.0)), run(FEDAVG)) < 1e-14
-    prox = run({"name": "fedprox", "mu": 0.3, "weighting": "uniform"})
-    assert largest_gap(run(taylor(B_head=0.0, B_below=0.0, mu=0.3)), prox) < 1e-14
-
-
 @pytest.mark.parametrize("part", ["B_head", "B_below"])
 def test_a_mean_of_three_is_a_sum_with_a_third_of_the_weight(part: str) -> None:
     """To double precision: 0.3 and a third of it are not numbers of single precision."""
@@ -86,12 +73,6 @@ def test_a_mean_of_three_is_a_sum_with_a_third_of_the_weight(part: str) -> None:
     mean = run(taylor(window=3, reduce="mean", **(weights | {part: 0.3})), world, model="mlp")
     assert largest_gap(mean, run(taylor(window=3, reduce="sum", **(weights | {part: 0.1})), world, model="mlp")) < 1e-14
     assert largest_gap(mean, run(FEDAVG, world, model="mlp")) > 1e-3
-
-
-def test_the_weights_of_the_lemma_have_their_limits() -> None:
-    assert largest_gap(run(taylor(past="lemma", D2=0.0)), run(FEDAVG)) < 1e-14  # no drift: p_t = 1
-    far = run(taylor(past="lemma", D2=1.0, R2=1e12))
-    assert largest_gap(far, run(FEDAVG)) < 1e-9
 
 
 @given(st.integers(1, 60), st.floats(0.01, 10), st.floats(0, 10))
@@ -110,9 +91,9 @@ def test_the_weights_of_the_lemma_minimize_its_bound(t: int, D2: float, R2: floa
     assert present_weight(t, D2, 0.0) == pytest.approx(1 / t)
 
 
-@pytest.mark.parametrize("reduce", ["mean", "sum"])
-@pytest.mark.parametrize("window", [None, 3, 5])
-@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize(
+    ("curvature", "window", "reduce"), [("fisher", 5, "sum"), ("hutchinson", 3, "mean"), ("exact", None, "mean")]
+)
 def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, reduce: str) -> None:
     """A loop over the explicit triples, at the broadcast model and elsewhere, against what is sent."""
     chosen = taylor(curvature=curvature, window=window, reduce=reduce, probes=3)
@@ -142,28 +123,6 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
     fed.parts.workers.close()
 
 
-def test_the_order_of_the_clients_does_not_matter() -> None:
-    swapped = [{1 - client: subset for client, subset in table.items()} for table in VISITS]
-    stored = {**LOCAL, "order": "stored"}  # shuffled batches depend on the client's id
-    assert largest_gap(run(taylor(), local=stored), run(taylor(), evolving(swapped), local=stored)) < 1e-13
-
-
-def test_at_its_own_model_a_triple_knows_the_gradient() -> None:
-    """One client, whose next broadcast model is the model it expanded at: nothing is lost there."""
-    world = timeline(deal((9,)), [{0: 0}] * 2)
-    fed = federation(settings(algorithm=taylor(measure_every=1), local=LOCAL), world, vectors())
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        seen = watch(fed)
-        fed.run_round(state)
-        r = seen[0][0]
-        remembered = fed.parts.algorithm.remembered(r, [(0, 0)] * 2)  # type: ignore[attr-defined]
-        assert closest(remembered[0], r.services.full_gradient(r.w)[0]) < 1e-14
-        assert closest(remembered[1], r.services.full_gradient(r.w)[0]) > 1e-4
-    fed.parts.workers.close()
-
-
 def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> None:
     data, chosen = quadratics([3, 2, 4], [0.5, 2.0, 1.0], [[1.0, -2.0, 0.0], [3.0, 4.0, 1.0], [0.0, 1.0, 2.0]])
     world = timeline(deal((3, 2, 4)), [{0: 0, 1: 2}, {0: 1, 1: 2}, {0: 0, 1: 2}], classes=3)
@@ -172,13 +131,7 @@ def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> No
     assert max(loss(record) for record in records) < 1e-13
 
 
-MODELS = [
-    pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("resnet", "preact")))
-    for name in plugins.names("models")
-]
-
-
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["softmax_regression", "mlp", "lenet", "embedding_bag"])
 def test_the_regularized_parameters_are_the_last_ones(model: str) -> None:
     _, network = smallest(model)
     layout = Layout(network)
@@ -193,7 +146,7 @@ def test_the_regularized_parameters_are_the_last_ones(model: str) -> None:
         assert {name for name, found in values.items() if found == {1.0}} == head
         assert set().union(*values.values()) <= {0.0, 0.5, 1.0}
     assert full.first == 0
-    assert (top.first == 0) == (model in ("softmax_regression", "embedding_bag", "module"))
+    assert (top.first == 0) == (model in ("softmax_regression", "embedding_bag"))
 
 
 def test_what_travels_is_the_model_and_two_vectors_of_the_regularized_size() -> None:
@@ -207,11 +160,6 @@ def test_what_travels_is_the_model_and_two_vectors_of_the_regularized_size() -> 
 
 
 # -- core sets --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("choice", ["uniform", "herding"])
-def test_a_core_set_of_nothing_is_fedavg_to_the_bit(choice: str) -> None:
-    assert largest_gap(run(cores(size=0, choice=choice)), run(FEDAVG)) == 0
 
 
 @pytest.mark.parametrize("choice", ["uniform", "herding"])

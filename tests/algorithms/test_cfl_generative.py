@@ -41,15 +41,6 @@ def uniform(count: int, shape: tuple[int, ...]) -> Tensor:
     return torch.rand((count, *shape), generator=torch_generator(0, "test"))
 
 
-def test_without_steps_or_with_steps_of_nothing_the_start_comes_back() -> None:
-    like = torch.zeros(())
-    for chosen in ({"steps": 0}, {"eta_x": 0.0, "s": 0.0}):
-        found = method(size=4, **chosen).langevin(
-            (2, 3), gradient(lambda x: (x**2).sum()), torch_generator(0, "test"), like
-        )
-        assert torch.equal(found, uniform(4, (2, 3)))
-
-
 def test_gradient_descent_on_a_parabola_contracts_by_one_minus_its_step() -> None:
     sampler = method(size=4, steps=7, eta_x=0.2, s=0.0)
     found = sampler.langevin(
@@ -120,16 +111,6 @@ def test_synthetic_samples_lie_behind_the_data_with_labels_of_its_subset() -> No
     for _, subset, position in stored.tolist():
         assert int(fed.parts.data.train_labels[position]) in data.train_labels[torch.from_numpy(deal(SIZES)[subset])]
         assert fed.parts.data.classes(slice(None))[position] == int(fed.parts.data.train_labels[position])
-
-
-def test_they_are_trained_on_when_another_subset_is_held() -> None:
-    fed = made()
-    own = [deal(SIZES)[1]]
-    state, _ = run_rounds(fed)
-    first = state.extra["stored"]
-    held = fed.parts.algorithm.training_samples([0], [1], own, state.extra)[0]
-    mine = first[(first[:, 0] == 0) & (first[:, 1] != 1)][:, 2].tolist()
-    assert held.tolist() == [*own[0].tolist(), *mine]
 
 
 def test_two_runs_on_one_federation_do_not_see_each_other() -> None:

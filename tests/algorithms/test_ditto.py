@@ -4,45 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from fedtide.federation.types import RunState
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
-COHORTS = [[0, 2], [1, 2], [2], [0, 1, 2]]  # client 3 never
 STORED = {"epochs": 2, "batch_size": 3, "lr": 0.2, "order": "stored", "weight_decay": 0.01, "clip": 0.5}
-
-
-def run(algorithm: Any, cohorts: Any = COHORTS, local: Any = STORED) -> tuple[list[Tensor], RunState]:
-    return trajectory(algorithm, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts, local=local)
-
-
-@pytest.mark.parametrize("newcomers", ["current", "initial"])
-def test_without_a_pull_it_is_local_training_that_begins_at(newcomers: str) -> None:
-    """The initial model for everybody, or the current one."""
-    _, state = run({"name": "ditto", "lambda_": 0.0, "newcomers": newcomers})
-    _, local = run("local")
-    same = [torch.equal(state.memory["v"][k], local.memory["own"][k]) for k in range(4)]
-    assert same == [True, newcomers == "initial", True, True]  # client 1 is first drawn in the second round
-
-
-def test_a_strong_pull_leaves_own_models_at_the_global_one() -> None:
-    """At a distance that falls as 1 / lambda: tenfold, with a rate that stays stable."""
-    gaps = []
-    for pull in (10.0, 100.0, 1000.0):
-        chosen = {"name": "ditto", "lambda_": pull, "personal_lr": 1 / pull, "personal_epochs": 20}
-        (w,), state = run(chosen, COHORTS[:1], {"epochs": 2, "batch_size": 3, "lr": 1e-12})
-        gaps.append(float((state.memory["v"][0] - w).norm()))
-    assert gaps[0] > 5 * gaps[1] > 25 * gaps[2] > 0
-
-
-def test_epochs_and_rate_of_own_models_are_theirs() -> None:
-    half = {**STORED, "epochs": 1, "lr": 0.1, "schedule": "exponential", "decay": 0.5}
-    longer = {"name": "ditto", "lambda_": 0.0, "newcomers": "initial", "personal_epochs": 2, "personal_lr": 0.2}
-    decaying = {**STORED, "schedule": "exponential", "decay": 0.5}
-    ours, theirs = run(longer, local=half)[1].memory["v"], run("local", local=decaying)[1].memory["own"]
-    assert closest(ours, theirs) < 1e-14
 
 
 def test_the_initial_model_is_that_of_the_session() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedtide.federation.state import initial_state
-from support import closest, federation, run_rounds, settings, steady, trajectory, watch
+from support import closest, federation, run_rounds, settings, steady, watch
 
 A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
 Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=torch.float64)
@@ -98,38 +98,3 @@ def test_a_stationary_state_is_left_unchanged(
         assert closest(state.memory[name], rows) < 1e-12
     for name, vector in state.server.items():
         assert float(vector.abs().max()) < 1e-12, name
-
-
-@pytest.mark.parametrize("sizes", [[3, 3, 3], [2, 4, 6]])
-def test_exact_local_minimization_leaves_the_gradient_in_feddyns_memory(quadratics: Any, sizes: list[int]) -> None:
-    """theta = (A + a)^-1 (A z + a (w - h)), and h+ = -grad f(theta) / a."""
-    data, chosen = quadratics(sizes, A[:, 0].tolist(), Z.tolist())
-    local = {**LOCAL, "steps": 300}
-    chosen = settings(algorithm={"name": "feddyn", "alpha": 0.3}, local=local, **chosen)
-    fed = federation(chosen, steady(sizes, 3), data, cohorts=COHORTS[:3])
-    seen, state = watch(fed), initial_state(fed.parts)
-    a = 0.3 / (torch.tensor(sizes, dtype=torch.float64).unsqueeze(1) * 3 / sum(sizes))
-    for t, cohort in enumerate(COHORTS[:3]):
-        w, h = state.w, state.memory["h"].clone()
-        with torch.no_grad():
-            fed.run_round(state)
-        exact = (A * Z + a * (w - h)) / (A + a)
-        assert closest(seen[t][0].W, exact[cohort]) < 1e-12
-        assert closest(state.memory["h"][cohort], (-A * (exact - Z) / a)[cohort]) < 1e-11
-    fed.parts.workers.close()
-
-
-@pytest.mark.parametrize("algorithm", ["feddyn", "feddc", "fedavg", "fedvra"])
-def test_it_converges_to_the_optimum_where_fedavg_does_not(quadratics: Any, algorithm: str) -> None:
-    """FedAvg's fixed point is [mean(I - M)]^-1 mean((I - M) z) with M = (1 - eta A)^K."""
-    data, chosen = quadratics([3, 3, 3], A[:, 0].tolist(), Z.tolist())
-    weights: dict[str, Any] = {"fedvra": {"gamma": 0.5}, "fedavg": {}}.get(algorithm, {"alpha": 0.5})
-    optimum = (A * Z).sum(0) / A.sum()
-    common = {"local": LOCAL, "evaluation": {"every": 120, "models": ["global"]}, **chosen}
-    models, _ = trajectory({"name": algorithm, **weights}, steady([3, 3, 3], 120), data, **common)
-    if algorithm == "fedavg":
-        reach = 1 - (1 - LR * A) ** STEPS
-        assert closest(models[-1], (reach * Z).sum(0) / reach.sum()) < 1e-10
-        assert closest(models[-1], optimum) > 0.1
-    else:
-        assert closest(models[-1], optimum) < 1e-8

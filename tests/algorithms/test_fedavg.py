@@ -11,7 +11,6 @@ from support import (
     deal,
     federation,
     images,
-    largest_gap,
     run_rounds,
     settings,
     steady,
@@ -46,46 +45,6 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
                 y.grad = gradient_at(y.detach(), torch.arange(start, min(start + 4, 11)))
                 optimizer.step()
         assert closest(w, y.detach()) < 1e-13
-
-
-def test_one_full_batch_step_is_a_step_on_the_weighted_mean_loss() -> None:
-    models, _ = trajectory("fedavg", steady((3, 8), 1), vectors(), local={"batch_size": 99, "epochs": 1, "lr": 0.3})
-    fed = federation(settings(), steady((3, 8), 1), vectors())
-    fed.parts.workers.close()
-    assert closest(models[0], fed.parts.w0 - 0.3 * gradient_at(fed.parts.w0, torch.arange(11))) < 1e-14
-
-
-def test_equal_sizes_weigh_equally() -> None:
-    local = {"epochs": 1, "batch_size": 3, "lr": 0.3}
-    both = [
-        trajectory({"name": "fedavg", "weighting": rule}, steady((5, 5, 5), 3), vectors(), local=local)[0]
-        for rule in ("samples", "uniform")
-    ]
-    assert largest_gap(*both) < 1e-15
-    other = trajectory({"name": "fedavg", "weighting": "uniform"}, steady((5, 2, 8), 3), vectors(), local=local)[0]
-    assert largest_gap(other, trajectory("fedavg", steady((5, 2, 8), 3), vectors(), local=local)[0]) > 1e-3
-
-
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-def test_local_training_on_quadratics(quadratics: Any, executor: str) -> None:
-    """theta_k = M_k w + (1 - M_k) z_k with M_k = (1 - lr a_k)^K, and the fixed point that follows."""
-    a, sizes, lr, steps = [0.5, 1.0, 2.0], [2, 3, 4], 0.2, 3
-    z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
-    data, chosen = quadratics(sizes, a, z)
-    local = {"steps": steps, "batch_size": 2, "lr": lr}
-    engine = {"executor": executor, "workers": 1}
-    models, _ = trajectory(
-        "fedavg", steady(sizes, 60), data, local=local, engine=engine, evaluation={"every": 60}, **chosen
-    )
-    M = (1 - lr * torch.tensor(a, dtype=torch.float64)) ** steps
-    targets, p = torch.tensor(z, dtype=torch.float64), torch.tensor(sizes, dtype=torch.float64) / sum(sizes)
-    w = torch.zeros(3, dtype=torch.float64)
-    for model in models[:10]:
-        w = (p * M).sum() * w + (p * (1 - M)) @ targets
-        assert closest(model, w) < 1e-13
-    assert closest(models[-1], ((p * (1 - M)) @ targets) / (p * (1 - M)).sum()) < 1e-10
-    optimum = (p * torch.tensor(a)) @ targets / (p * torch.tensor(a)).sum()
-    assert closest(models[-1], optimum) > 0.05  # client drift: not the optimum of the mean loss
 
 
 AVERAGING = [

@@ -31,12 +31,6 @@ def test_the_first_round_is_fedavg() -> None:
         assert closest(found[1], plain[1]) > 1e-4
 
 
-def test_the_generator_does_not_disturb_batches_or_models() -> None:
-    """The weight of the terms goes to 1e-4, not to zero: nearly FedAvg."""
-    plain, _ = trajectory("fedavg", WORLD, vectors(), local=LOCAL)
-    assert 0 < closest(run(alpha=1e-9, beta=1e-9)[-1], plain[-1]) < 1e-3
-
-
 @pytest.mark.parametrize(
     ("noise", "hidden", "classes", "width", "size"),
     [

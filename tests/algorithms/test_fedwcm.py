@@ -12,11 +12,10 @@ from torch import Tensor
 
 from fedtide.methods.algorithms.fedwcm import Imbalance, relative_score
 from fedtide.world.dataset import Dataset
-from support import closest, dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import closest, dataset, federation, run_rounds, settings, steady, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
-SIZES = (5, 2, 7)
 COUNTS = st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=6).filter(
     lambda rows: any(map(sum, rows))
 )
@@ -122,50 +121,6 @@ def test_balanced_data_give_fedcm(name: str, score: str) -> None:
         assert closest(w, other) < 1e-15
 
 
-def test_proportional_clients_give_fedcm_with_a_constant_alpha() -> None:
-    """Scores are equal: weights are uniform, q = 1 and alpha = 0.1 + 0.9 (1 - e^-L1) from the second round on."""
-    data, sizes = labeled([0, 1, 0, 2] * 3), (4, 4, 4)
-    found = played(fedwcm(), sizes, data, cohorts=[[0, 1], [1, 2], [0]])
-    constant = 0.1 + 0.9 * (1 - math.exp(-1 / 3))
-    fed = federation(
-        settings(algorithm={"name": "fedcm", "weighting": "uniform"}, local=LOCAL, engine=THREADS),
-        steady(sizes, 3),
-        data,
-        cohorts=[[0, 1], [1, 2], [0]],
-    )
-    fed.parts.algorithm.alpha = lambda r: constant if r.t else 0.1  # type: ignore[attr-defined]
-    seen = watch(fed)
-    run_rounds(fed)
-    for (r, w), (other, theirs) in zip(found, seen, strict=True):
-        assert float(r.extra["alpha"]) == pytest.approx(constant, abs=1e-15)
-        assert closest(r.weights, other.weights) < 1e-15
-        assert closest(w, theirs) < 1e-14
-
-
-def test_with_the_gradient_alone_it_is_fedavg_with_softmax_weights() -> None:
-    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
-    (r, w), (plain, _) = (played(name, SIZES, data, rounds=1)[0] for name in (fedwcm(alpha0=1.0), "fedavg"))
-    assert torch.equal(r.W, plain.W)
-    p = torch.bincount(data.train_labels, minlength=3) / 14
-    delta = (1 / 3 - p.double()).abs()
-    s = torch.stack([delta[data.train_labels[a:b]].mean() for a, b in ((0, 5), (5, 7), (7, 14))])
-    expected = torch.softmax(s * 3 * delta.sum(), 0)
-    assert closest(r.weights[:, 0], expected) < 1e-7  # the test's p is in single precision
-    assert closest(w, r.weights[:, 0] @ r.W) < 1e-15
-
-
-def test_with_all_clients_q_is_one_and_one_client_weighs_one() -> None:
-    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1])
-    everybody, alone = played(fedwcm(), SIZES, data), played(fedwcm(), SIZES, data, cohorts=[[0], [1], [2]])
-    L1 = sum(abs(1 / 3 - share / 14) for share in (9, 4, 1))
-    for r, _ in everybody:
-        assert float(r.extra["alpha"]) == pytest.approx(0.1 + 0.9 * (1 - math.exp(-L1)), abs=1e-14)
-    for r, w in alone:
-        assert r.weights.tolist() == [[1.0]]
-        assert torch.equal(w, r.W[0])
-        assert 0.1 <= float(r.extra["alpha"]) <= 1
-
-
 @pytest.mark.parametrize(
     ("argument", "x"), [("discrepancy", 0.4), ("temperature", 1 / (9 * 0.4)), ("per_client", 3 * 0.4 / 3)]
 )
@@ -183,41 +138,6 @@ def test_the_data_s_own_frequencies_as_target_leave_nothing_to_correct() -> None
         assert closest(r.weights, torch.full_like(r.weights, 1 / 3)) < 1e-15
 
 
-def test_the_model_descends(quadratics: Any) -> None:
-    """The sign of the momentum: toward the minimum of the mean loss, not away from it."""
-    data, chosen = quadratics([4, 4], [1.0, 1.0], [[1.0, -2.0], [3.0, 4.0]])
-    local = {"steps": 2, "batch_size": 4, "lr": 0.1}
-    models, _ = trajectory(fedwcm(), steady((4, 4), 8, classes=2), data, local=local, engine=THREADS, **chosen)
-    far = [float((w - torch.tensor([2.0, 1.0], dtype=torch.float64)).norm()) for w in models]
-    assert far == sorted(far, reverse=True)
-    assert far[-1] < 0.8 * far[0]
-
-
-@pytest.mark.parametrize("score", ["abs", "scarce"])
-def test_equal_sizes_make_fedwcm_x_fedwcm(score: str) -> None:
-    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
-    cohorts = [[0, 1], [1, 2], [0]]
-    ours, plain = (
-        played(fedwcm(name, score=score), (5, 5, 5), data, cohorts=cohorts) for name in ("fedwcm_x", "fedwcm")
-    )
-    assert largest_gap([w for _, w in ours], [w for _, w in plain]) < 1e-14
-
-
-def test_rates_make_up_for_step_counts(quadratics: Any) -> None:
-    """Under a constant gradient every client of X is displaced alike, and Delta is 0.1 times the gradient."""
-    data, chosen = quadratics([3, 8, 4], [1e-12] * 3, [[1e12, -2e12, 5e11]] * 3)
-    fed = federation(
-        settings(algorithm=fedwcm("fedwcm_x"), local=LOCAL, engine=THREADS, **chosen), steady((3, 8, 4), 1), data
-    )
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    r, _ = seen[0]
-    assert r.steps[:, 0].tolist() == [2, 6, 4]
-    gradient = -torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    assert closest(r.W, (r.w - 0.2 * 4 * 0.1 * gradient).expand_as(r.W)) < 1e-9
-    assert closest(state.server["Delta"], 0.1 * gradient) < 1e-9
-
-
 def test_a_cap_bounds_the_rates_of_small_clients() -> None:
     fed = federation(
         settings(algorithm=fedwcm("fedwcm_x", lr_cap=0.3), local=LOCAL, engine=THREADS), steady((3, 8, 4), 1), vectors()
@@ -229,14 +149,3 @@ def test_a_cap_bounds_the_rates_of_small_clients() -> None:
     assert (
         closest(0.2 * algorithm.lr_scale(r)[:, 0], torch.tensor([0.3, 0.2 * 4 / 6, 0.2], dtype=torch.float64)) < 1e-15
     )
-
-
-def test_weights_as_printed_shrink_the_step_by_the_number_of_participants() -> None:
-    """Equal sizes, one round: sum w' = 1 / m, and with it the displacement and Delta."""
-    data = labeled([0, 0, 0, 0, 1, 0, 2, 1, 0, 0, 1, 0, 0, 1, 2])
-    (printed, w), (r, other) = (
-        played(fedwcm("fedwcm_x", renormalize=flag), (5, 5, 5), data, rounds=1)[0] for flag in (False, True)
-    )
-    assert float(printed.weights.sum()) == pytest.approx(1 / 3)
-    assert closest(3 * (w - printed.w), other - r.w) < 1e-14
-    assert closest(3 * printed.server.Delta, r.server.Delta) < 1e-14

@@ -60,16 +60,6 @@ def test_balancefl_without_its_parts_is_fedavg() -> None:
         assert largest_gap(plain, models) < 1e-12
 
 
-@pytest.mark.slow
-def test_a_loss_of_its_own_takes_the_objectives_place_with_batch_norm_too() -> None:
-    data = dataset(random(6, 3, 32, 32), torch.arange(6) % 3, 3, kind="image")
-    chosen = {"model": {"name": "resnet18", "norm": "batch"}, "local": {"epochs": 1, "batch_size": 6, "lr": 0.1}}
-    plain, _ = trajectory("fedavg", steady((6,), 1), data, **chosen)
-    own = {"name": "balancefl", "spread": 0.0, "entropy": 0.0}
-    models, _ = trajectory(own, steady((6,), 1), data, **chosen)
-    assert largest_gap(plain, models) < 1e-9
-
-
 def test_balancefls_loss_by_hand() -> None:
     """Classes 0 and 2 occur, 1 and 3 do not; the fourth sample is padding."""
     head = torch.nn.Linear(5, 4).double()

@@ -10,20 +10,17 @@ from federation.test_ranks import compare
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
-from fedtide.federation.state import initial_state, restored_state
+from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
 from fedtide.methods.algorithms._own_part import OwnPart
 from fedtide.methods.algorithms.fedper import FedPer
 from support import (
     assert_same,
-    deal,
     federation,
     largest_gap,
-    planned,
     run_rounds,
     settings,
     steady,
-    timeline,
     trajectory,
     vectors,
     watch,
@@ -74,15 +71,6 @@ def test_with_everything_as_the_part_it_is_local_training() -> None:
     assert torch.equal(state.memory["own"], models("local")[1].memory["own"])
 
 
-@pytest.mark.parametrize("part", ["head", "body"])
-def test_at_first_what_is_shared_is_fedavgs_and_the_rest_stays(part: str) -> None:
-    (ours,), _ = models({"name": "fedper", "personal": part}, COHORTS[:1])
-    (theirs,), _ = models("fedavg", COHORTS[:1])
-    fed = made("fedavg", COHORTS[:1])
-    own = fed.parts.layout.mask(part)
-    assert torch.equal(ours, torch.where(own, fed.parts.w0, theirs))
-
-
 def test_a_client_alone_with_the_mean_is_fedavg() -> None:
     alone = [[2]] * 3
     assert largest_gap(models({"name": "fedper", "newcomers": "mean"}, alone)[0], models("fedavg", alone)[0]) == 0
@@ -104,40 +92,6 @@ def test_fedrep_without_epochs_of_the_head_is_fedbabu_whose_head_never_moves(exe
     head = fed.parts.layout.mask("head")
     assert all(torch.equal(w[head], fed.parts.w0[head]) for w in theirs)
     assert all((w != fed.parts.w0)[~head].any() for w in theirs)
-
-
-@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", {"name": "fedper", "personal": "body"}], ids=str)
-def test_clients_are_served_their_own_part_and_the_model_before_they_have_one(algorithm: Any) -> None:
-    fed = made(algorithm)
-    state, _ = run_rounds(fed)
-    found, _ = served(fed, state)
-    own: Any = fed.parts.algorithm
-    assert torch.equal(found[:, ~own.P], state.w[~own.P].expand(4, -1))
-    assert torch.equal(found[:3, own.P], state.memory["own"][:3])
-    assert torch.equal(found[3], state.w)
-
-
-def test_the_part_of_newcomers_may_be_the_mean_of_the_participants() -> None:
-    fed = made({"name": "fedrep", "newcomers": "mean"}, COHORTS[-1:])
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    r, w = seen[0]
-    own: Any = fed.parts.algorithm
-    assert torch.equal(w[own.P], r.weighted_mean(state.memory["own"][:3]))
-
-
-def test_the_head_and_the_body_of_fedrep_are_trained_one_after_the_other() -> None:
-    """As two runs in which the other part stays as it is."""
-    stored = {"local": {"epochs": 2, "batch_size": 20, "lr": 0.2}}
-    alone: list[list[int]] = [[2]]
-    (w,), state = models({"name": "fedrep", "head_epochs": 3, "personal_lr": 0.1}, alone, **stored)
-    fed = made("fedavg", alone)
-    head, w0 = fed.parts.layout.mask("head"), fed.parts.w0
-    assert torch.equal(w[head], w0[head])
-    assert bool((state.memory["own"][2] != w0[head]).any())
-    assert bool((w != w0)[~head].all())
-    longer = models({"name": "fedrep", "head_epochs": 6, "personal_lr": 0.1}, alone, **stored)[1].memory["own"][2]
-    assert float((longer - w0[head]).norm()) > float((state.memory["own"][2] - w0[head]).norm())
 
 
 # Normalization layers and their statistics.
@@ -227,30 +181,6 @@ def test_the_head_of_fedbabu_is_sent_once() -> None:
     assert state.totals["bytes_up"] == 4 * exchanges * BODY
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "model", "numbers"),
-    [
-        ("fedper", MODEL, HEAD),
-        ("fedrep", MODEL, HEAD),
-        ({"name": "fedper", "personal": "body"}, MODEL, BODY),
-        (NORMS, "normed", 8 + 8),
-        ("ditto", MODEL, BODY + HEAD),
-        ("fedbabu", MODEL, 0),
-    ],
-    ids=str,
-)
-def test_what_clients_keep_is_what_memory_is_planned_and_made_for(algorithm: Any, model: Any, numbers: int) -> None:
-    chosen = settings(algorithm=algorithm, model=model)
-    kept = planned(chosen, steady(SIZES, 2), vectors()).kept
-    assert kept.size == 4 * len(SIZES) * numbers
-    memory = initial_state(made(algorithm, model=model).parts).memory
-    assert sum(rows.shape[1] for rows in memory.values()) == numbers
-
-
-def test_parts_on_disk_are_the_same() -> None:
-    assert_same(*(run_rounds(made("fedper", client_state={"storage": place}))[0] for place in ("device", "disk")))
-
-
 def test_links_see_what_is_sent_alone() -> None:
     """The part stays as it was trained, and what links keep and count is of the length of the rest."""
     fed = made("fedper", uplink=[{"name": "shrink", "share": 0.25, "remember": True}])
@@ -273,28 +203,6 @@ def test_processes_may_share_a_round(algorithm: str) -> None:
 
 
 # Sessions.
-
-
-def sessions(algorithm: Any, initializer: str, kept: bool) -> Federation:
-    everybody = {client: client for client in range(4)}
-    world = timeline(deal(SIZES), [everybody] * 4, clients=4, session_of_round=[0, 0, 1, 1])
-    values = {"initializer": initializer, "client_state": {"on_session_start": "keep" if kept else "reset"}}
-    chosen = settings(algorithm=algorithm, model=MODEL, local=LOCAL, **values)
-    return federation(chosen, world, vectors(), cohorts=[[0, 1, 2], [0, 1, 2], [3], [3]])
-
-
-@pytest.mark.parametrize("algorithm", ["fedper", "fedrep", "ditto"])
-def test_a_new_session_begins_without_parts_or_with_all_of_them(algorithm: str) -> None:
-    for kept in (False, True):
-        half, fed = (sessions(algorithm, "previous", kept) for _ in range(2))
-        state, _ = run_rounds(half, 2)
-        before = next(iter(state.memory.values()))[:3].clone()
-        state, _ = run_rounds(fed, state=state)
-        found, _ = served(fed, state)
-        assert state.seen.tolist() == [kept, kept, kept, True]
-        after = next(iter(state.memory.values()))[:3]
-        assert torch.equal(after, before if kept else torch.zeros_like(before))
-        assert torch.equal(found[:3], state.w.expand(3, -1)) is not kept
 
 
 # What is refused.

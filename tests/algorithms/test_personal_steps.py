@@ -4,25 +4,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import RunState
 from fedtide.settings.reading.yaml_files import read_value
 from support import (
     closest,
-    deal,
     federation,
     images,
     largest_gap,
     run_rounds,
     settings,
     steady,
-    timeline,
     trajectory,
     vectors,
-    watch,
 )
 
 SIZES = (5, 2, 7, 4)
@@ -40,58 +35,6 @@ def trained(algorithm: Any, executor: str = "threads", **chosen: Any) -> tuple[F
     values = {"local": LOCAL, "engine": {"executor": executor, "workers": 1}, **chosen}
     fed = federation(settings(algorithm=algorithm, **values), steady(SIZES, len(COHORTS)), vectors(), cohorts=COHORTS)
     return fed, run_rounds(fed)[0]
-
-
-def served(fed: Federation, state: RunState) -> Tensor:
-    """The models [K, d] that clients are served after the last round."""
-    server = ServedModels(fed.parts)
-    return server.rows(state, state.round - 1, slice(None))[0]
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize(
-    ("alpha", "expected"), [(0.0, lambda v, w: w), (1.0, lambda v, w: v), (0.5, lambda v, w: (v + w) / 2)]
-)
-def test_apfl_serves_the_mixture_and_others_the_global_model(alpha: float, expected: Any, executor: str) -> None:
-    fed, state = trained(named("apfl", alpha=alpha), executor)
-    models = served(fed, state)
-    assert torch.equal(models[:3], expected(state.memory["v"][:3], state.w.expand(3, -1)))
-    assert torch.equal(models[3], state.w)
-    assert closest(state.memory["v"][0], state.w) > 1e-3
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("mix", ["before", "after"])
-def test_apfl_with_alpha_one_trains_alone(mix: str, executor: str) -> None:
-    """From the session's first model on each client's own batches, whichever y is mixed in with weight zero."""
-    _, ours = trained(named("apfl", alpha=1.0, mix=mix, newcomers="initial"), executor)
-    _, alone = trained("local", executor)
-    assert closest(ours.memory["v"], alone.memory["own"]) < 1e-14
-
-
-def test_a_learned_alpha_follows_the_slope_of_the_first_batch(quadratics: Any) -> None:
-    """Losses a/2 |theta - z|^2: the slope at the mixture is a <v - y, m - z>."""
-    a, z, rate, eta = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 0.2, 0.3
-    data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"steps": 2, "batch_size": 4, "lr": rate}
-    algorithm = named("apfl", adaptive="paper", alpha_lr=eta)
-    _, state = trajectory(
-        algorithm, steady((4,), 3, classes=2), data, local=local, engine={"executor": "threads"}, **chosen
-    )
-    w = v = torch.zeros(2, dtype=torch.float64)
-    alpha = 0.5
-    for t in range(3):
-        y = w
-        v = w if t == 0 else v
-        for step in range(2):
-            m = alpha * v + (1 - alpha) * y
-            slope = float(((v - y) * a * (m - z)).sum())
-            y, v = y - rate * a * (y - z), v - rate * alpha * a * (m - z)
-            alpha = alpha - eta * slope if step == 0 else alpha
-        w = y
-    assert abs(float(state.memory["alpha"][0]) - alpha) < 1e-14
-    assert abs(alpha - 0.5) > 1e-4
-    assert closest(state.memory["v"][0], v) < 1e-14
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -113,56 +56,9 @@ def test_alpha_stays_a_share(adaptive: str) -> None:
     assert bool(((shares >= 0) & (shares <= 1)).all())
 
 
-@pytest.mark.parametrize("on_leave", ["discard", "keep"])
-def test_a_client_that_left_returns_without_its_model_and_share_or_with_both(on_leave: str) -> None:
-    world = timeline(deal(SIZES), [{0: 0, 1: 1}, {1: 1}, {0: 0, 1: 1}])
-    algorithm = named("apfl", adaptive="paper", alpha_lr=1.0, alpha=0.25)
-    chosen = settings(algorithm=algorithm, local=LOCAL, client_state={"on_leave": on_leave})
-    fed = federation(chosen, world, vectors(), cohorts=[[0, 1], [1], [1]])
-    state, _ = run_rounds(fed)
-    v, alpha = state.memory["v"][0], state.memory["alpha"][0]
-    expected = alpha * v + (1 - alpha) * state.w if on_leave == "keep" else state.w
-    assert bool(v.any()) is bool(alpha.any()) is (on_leave == "keep")
-    models = served(fed, state)
-    assert torch.equal(models[0], expected)
-    assert closest(models[1], state.w) > 1e-3
-
-
 def test_no_is_a_word_in_settings_files() -> None:
     chosen: Any = settings(algorithm=named("apfl", adaptive=read_value("no"))).algorithm
     assert chosen.adaptive == "no"
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_pfedme_without_a_server_step_leaves_the_model(executor: str) -> None:
-    fed, state = trained(named("pfedme", server_lr=0.0), executor)
-    assert torch.equal(state.w, fed.parts.w0)
-    assert closest(served(fed, state)[0], state.w) > 1e-3
-
-
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_many_steps_of_theta_find_the_proximal_point(executor: str, quadratics: Any) -> None:
-    """Of a/2 |theta - z|^2 + lambda/2 |theta - y|^2, and y moves toward it."""
-    a, z, lambda_, rate = 0.5, torch.tensor([1.0, -2.0], dtype=torch.float64), 4.0, 0.05
-    data, chosen = quadratics([4], [a], [z.tolist()])
-    local = {"steps": 3, "batch_size": 4, "lr": rate}
-    algorithm = named("pfedme", lambda_=lambda_, steps=100, personal_lr=0.2)
-    engine = {"executor": executor, "workers": 1}
-    (w,), state = trajectory(algorithm, steady((4,), 1, classes=2), data, local=local, engine=engine, **chosen)
-    y = torch.zeros(2, dtype=torch.float64)
-    for _ in range(3):
-        theta = (a * z + lambda_ * y) / (a + lambda_)
-        y = y - rate * lambda_ * (y - theta)
-    assert closest(w, y) < 1e-14
-    assert closest(state.memory["theta"][0], theta) < 1e-14
-
-
-def test_pfedme_as_released_serves_the_local_models() -> None:
-    chosen = settings(algorithm=named("pfedme", serve="local"), local=LOCAL)
-    fed = federation(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS)
-    rounds = watch(fed)
-    state, _ = run_rounds(fed)
-    assert torch.equal(served(fed, state)[1], rounds[-1][0].W[0])
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -12,7 +12,6 @@ from support import (
     deal,
     federation,
     largest_gap,
-    run_rounds,
     settings,
     steady,
     timeline,
@@ -27,56 +26,6 @@ COHORTS = [[0, 2], [1, 2, 3], [2], [0, 1, 3], [3]]
 
 
 scaffold = partial(dict, name="scaffold")
-
-
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-def test_the_first_round_is_fedavg(executor: str) -> None:
-    common = {"local": {**LOCAL, "momentum": 0.9}, "engine": {"executor": executor, "workers": 1}}
-    for rule in ("samples", "uniform"):
-        ours, plain = (
-            trajectory({"name": name, "weighting": rule}, steady(SIZES, 1), vectors(), **common)[0]
-            for name in ("scaffold", "fedavg")
-        )
-        assert torch.equal(ours[0], plain[0])
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_a_single_device_is_fedavg(momentum: float) -> None:
-    local = {**LOCAL, "momentum": momentum}
-    ours, plain = (trajectory(name, steady((9,), 4), vectors(), local=local)[0] for name in ("scaffold", "fedavg"))
-    assert largest_gap(ours, plain) < 1e-13
-
-
-def test_one_full_batch_step_with_equal_sizes_is_fedavg() -> None:
-    local = {"epochs": 1, "batch_size": 99, "lr": 0.3}
-    ours, plain = (trajectory(name, steady((6, 6, 6), 5), vectors(), local=local)[0] for name in ("scaffold", "fedavg"))
-    assert largest_gap(ours, plain) < 1e-13
-
-
-@pytest.mark.parametrize("option", ["I", "II"])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_c_is_the_mean_of_the_clients_control_variates(option: str, momentum: float) -> None:
-    for cohorts in (None, COHORTS):
-        local = {**LOCAL, "momentum": momentum}
-        _, state = trajectory(scaffold(option=option), steady(SIZES, 5), vectors(), cohorts=cohorts, local=local)
-        assert closest(state.server["c"], state.memory["c_k"].mean(0)) < 1e-13
-        assert float(state.server["c"].norm()) > 1e-3
-
-
-def test_c_weighted_by_samples_is_the_weighted_mean() -> None:
-    _, state = trajectory(
-        scaffold(variate_weights="samples"), steady(SIZES, 5), vectors(), cohorts=COHORTS, local=LOCAL
-    )
-    share = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
-    assert closest(state.server["c"], share @ state.memory["c_k"]) < 1e-14
-
-
-def test_c_of_the_fedssg_variant_is_the_mean_of_the_scaled_control_variates() -> None:
-    chosen = scaffold(variant="fedssg", weighting="uniform")
-    local = {**LOCAL, "epochs": None, "mean_epochs": 5, "schedule": "exponential", "decay": 0.9}
-    _, state = trajectory(chosen, steady(SIZES, 5), vectors(), cohorts=COHORTS, local=local)
-    omega = torch.tensor(SIZES, dtype=torch.float64).unsqueeze(1) / (sum(SIZES) / len(SIZES))
-    assert closest(state.server["c"], (omega * state.memory["c_k"]).mean(0)) < 1e-14
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.05])
@@ -101,12 +50,6 @@ def test_option_one_keeps_the_gradient_at_the_received_model() -> None:
     fed.parts.workers.close()
 
 
-def test_a_server_step_of_zero_freezes_the_model() -> None:
-    models, state = trajectory(scaffold(server_lr=0.0), steady(SIZES, 3), vectors(), local=LOCAL)
-    assert all(torch.equal(w, models[0]) for w in models)
-    assert float(state.server["c"].norm()) > 1e-3  # the control variates go on
-
-
 @pytest.mark.parametrize(("variant", "factor"), [("momentum_aware", 1.0), ("printed", 13.1441 / 5)])
 def test_with_momentum_only_the_aware_variant_recovers_the_gradient(
     quadratics: Any, variant: str, factor: float
@@ -117,25 +60,6 @@ def test_with_momentum_only_the_aware_variant_recovers_the_gradient(
     _, state = trajectory(scaffold(variant=variant), steady([2, 2], 1, classes=2), data, local=local, **chosen)
     gradients = -torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=torch.float64)
     assert closest(state.memory["c_k"], factor * gradients) < 1e-8
-
-
-@pytest.mark.parametrize("option", ["I", "II"])
-def test_the_stationary_state_is_left_unchanged(quadratics: Any, option: str) -> None:
-    """At the optimum w* with c_k = grad F_k(w*) and c = 0 a round changes nothing."""
-    a, z = [0.5, 1.0, 2.0], [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
-    data, chosen = quadratics([3, 3, 3], a, z)
-    local = {"steps": 4, "batch_size": 3, "lr": 0.2}
-    fed = federation(settings(algorithm=scaffold(option=option), local=local, **chosen), steady((3, 3, 3), 2), data)
-    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
-    optimum = (curvature * minima).sum(0) / curvature.sum()
-    fed.parts.w0 = optimum
-    state = initial_state(fed.parts)
-    variates = curvature * (optimum - minima)
-    state.memory["c_k"].copy_(variates)
-    run_rounds(fed, state=state)
-    assert closest(state.w, optimum) < 1e-13
-    assert closest(state.memory["c_k"], variates) < 1e-12
-    assert float(state.server["c"].abs().max()) < 1e-13
 
 
 @pytest.mark.parametrize("weights", ["plain", "samples"])

@@ -19,6 +19,7 @@ DECAYING = {**PLAIN, "lr": 0.1, "weight_decay": 0.01, "schedule": "exponential",
 CLIPPED = {**PLAIN, "weight_decay": 0.01, "clip": 0.3}
 ONE_STEP = {**PLAIN, "epochs": None, "steps": 1}
 EQUAL_STEPS = {**PLAIN, "epochs": None, "steps": 4, "lr": 0.1, "weight_decay": 0.01}
+FULL_STEP = {**PLAIN, "epochs": 1, "batch_size": 99}
 RATE_ONE = {"capped_steps": 5, "batch_size": 2, "momentum": 0.9, "lr": 1.0}
 
 
@@ -68,17 +69,40 @@ TABLE = [
     Reduction(named("fedcm", alpha=1.0), FEDAVG, local={**PLAIN, "weight_decay": 0.01, "clip": 0.5}),
     Reduction(named("fednova"), FEDAVG, 1e-14, EQUAL_STEPS),
     Reduction(named("fednova"), FEDAVG, 1e-14, {**EQUAL_STEPS, "momentum": 0.9}),
+    Reduction(named("fedcm", alpha=0.3), named("mimelite", beta=0.7), 1e-14, FULL_STEP),
+    Reduction(
+        named("fedcm", momentum_norm="nominal"), named("fedcm"), local=EQUAL_STEPS
+    ),  # there is none without epochs
+    *(
+        Reduction(named("mime", dampening=form), named("mimelite", dampening=form), 1e-14, FULL_STEP)
+        for form in (True, False)
+    ),
     Reduction(named("slowmo", beta=0.0), FEDAVG, 1e-14),
+    Reduction(
+        named("slowmo", beta=0.7, alpha_s=0.6), named("fedopt", optimizer="sgd", beta1=0.7, server_lr=0.6), 1e-13
+    ),
     Reduction(named("fedopt", optimizer="sgd", beta1=0.0, server_lr=1.0), FEDAVG, 1e-14),
     Reduction(named("scaffold_released"), FEDAVG, 1e-12, RATE_ONE),
     Reduction(named("feddyn", alpha=0.0, memory_in_server=False), UNIFORM, local=DECAYING),
+    Reduction(named("feddc", alpha=0.2, correction=False), named("feddyn", alpha=0.2), 1e-13, DECAYING),
     Reduction(named("fedssg", gate=False, penalty=False, correction=False), named("feddyn", alpha=0.0)),
+    Reduction(named("fedssg", gate=False, beta=0.0, alpha=0.7), UNIFORM, 1e-15, DECAYING),
+    Reduction(named("fedssg", gate=False, alpha=0.3), named("feddc", alpha=0.3), 1e-14, ONE_STEP),
+    Reduction(named("fedssg", gate=False, alpha=0.3, correction=False), named("feddyn", alpha=0.3), 1e-14, ONE_STEP),
+    Reduction(named("fedssg", beta=1.0), named("fedssg", variant="algorithm_1", beta=1.0), 1e-14, DECAYING, EVERYBODY),
     Reduction(named("fedvarp", beta=0.0), UNIFORM, 1e-15, DECAYING),
     *(
         Reduction(named("fedvarp", clusters=4, weighting=rule), named("fedvarp", weighting=rule), 1e-14, DECAYING)
         for rule in ("uniform", "samples")
     ),
     Reduction(named("cfl_generative", size=0), UNIFORM),
+    *(Reduction(named("cfl_core_set", size=0, choice=choice), UNIFORM) for choice in ("uniform", "herding")),
+    Reduction(named("cfl_regularization", layers="full", B_head=0.0, B_below=0.0), UNIFORM, 1e-14),
+    Reduction(
+        named("cfl_regularization", layers="full", B_head=0.0, B_below=0.0, mu=0.3),
+        named("fedprox", mu=0.3, weighting="uniform"),
+        1e-14,
+    ),
     Reduction(named("fedacg", lambda_=0.0, beta=0.0), FEDAVG, local=MOMENTUM),
     Reduction(named("fedacg", lambda_=0.0, beta=0.3), named("fedprox", mu=0.3), local=MOMENTUM),
     Reduction(named("fedsam", rho=0.0), FEDAVG, local=MOMENTUM),
