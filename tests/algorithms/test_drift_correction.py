@@ -140,3 +140,39 @@ def test_feddcs_control_variates_use_the_first_or_the_current_learning_rate() ->
         fed.parts.workers.close()
         change[control_lr] = state.memory["c_k"] - before
     assert closest(change["current"], 2 * change["initial"]) < 1e-13
+
+
+A = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64)
+Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "fedvra", "gamma": 0.3, "a": 2.0},
+        {"name": "feddc", "alpha": 0.3},
+        {"name": "fedssg", "alpha": 0.3},
+        {"name": "fedssg", "alpha": 0.3, "variant": "algorithm_1"},
+    ],
+    ids=str,
+)
+def test_a_stationary_state_is_left_unchanged(quadratics: Any, algorithm: dict[str, Any]) -> None:
+    """Memories that cancel the clients' gradients at w*: alpha h - c_k + grad f = 0, mean h = 0, c = 0, whoever takes part."""
+    data, chosen = quadratics([3, 3, 3], A[:, 0].tolist(), Z.tolist())
+    local = {"steps": 4, "batch_size": 2, "lr": 0.2}
+    cohorts = [[0, 1], [1, 2], [0, 2], [0, 1, 2], [1]]
+    fed = federation(settings(algorithm=algorithm, local=local, **chosen), steady([3, 3, 3], 5), data, cohorts=cohorts)
+    w = (A * Z).sum(0) / A.sum()
+    gradient = A * (w - Z)
+    h = torch.tensor([[1.0, 2.0, -3.0], [0.5, -1.0, 1.0], [-1.5, -1.0, 2.0]], dtype=torch.float64)  # any with mean 0
+    memories = {"h": h, "c_k": 0.3 * h + gradient} if "alpha" in algorithm else {"h": -gradient / 0.3}
+    fed.parts.w0 = w
+    state = initial_state(fed.parts)
+    for name, rows in memories.items():
+        state.memory[name].copy_(rows)
+    run_rounds(fed, state=state)
+    assert closest(state.w, w) < 1e-12
+    for name, rows in memories.items():
+        assert closest(state.memory[name], rows) < 1e-12
+    for name, vector in state.server.items():
+        assert float(vector.abs().max()) < 1e-12, name

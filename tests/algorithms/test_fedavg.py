@@ -72,6 +72,19 @@ def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
     assert closest(state.b, together.parts.b0) > 1e-4
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"name": "fedsam", "rho": 0.0}, {"name": "per_fedavg", "inner_lr": 0.0}, {"name": "fedopt", "optimizer": "adam"}],
+    ids=lambda algorithm: algorithm["name"],
+)
+def test_batchnorm_statistics_are_those_of_fedavg(algorithm: dict[str, Any]) -> None:
+    """A batch that is passed twice, or a pair of batches, counts once each; the server does not optimize statistics."""
+    values = {"model": "cnn_svhn", "local": {"epochs": 2, "batch_size": 4, "lr": 1e-30}}
+    (_, ours), (_, plain) = (trajectory(name, steady((3, 5), 1), images(), **values) for name in (algorithm, "fedavg"))
+    assert plain.b.numel()
+    assert closest(ours.b, plain.b) < 1e-12
+
+
 def test_the_record_says_what_happened() -> None:
     local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "order": "stored"}
     fed = federation(settings(local=local), steady((4, 9, 2), 2), vectors(), cohorts=[[0, 2], [1]])

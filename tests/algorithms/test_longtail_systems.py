@@ -7,16 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedtide.federation.assembly.hardware import Hardware
-from fedtide.federation.federation import Federation
-from fedtide.federation.state import restored_state
 from fedtide.methods.algorithms import balancefl, creff, fedgrab
 from fedtide.methods.algorithms.base import ForwardPass
 from fedtide.methods.algorithms.creff import slope
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
 from support import (
-    assembled,
     dataset,
     federation,
     largest_gap,
@@ -216,15 +212,3 @@ def test_creffs_traffic() -> None:
     fed.parts.workers.close()
     head, size = 6 * 3 + 3, fed.parts.layout.size
     assert (fed.parts.payload().down, fed.parts.payload().up) == (4 * (size + head), 4 * (size + 3 * head))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_fedgrab_continues_on_a_gpu() -> None:
-    def fresh() -> Federation:
-        gpu = Hardware(torch.device("cuda"), torch.float64)
-        return Federation(assembled(settings(algorithm="fedgrab"), steady((5, 7), 2), vectors(), gpu))
-
-    state, _ = run_rounds(fresh(), 1)
-    fed = fresh()
-    resumed, _ = run_rounds(fed, 1, restored_state(fed.parts, state.tensors()))
-    assert torch.equal(resumed.w, run_rounds(fresh())[0].w)

@@ -12,8 +12,6 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
-from fedtide.methods.algorithms._own_part import OwnPart
-from fedtide.methods.algorithms.fedper import FedPer
 from support import (
     assert_same,
     federation,
@@ -52,17 +50,6 @@ def served(fed: Federation, state: RunState) -> tuple[Tensor, Tensor]:
     server: Any = ServedModels(fed.parts)
     rows: tuple[Tensor, Tensor] = server.rows(state, state.round - 1, slice(None))
     return rows
-
-
-@pytest.mark.parametrize("newcomers", ["initial", "mean"])
-def test_without_a_part_it_is_fedavg(newcomers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FedPer, "part", lambda _, layout: torch.zeros(layout.size, dtype=torch.bool))
-    monkeypatch.setattr(FedPer, "bind", OwnPart.bind)
-    fed = made({"name": "fedper", "newcomers": newcomers})
-    seen = watch(fed)
-    state, _ = run_rounds(fed)
-    assert largest_gap([w for _, w in seen], models("fedavg")[0]) == 0
-    assert torch.equal(served(fed, state)[0], state.w.expand(len(SIZES), -1))
 
 
 def test_with_everything_as_the_part_it_is_local_training() -> None:
@@ -157,10 +144,8 @@ def test_statistics_of_a_shared_body_are_shared(algorithm: str) -> None:
     [
         ("fedper", MODEL, BODY),
         ({"name": "fedper", "newcomers": "mean"}, MODEL, BODY + HEAD),
-        ({"name": "fedper", "personal": "body"}, MODEL, HEAD),
         ({"name": "fedper", "personal": ["head.bias"]}, MODEL, BODY + HEAD - 3),
         ("fedrep", MODEL, BODY),
-        ({"name": "fedrep", "newcomers": "mean"}, MODEL, BODY + HEAD),
         ("fedbabu", MODEL, BODY),
         ("ditto", MODEL, BODY + HEAD),
         ("fedper", "normed", BODY + 8 + 8),

@@ -62,28 +62,6 @@ def test_with_momentum_only_the_aware_variant_recovers_the_gradient(
     assert closest(state.memory["c_k"], factor * gradients) < 1e-8
 
 
-@pytest.mark.parametrize("weights", ["plain", "samples"])
-def test_where_it_converges_with_unequal_sizes(quadratics: Any, weights: str) -> None:
-    """Plain control variates end where the plain sum of gradients is zero, weighted ones at the session's optimum."""
-    a, sizes = [0.5, 1.0, 2.0], [6, 2, 4]
-    z = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
-    data, chosen = quadratics(sizes, a, z)
-    local = {"steps": 3, "batch_size": 2, "lr": 0.3}
-    models, state = trajectory(
-        scaffold(variate_weights=weights),
-        steady(sizes, 120),
-        data,
-        local=local,
-        evaluation={"every": 120},
-        **chosen,
-    )
-    p = torch.tensor(sizes if weights == "samples" else [1, 1, 1], dtype=torch.float64).unsqueeze(1)
-    curvature, minima = torch.tensor(a, dtype=torch.float64).unsqueeze(1), torch.tensor(z, dtype=torch.float64)
-    optimum = (p * curvature * minima).sum(0) / (p * curvature).sum()
-    assert closest(models[-1], optimum) < 1e-9
-    assert closest(state.memory["c_k"], curvature * (optimum - minima)) < 1e-8  # c_k -> grad F_k(x*)
-
-
 @pytest.mark.parametrize(
     ("algorithm", "weighted"),
     [

@@ -22,6 +22,9 @@ REQUIRED |= {("erasers", name): ("erase.clients=[1]", "erase.at=3") for name in 
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_a_plugin_is_documented_and_refuses_bad_settings(kind: str, name: str) -> None:
     trial = Trial(kind, name, REQUIRED.get((kind, name), ()))
+    assert (
+        plugins.summary(kind, name) == str(plugins.load(kind, name).__doc__).split("\n")[0]
+    )  # of no other class there
     is_documented(trial)
     refuses_bad_settings(trial)
 
@@ -37,10 +40,3 @@ def test_a_plugin_that_lacks_a_method_is_refused_by_name(tmp_path: Path, monkeyp
         SettingsError, match=r"participation/nobody\.py:4: Nobody does not define participation_fraction"
     ):
         plugins.load("participation", "nobody")
-
-
-@pytest.mark.parametrize("kind", plugins.KINDS)
-def test_the_summary_is_that_of_the_plugin(kind: str) -> None:
-    """And not of another class of its file."""
-    for name in plugins.names(kind):
-        assert plugins.summary(kind, name) == str(plugins.load(kind, name).__doc__).split("\n")[0]

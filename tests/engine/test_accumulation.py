@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from support import assert_close, closest, federation, images, run_rounds, settings, steady, vectors
+from support import assert_close, closest, federation, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -68,15 +68,6 @@ def test_steps_draws_and_costs_are_those_of_the_large_batch(local: dict[str, Any
     assert_close(whole, parts, 1e-12)
     same = ("bytes_up", "latency", "energy", "kappa")
     assert [whole.totals[name] for name in same] == [parts.totals[name] for name in same]
-
-
-@pytest.mark.slow
-def test_augmentation_is_that_of_the_large_batch() -> None:
-    sizes = (5, 8)
-    data, local = images(sum(sizes), side=16), {"epochs": 1, "lr": 0.05, "flip": 0.5, "crop": 2}
-    for executor in ("threads", "stacked"):
-        engine = {"executor": executor, "workers": 1}
-        assert_close(*in_parts(local, 6, (1, 2), sizes=sizes, data=data, model="lenet", engine=engine), 1e-12)
 
 
 def test_batchnorm_sees_each_batch_alone() -> None:

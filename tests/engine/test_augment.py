@@ -52,21 +52,6 @@ def test_each_output_is_a_window_of_the_padded_image_or_its_mirror(
         assert any(torch.equal(output, window) for window in windows)
 
 
-def test_certain_flip_mirrors_and_twice_is_the_identity() -> None:
-    flip = Augmentation(flip=1.0, crop=0)
-    images = batch(5, 3, 4, 6)
-    once = flip(images, keys_of(5))
-    assert torch.equal(once, images.flip(-1))
-    assert torch.equal(flip(once, keys_of(5, 100)), images)
-
-
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("nothing", [{"crop": 0}, {"crop": 2, "crop_probability": 0.0}])
-def test_nothing_to_do_is_the_identity(padding: Literal["zeros", "reflect"], nothing: dict[str, float]) -> None:
-    images = batch(6, 1, 5, 4)
-    assert torch.equal(Augmentation(flip=0.0, crop_padding=padding, **nothing)(images, keys_of(6)), images)
-
-
 @settings(max_examples=30, deadline=None)
 @given(keys=st.lists(KEY, min_size=2, max_size=6), place=st.integers(0, 5))
 def test_an_image_is_augmented_alike_in_any_batch(keys: list[int], place: int) -> None:

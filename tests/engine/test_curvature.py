@@ -67,31 +67,6 @@ def test_the_gradient_comes_with_the_diagonal_to_the_bit(world):
     assert torch.equal(gradients, full_gradient(*where)[:, first:])
 
 
-def test_the_diagonal_of_softmax_regression_in_closed_form(world):
-    """Mean of p_c (1 - p_c) x_k^2 for the weight (c, k), of p_c (1 - p_c) for the bias c."""
-    fed, points, shards, counts = world()
-    found = hessian_diagonal(fed.parts.workers, points, fed.parts.b0, shards, 100, counts, identity(points.shape[1]))
-    for row in (0, 1, 3):
-        x = fed.parts.data.train_inputs[torch.from_numpy(shards[row])]
-        named = fed.parts.layout.named(points[row])
-        p = torch.softmax(x @ named["head.weight"].T + named["head.bias"], 1)
-        spread = p * (1 - p)
-        closed = torch.cat([(spread.T @ x.square() / len(x)).flatten(), spread.mean(0)])
-        assert closest(found[row], closed) < 1e-14
-
-
-def test_one_probe_is_exact_if_the_hessian_is_diagonal(quadratics):
-    data, chosen = quadratics([3, 2], [0.5, 2.0], [[1.0, -2.0], [3.0, 4.0]])
-    fed = federation(settings(**chosen), steady((3, 2), 1, classes=2), data)
-    probe = torch.tensor([[1.0, -1.0]], dtype=torch.float64)
-    counts = fed.parts.data.label_counts(fed.parts.timeline.shards)
-    found = hessian_diagonal(
-        fed.parts.workers, fed.parts.w0, fed.parts.b0, fed.parts.timeline.shards, 2, counts, lambda row: probe
-    )
-    assert closest(found, torch.tensor([[0.5, 0.5], [2.0, 2.0]], dtype=torch.float64)) < 1e-14
-    fed.parts.workers.close()
-
-
 def test_hutchinson_is_unbiased_with_the_variance_of_the_off_diagonal(world):
     """Over all sign vectors: the mean is the diagonal, the variance of entry i is sum_{j != i} H_ij^2."""
     fed, points, shards, counts = world(data=vectors(features=2, classes=3))

@@ -17,8 +17,7 @@ def made(workers: int = 1, model: str = "softmax_regression", decay: float = 0.0
     return federation(settings(model=model, engine={"workers": workers}, local=local), steady((4, 5), 1), data)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("batch", [1, 7, 60, 1000])
+@pytest.mark.parametrize(("workers", "batch"), [(1, 60), (3, 7), (1, 1000)])
 def test_scores_are_those_of_the_whole_test_set(workers: int, batch: int) -> None:
     fed = made(workers)
     inputs, labels = fed.parts.data.test_inputs, fed.parts.data.test_labels
@@ -68,8 +67,7 @@ def test_a_class_without_samples_has_no_accuracy() -> None:
     assert scores.mean_loss(np.array([False, True])) is None
 
 
-@pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize("model", ["softmax_regression", "cnn_svhn"])
+@pytest.mark.parametrize(("model", "batch"), [("softmax_regression", 3), ("cnn_svhn", 3), ("cnn_svhn", 100)])
 def test_the_full_gradient_is_that_of_the_mean_loss_alone(model: str, batch: int) -> None:
     """No decay, clipping or augmentation; evaluation mode; zero without samples."""
     fed = made(2, model, decay=0.5)

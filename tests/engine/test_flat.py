@@ -59,12 +59,6 @@ def test_parameters_gradients_and_statistics_are_views(network: Network) -> None
     assert all(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
 
 
-def test_the_dropout_key_reaches_every_layer(network: Network) -> None:
-    resident = ResidentModule(nn.Sequential(network, network), torch.float32, CPU)  # type: ignore[arg-type]
-    resident.set_key(-5)
-    assert resident.network[0].dropout.key.item() == -5  # type: ignore[index]
-
-
 @examples(deadline=None)
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6))
 def test_the_weighted_sum_adds_in_client_order(weights: list[float]) -> None:

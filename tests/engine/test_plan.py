@@ -16,7 +16,6 @@ from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.plan import BatchPlan, plan_batches, step_count
 from support import deal, federation, settings, steady, vectors
 
-SIZES = st.lists(st.integers(1, 13), min_size=1, max_size=5)
 BATCH = st.integers(1, 6)
 
 
@@ -39,49 +38,6 @@ def batches(made: BatchPlan, row: int) -> list[list[int]]:
 def flat(parts: list[list[int]]) -> list[int]:
     """Batches as one stream."""
     return [index for part in parts for index in part]
-
-
-@examples(deadline=None)
-@given(sizes=SIZES, batch=BATCH, epochs=st.integers(1, 3))
-def test_every_epoch_is_a_pass_over_all_samples(sizes: list[int], batch: int, epochs: int) -> None:
-    made = plan(sizes, epochs=epochs, batch_size=batch)
-    for row, shard in enumerate(deal(sizes)):
-        per_pass = -(-len(shard) // batch)
-        seen = batches(made, row)
-        assert made.steps[row] == epochs * per_pass == len(seen)
-        for epoch in range(epochs):
-            once = seen[epoch * per_pass : (epoch + 1) * per_pass]
-            assert sorted(flat(once)) == shard.tolist()
-            assert {len(part) for part in once[:-1]} <= {batch}
-    assert made.longest == max(made.steps)
-    assert not made.sizes[torch.arange(made.longest) >= torch.tensor(made.steps).unsqueeze(1)].any()
-
-
-@examples(deadline=None)
-@given(size=st.integers(1, 13), batch=BATCH, steps=st.integers(1, 20), order=st.sampled_from(["shuffled", "stored"]))
-def test_straddling_batches_are_all_full_and_use_samples_evenly(size: int, batch: int, steps: int, order: Any) -> None:
-    made = plan([size], steps=steps, batch_size=batch, batches_span_epochs=True, order=order)
-    seen = batches(made, 0)
-    assert [len(part) for part in seen] == [batch] * steps
-    stream = flat(seen)
-    if order == "stored":
-        assert stream == [position % size for position in range(steps * batch)]
-    for start in range(0, len(stream) - size + 1, size):
-        assert sorted(stream[start : start + size]) == list(range(size))
-
-
-@examples(deadline=None)
-@given(sizes=SIZES, batch=BATCH)
-def test_a_clients_batches_do_not_depend_on_who_else_is_drawn(sizes: list[int], batch: int) -> None:
-    shards = deal(sizes)
-    local = LocalSettings(epochs=2, batch_size=batch)
-    cpu = torch.device("cpu")
-    together = plan_batches(shards, list(range(len(sizes))), local, 1.0, 0, "batches", (7,), cpu, np.zeros_like)
-    for client, shard in enumerate(shards):
-        alone = plan_batches([shard], [client], local, 1.0, 0, "batches", (7,), cpu, np.zeros_like)
-        assert batches(alone, 0) == batches(together, client)
-        count = together.steps[client]
-        assert torch.equal(alone.keys[0, :count], together.keys[client, :count])
 
 
 def one_by_one(
@@ -135,6 +91,10 @@ def test_the_draws_of_a_cohort_are_those_of_its_clients_one_by_one(
         assert made.indices[row].count_nonzero() == sum(map(len, expected))  # 0 elsewhere: no shard holds sample 0
         assert not made.sizes[row, made.steps[row] :].any()
         assert made.keys[row, :1].tolist() == [key][:longest]
+        alone = plan_batches(
+            [shard], [client], local, mean, 3, "fine_tune", (7,), torch.device("cpu"), labels.__getitem__
+        )
+        assert torch.equal(alone.keys[0], made.keys[row, : made.steps[row]])
 
 
 def test_batches_differ_by_seed_round_and_client() -> None:
@@ -165,35 +125,6 @@ def test_batches_differ_by_seed_round_and_client() -> None:
 )
 def test_step_counts(local: dict[str, Any], size: int, mean: float, steps: int) -> None:
     assert step_count(size, mean, LocalSettings(**local)) == steps
-
-
-def test_clients_without_samples_have_no_steps() -> None:
-    shards = [np.zeros(0, dtype=np.int64), np.arange(3)]
-    made = plan_batches(
-        shards, [0, 1], LocalSettings(batch_size=2), 1.5, 0, "batches", (0,), torch.device("cpu"), np.zeros_like
-    )
-    assert made.steps == [0, 10]
-    assert not made.sizes[0].any()
-
-
-@examples(deadline=None, max_examples=30)
-@given(sizes=SIZES, batch=BATCH, epochs=st.integers(1, 3), seed=st.integers(0, 9))
-def test_class_balanced_passes_are_as_long_and_stay_at_home(
-    sizes: list[int], batch: int, epochs: int, seed: int
-) -> None:
-    labels = np.random.default_rng(seed).integers(0, 3, sum(sizes))
-    local = LocalSettings(epochs=epochs, batch_size=batch, order="class_balanced")
-    shards, cpu = deal(sizes), torch.device("cpu")
-    made, again = (
-        plan_batches(shards, range(len(sizes)), local, 1.0, seed, "batches", (7,), cpu, labels.__getitem__)
-        for _ in range(2)
-    )
-    assert torch.equal(made.indices, again.indices)
-    usual = plan(sizes, epochs=epochs, batch_size=batch)
-    assert made.steps == usual.steps
-    assert torch.equal(made.sizes, usual.sizes)
-    for row, shard in enumerate(shards):
-        assert set(flat(batches(made, row))) <= set(shard.tolist())
 
 
 def test_classes_that_a_client_has_are_drawn_equally_often() -> None:

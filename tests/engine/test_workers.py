@@ -85,13 +85,6 @@ def test_an_interrupt_ends_the_call(fed: Federation) -> None:
     assert begun == [0]
 
 
-def test_the_number_of_workers(fed: Federation) -> None:
-    for wanted, count in ((0, available_cores()), (3, 3)):
-        workers = Workers(fed.parts.task, wanted)
-        assert workers.count == count
-        workers.close()
-
-
 def test_references_have_modules_of_their_own(fed: Federation) -> None:
     worker = WorkerState(fed.parts.task)
     first, second = worker.frozen("a"), worker.frozen("b")

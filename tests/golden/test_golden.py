@@ -21,28 +21,20 @@ from golden.families.case import TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
 FILES = sorted(Path(__file__).parent.glob("*.json"))
-ABOUT = {"family", "layout", "columns", "conventions", "clip", "rounded", "tolerance", "verified", "problems", "runs"}
-PARTS = {"unit", "dynacomm", "dynacomm_by_size_witness", "khat", "upload_steps"}
-"""Parts of the files that are no runs; the tests of the plug-in they are about compare them."""
-
-TESTS = Path(__file__).parents[1]
-
 
 EXECUTORS: dict[str, dict[str, Any]] = {"threads": {}, "stacked": {"chunk": 2}}
 """Pairs, so that cohorts of all sizes share their programs."""
 
 
 def runs() -> Iterator[Any]:
-    """Every run of every file under both executors; by default one of each algorithm and every sixth one, which take turns."""
+    """Every run of every file; the executors, whose equivalence is tested elsewhere, take turns among those of an algorithm."""
+    seen = Counter[str]()
     for file in FILES:
-        content, seen = json.loads(file.read_text(encoding="utf-8")), Counter[str]()
+        content = json.loads(file.read_text(encoding="utf-8"))
         for number, run in enumerate(content["runs"]):
+            executor = list(EXECUTORS)[seen[run["algorithm"]] % 2]
             seen[run["algorithm"]] += 1
-            usual = seen[run["algorithm"]] == 1 or number % 6 == 0
-            for place, executor in enumerate(EXECUTORS):
-                marks = [] if usual and (number + place) % 2 == 0 else [pytest.mark.slow]
-                name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
-                yield pytest.param(content, run, executor, id=name, marks=marks)
+            yield pytest.param(content, run, executor, id=f"{file.stem}-{number}-{run['algorithm']}-{executor}")
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
@@ -85,16 +77,4 @@ def test_the_run_follows_the_file(
     outcome.federation.parts.workers.close()
     assert not problems
     assert not case.fields.unread(), "fields of the file that nobody reads"
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_no_part_of_a_file_is_overlooked(file: Path) -> None:
-    content = json.loads(file.read_text(encoding="utf-8"))
-    assert set(content) <= ABOUT | PARTS
     assert content.get("tolerance", TOLERANCE) == TOLERANCE
-
-
-@pytest.mark.parametrize("part", sorted(PARTS))
-def test_a_part_that_is_no_run_is_compared_by_the_tests_of_its_plugin(part: str) -> None:
-    readers = [file for file in TESTS.rglob("test_*.py") if f'["{part}"]' in file.read_text(encoding="utf-8")]
-    assert readers

@@ -206,11 +206,6 @@ class TestWeights:
         ("change", "problem"),
         [
             (lambda w: w.pop("body.0.bias"), r"plain\.pt': .*Missing key.*body\.0\.bias"),
-            (lambda w: w.update(extra=torch.zeros(1)), r"plain\.pt': .*Unexpected key.*extra"),
-            (
-                lambda w: w.update({"body.0.bias": torch.zeros(5)}),
-                r"plain\.pt': .*size mismatch for body\.0\.bias",
-            ),
             (lambda w: w.update(epoch=3), r"plain\.pt': should hold a state_dict \(tensors by name\)"),
         ],
     )

@@ -31,20 +31,6 @@ def test_gray_images_give_logits_from_the_head_on_the_features(build: Any, image
     assert torch.equal(outputs.features, logits if name == "softmax_regression" else features)
 
 
-@pytest.mark.parametrize("name", ["softmax_regression", "mlp"])
-def test_vectors_are_taken_as_they_are(build: Any, images: Tensor, name: str) -> None:
-    network = build(name, (256,), 4)
-    assert torch.equal(network(images.flatten(1)), network(images))
-
-
-def test_mlp_is_affine_maps_with_relu_between(build: Any, images: Tensor) -> None:
-    network = build("mlp", GRAY, 4, widths=(7, 5))
-    first, second = (layer for layer in network.hidden if isinstance(layer, nn.Linear))
-    hidden = (images.flatten(1) @ first.weight.T + first.bias).clamp(min=0)
-    expected = (hidden @ second.weight.T + second.bias).clamp(min=0)
-    torch.testing.assert_close(network.features(images), expected)
-
-
 @pytest.mark.parametrize(
     ("name", "settings"), [("cnn_5x5", {}), ("cnn_leaky", {}), ("lenet", {}), ("lenet", {"norm": "none"})]
 )
@@ -169,11 +155,6 @@ class TestEmbeddingBag:
         gradient = network.embedding.weight.grad
         assert not gradient[0].any()
         assert gradient[1:].abs().sum(1).gt(0).all()
-
-    def test_padding_and_order_do_not_matter(self, build: Any) -> None:
-        network = build("embedding_bag", (5,), 4, 7, size=6).double()
-        shuffled = torch.tensor([[0, 3, 0, 5, 0, 3]])
-        torch.testing.assert_close(network(shuffled), network(self.ids[:1]), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
@@ -43,14 +42,6 @@ class Scale(Plain):
         return super().forward(x) * self.scale
 
 
-class LayerScale(Plain):
-    def more(self) -> None:
-        self.scale = nn.Parameter(torch.ones(3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.scale * super().forward(x)
-
-
 class ReZero(Plain):
     def more(self) -> None:
         self.skip, self.gate = nn.Linear(FEATURES, 3), nn.Parameter(torch.zeros(1))
@@ -59,22 +50,9 @@ class ReZero(Plain):
         return self.gate * self.skip(x) + super().forward(x)
 
 
-class ZeroBias(Plain):
-    def more(self) -> None:
-        self.bias = nn.Parameter(torch.zeros(3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + self.bias
-
-
 class Clamp(Plain):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).clamp(-2, 2)
-
-
-class SoftCap(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        return 500 * torch.tanh(super().forward(x) / 500)
 
 
 class InPlace(Plain):
@@ -182,19 +160,9 @@ class Unique(Plain):
         return h * len(torch.unique(h.sign()))
 
 
-class Nonzero(Plain):
-    def middle(self, h: Tensor) -> Tensor:
-        return h / (1 + len(h.nonzero()))
-
-
 class NumpyDraw(Plain):
     def middle(self, h: Tensor) -> Tensor:
         return h * np.random.rand() if self.training else h  # noqa: NPY002
-
-
-class PythonDraw(Plain):
-    def middle(self, h: Tensor) -> Tensor:
-        return h * random.random() if self.training else h
 
 
 class Counter(Plain):
@@ -244,14 +212,6 @@ class BatchNorm(Plain):
         return self.b(h)
 
 
-class Residual(Plain):
-    def more(self) -> None:
-        self.b, self.gate = nn.Linear(HIDDEN, HIDDEN), nn.Parameter(torch.zeros(1))
-
-    def middle(self, h: Tensor) -> Tensor:
-        return h + self.gate * torch.tanh(self.b(h))
-
-
 class Sequence(nn.Module):
     """Layers on the features as a sequence of four steps; sub-classes say which."""
 
@@ -274,17 +234,6 @@ class Lstm(Sequence):
 class LstmDropout(Sequence):
     def made(self) -> nn.Module:
         return nn.LSTM(2, HIDDEN, batch_first=True, num_layers=2, dropout=0.5)
-
-
-class Cell(Sequence):
-    def made(self) -> nn.Module:
-        return nn.GRUCell(2, HIDDEN)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = x.new_zeros(len(x), HIDDEN)
-        for step in x.view(-1, 4, 2).unbind(1):
-            h = self.layer(step, h)
-        return self.fc(h)
 
 
 class Transformer(Sequence):
@@ -313,15 +262,6 @@ class Bag(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(torch.tanh(self.bag(x.round().long().clamp(-2, 2) + 2)))
-
-
-class SparseEmbedding(nn.Module):
-    def __init__(self, num_classes: int = 3) -> None:
-        super().__init__()
-        self.embed, self.fc = nn.Embedding(5, HIDDEN, sparse=True), nn.Linear(HIDDEN, num_classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc(self.embed(x.round().long().clamp(-2, 2) + 2).mean(1))
 
 
 class Mapped(Plain):

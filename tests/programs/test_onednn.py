@@ -70,8 +70,6 @@ def test_a_value_that_is_needed_before_the_relu_is_kept():
     ("left", "right", "dtype"),
     [
         ((100, 100), (100, 100), torch.float32),  # small
-        ((1000, 1000), (1000, 10), torch.float32),  # narrow
-        ((1000, 10), (10, 1000), torch.float32),  # sums of few terms
         ((200, 200), (200, 200), torch.float64),  # oneDNN has no double precision
     ],
 )

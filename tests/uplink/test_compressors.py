@@ -131,15 +131,12 @@ def test_random_k_is_right_on_average_and_has_the_error_of_its_formula() -> None
 
 BITS: list[tuple[dict[str, Any], int, int | None]] = [
     ({"name": "qsgd", "levels": 1}, 15, 32 + 15 * 2),
-    ({"name": "qsgd", "levels": 3}, 15, 32 + 15 * 3),
-    ({"name": "qsgd", "levels": 4}, 15, 32 + 15 * 4),
     ({"name": "qsgd"}, 15, 32 + 15 * 5),
     ({"name": "qsgd", "scope": "tensor"}, 15, 64 + 15 * 5),
     ({"name": "qsgd", "levels": None}, 15, None),
     ({"name": "top_k", "fraction": 2 / 15}, 15, 2 * (32 + 4)),
     ({"name": "top_k", "fraction": 4 / 15}, 15, 15 + 4 * 32),
     ({"name": "top_k", "fraction": 1.0}, 15, 15 * 32),
-    ({"name": "top_k"}, 1000, 50 * (32 + 10)),
     ({"name": "top_k", "fraction": 0.001}, 15, 36),
     ({"name": "top_k", "fraction": 0.1}, 16, 2 * (32 + 4)),
     ({"name": "random_k", "fraction": 0.3}, 15, 5 * 32),
@@ -163,17 +160,6 @@ def test_what_is_sent_and_kept_is_what_was_to_be_sent(values: dict[str, Any]) ->
         total, arrived = total + D_t, arrived + sent
     assert closest(arrived + passing.memory["error"], total) < 1e-12
     assert float(length(passing.memory["error"]).min()) > 0.1
-
-
-@pytest.mark.parametrize("k", [1, 3, 8, 11])
-def test_what_top_k_keeps_of_clipped_updates_is_bounded(k: int) -> None:
-    """|e| <= C sqrt(1 - delta) / (1 - sqrt(1 - delta)) for a contraction delta = k / d."""
-    passing, bound = Passing("top_k", 3, D, fraction=k / D), math.sqrt(1 - k / D) / (1 - math.sqrt(1 - k / D))
-    largest = 0.0
-    for t in range(60):
-        passing(torch.nn.functional.normalize(torch.ones(3, D, dtype=torch.float64) + 0.01 * normal(3, D, seed=t)))
-        largest = max(largest, float(length(passing.memory["error"]).max()))
-    assert 0.25 * bound < largest <= bound * (1 + 1e-12)
 
 
 def test_a_decay_of_zero_is_no_feedback() -> None:
@@ -214,25 +200,6 @@ def test_what_has_diverged_is_neither_hidden_nor_kept(values: dict[str, Any]) ->
     assert torch.equal(sent[1].isnan(), v[1].isnan())
     assert bool(sent[::2].isfinite().all())
     assert all(bool(rows.isfinite().all()) for rows in passing.memory.values())
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"name": "qsgd", "levels": None},
-        {"name": "qsgd", "levels": None, "error_feedback": True},
-        {"name": "top_k", "fraction": 1.0},
-        {"name": "random_k", "fraction": 1.0},
-        {"name": "random_k", "fraction": 1.0, "error_feedback": True},
-    ],
-)
-def test_settings_that_lose_nothing_change_nothing(values: dict[str, Any]) -> None:
-    v, passing = normal(3, D), Passing(clients=3, size=D, **values)
-    for _ in range(2):
-        sent, found = passing(v)
-        assert torch.equal(sent, v)
-        assert found["compression_error"] == 0.0
-    assert passing.link.bits(D) in (None, 32 * D)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -81,37 +80,16 @@ def added(fed: Federation) -> list[Tensor]:
     return found
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedacg", "fedopt"])
-@pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
-def test_no_noise_is_no_link_to_the_bit(algorithm: str, values: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("values", "algorithm"), [({}, "fedavg"), (TREE, "fedacg"), (BANDED, "fedopt"), (BLT, "fedavg")], ids=str
+)
+def test_no_noise_is_no_link_to_the_bit(values: dict[str, Any], algorithm: str) -> None:
     silent = made([CLIP, noise(0.0, **values)], algorithm=algorithm)
     assert "uplink noise: multiplier = 0 adds no noise, so the run has no privacy guarantee" in advice(silent.parts)
     assert largest_gap(models(silent), models(made([CLIP], algorithm=algorithm))) == 0.0
 
 
-def test_independent_noise_of_a_public_cohort() -> None:
-    m, d = len(SIZES), 18
-    for t, found in enumerate(added(made([CLIP, noise(0.5)]))):
-        nu = generator(0, "uplink.noise", t).standard_normal(d)
-        np.testing.assert_allclose(m * found, 0.5 * 0.3 * nu, atol=1e-12)
-
-
-def test_sums_of_tree_noise_are_sums_of_nodes() -> None:
-    """Of the first j rounds of a tree: a node for each binary digit of j, the largest first."""
-    d, restart, m = 18, 6, len(SIZES)
-    found = torch.stack(added(made([CLIP, noise(0.5, mechanism="tree", restart=restart)], rounds=13))) * m
-    for tree in range(3):
-        for j in range(1, min(restart, 13 - tree * restart) + 1):
-            expected, start = np.zeros(d), 0
-            for level in reversed(range(j.bit_length())):
-                if j >> level & 1:
-                    expected += generator(0, "uplink.noise", tree, level, start >> level).standard_normal(d)
-                    start += 1 << level
-            here = found[tree * restart : tree * restart + j].sum(0)
-            np.testing.assert_allclose(here, 0.5 * 0.3 * expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("restart", [None, 3, "session"])
+@pytest.mark.parametrize("restart", [3, "session"])
 @pytest.mark.parametrize(
     ("values", "mechanism"),
     [(BANDED, Banded(square_root(3))), (BLT, Blt(BLT["decay"], BLT["scale"]))],  # type: ignore[arg-type]
@@ -120,7 +98,7 @@ def test_sums_of_tree_noise_are_sums_of_nodes() -> None:
 def test_coupled_noise_is_decoded_by_its_strategy(values: dict[str, Any], mechanism: Any, restart: Any) -> None:
     d, rounds, m = 18, 7, len(SIZES)
     world = timeline(deal(SIZES), [{k: k for k in range(5)}] * rounds, session_of_round=[0] * 4 + [1] * 3)
-    starts = {None: [0] * 7, 3: [0, 0, 0, 3, 3, 3, 6], "session": [0] * 4 + [4] * 3}[restart]
+    starts = {3: [0, 0, 0, 3, 3, 3, 6], "session": [0] * 4 + [4] * 3}[restart]
     found = torch.stack(added(made([CLIP, noise(0.5, restart=restart, **values)], world))) * m
     nu = np.stack([generator(0, "uplink.noise", t).standard_normal(d) for t in range(rounds)])
     decoded = mechanism.encode(found.numpy().T, np.array(starts)).T
@@ -188,21 +166,6 @@ def test_one_client_moves_a_sum_by_the_bound_at_most(rows: list[list[float]], co
         link.apply(D, Sending(0, 3, [0, 1, 2], [0, 1, 2], Vectors(memory), {}, {"clip": {}}, 0, "x", (0,)))
     fed.parts.workers.close()
     assert float(length(D).max()) <= 0.3 * (1 + 1e-12)
-
-
-def test_the_adaptive_bound_follows_a_noisy_share() -> None:
-    """And what is left of the budget goes to the updates."""
-    m, d, bound = len(SIZES), 18, 0.1
-    fed = made([ADAPTIVE, noise(1.0)])
-    _, records = run_rounds(fed)
-    z = (1 - 1 / 16) ** -0.5
-    for t, record in enumerate(records):
-        assert record.row["clip_bound"] == pytest.approx(bound)
-        inside = sum(factor >= 1 for factor in record.clients["clip_factor"])
-        share = 0.5 + (inside - m / 2 + 2.0 * generator(0, "uplink.clip", t).standard_normal()) / m
-        nu = generator(0, "uplink.noise", t).standard_normal(d)
-        assert record.row["noise_norm"] == pytest.approx(z * bound * float(np.linalg.norm(nu)) / m)
-        bound *= math.exp(-(share - 0.5))
 
 
 def moving() -> Timeline:
@@ -330,7 +293,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"algorithm": {"name": "scaffold"}},
         "algorithm scaffold uses more of a client than its clipped update",
     ),
-    "memories": ({"algorithm": {"name": "moon"}}, "algorithm moon uses more of a client than its clipped update"),
     "steps": (
         {"algorithm": {"name": "fedcm"}, "local": {"epochs": 5}},
         "algorithm fedcm divides updates .* set local.steps instead of local.epochs",
@@ -354,7 +316,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "communication intervals averages inside rounds, .* use communication: per_round",
     ),
     "ensemble": ({"evaluation": {"models": ["ensemble"]}}, "evaluation of the model ensemble .* evaluate global"),
-    "all": ({"evaluation": {"models": ["global", "all"]}}, "evaluation of the model all .* evaluate global"),
     "attack": (
         {"attack": {"name": "ipm", "share": 0.3}},
         "attack ipm sends updates that depend on other clients' updates",
@@ -378,15 +339,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"uplink": [CLIP, noise(mechanism="banded", coefficients=[0.0])]},
         "the first one should be above 0",
     ),
-    "negative": (
-        {"uplink": [CLIP, noise(mechanism="banded", coefficients=[1.0, -0.5])]},
-        "coefficients.1 = -0.5: should be greater than or equal to 0",
-    ),
     "blt": ({"uplink": [CLIP, noise(mechanism="blt", decay=[0.5])]}, "decay and scale: mechanism blt requires both"),
-    "decay": (
-        {"uplink": [CLIP, noise(mechanism="blt", decay=[1.5], scale=[1.0])]},
-        "decay.0 = 1.5: should be less than or equal to 1",
-    ),
     "restart": ({"uplink": [CLIP, noise(mechanism="tree", restart=0)]}, "restart = 0: should be 1 or more rounds"),
 }
 
@@ -421,21 +374,6 @@ def test_nothing_follows_the_noise() -> None:
     fed.parts.workers.close()
     with pytest.raises(SettingsError, match="link clip would change single updates after the noise; remove it"):
         last.bind([last, first], fed.parts.layout)
-
-
-@pytest.mark.parametrize("links", [CHAINS["adaptive"], CHAINS["banded"]], ids=["adaptive", "banded"])
-def test_an_interrupted_run_continues_with_the_same_records(
-    small: Any, stop_after: Any, tmp_path: Path, links: list[Any]
-) -> None:
-    chosen = small(algorithm={"name": "fedavg", "weighting": "uniform"}, uplink=links)
-    execute(chosen, tmp_path, "whole")
-    for stopped in (1, 4):
-        assert execute(chosen, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
-    execute(chosen, tmp_path, "x")
-    first, second = (pd.read_csv(tmp_path / name / "history.csv").drop(columns="seconds") for name in ("whole", "x"))
-    pd.testing.assert_frame_equal(first, second, check_exact=True)
-    assert first["epsilon"].is_monotonic_increasing
-    assert (tmp_path / "whole" / "privacy.csv").read_bytes() == (tmp_path / "x" / "privacy.csv").read_bytes()
 
 
 @pytest.mark.slow
