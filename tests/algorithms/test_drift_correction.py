@@ -152,7 +152,7 @@ Z = torch.tensor([[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]], dtype=t
         {"name": "fedvra", "gamma": 0.3, "a": 2.0},
         {"name": "feddc", "alpha": 0.3},
         {"name": "fedssg", "alpha": 0.3},
-        {"name": "fedssg", "alpha": 0.3, "variant": "algorithm_1"},
+        {"name": "fedssg", "alpha": 0.3, "penalty": False},
     ],
     ids=str,
 )
@@ -165,7 +165,8 @@ def test_a_stationary_state_is_left_unchanged(quadratics: Any, algorithm: dict[s
     w = (A * Z).sum(0) / A.sum()
     gradient = A * (w - Z)
     h = torch.tensor([[1.0, 2.0, -3.0], [0.5, -1.0, 1.0], [-1.5, -1.0, 2.0]], dtype=torch.float64)  # any with mean 0
-    memories = {"h": h, "c_k": 0.3 * h + gradient} if "alpha" in algorithm else {"h": -gradient / 0.3}
+    weight = 0.3 if algorithm.get("penalty", True) else 0.0
+    memories = {"h": h, "c_k": weight * h + gradient} if "alpha" in algorithm else {"h": -gradient / 0.3}
     fed.parts.w0 = w
     state = initial_state(fed.parts)
     for name, rows in memories.items():
