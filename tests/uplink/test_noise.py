@@ -30,11 +30,11 @@ from fedtide.methods.algorithms.base import Vectors
 from fedtide.methods.uplink.base import Sending
 from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
-from small_runs import execute, small, stop_after
+from small_runs import execute, small
 from support import assert_same, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
 from uplink.passing import length
 
-__all__ = ["fedtide", "folder", "shared_data", "small", "stop_after"]
+__all__ = ["fedtide", "folder", "shared_data", "small"]
 
 PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 ADAPTIVE = {"name": "clip", "quantile": 0.5, "rate": 1.0, "bit_noise": 2.0}
@@ -43,6 +43,7 @@ BLT = {"mechanism": "blt", "decay": [0.9, 0.4], "scale": [0.2, 0.25]}
 BANDED = {"mechanism": "banded", "bands": 3}
 TREE = {"mechanism": "tree", "restart": 3}
 ALL = {"name": "all"}
+BERNOULLI = {"name": "bernoulli", "probability": 0.5}
 
 
 def noise(multiplier: float | None = 0.5, **values: Any) -> dict[str, Any]:
@@ -96,11 +97,10 @@ def test_no_noise_is_no_link_to_the_bit(values: dict[str, Any], algorithm: str) 
     ids=["banded", "blt"],
 )
 def test_coupled_noise_is_decoded_by_its_strategy(values: dict[str, Any], mechanism: Any, restart: Any) -> None:
-    d, rounds, m = 18, 7, len(SIZES)
-    world = timeline(deal(SIZES), [{k: k for k in range(5)}] * rounds, session_of_round=[0] * 4 + [1] * 3)
+    world = timeline(deal(SIZES), [{k: k for k in range(5)}] * 7, session_of_round=[0] * 4 + [1] * 3)
     starts = {3: [0, 0, 0, 3, 3, 3, 6], "session": [0] * 4 + [4] * 3}[restart]
-    found = torch.stack(added(made([CLIP, noise(0.5, restart=restart, **values)], world))) * m
-    nu = np.stack([generator(0, "uplink.noise", t).standard_normal(d) for t in range(rounds)])
+    found = torch.stack(added(made([CLIP, noise(0.5, restart=restart, **values)], world))) * len(SIZES)
+    nu = np.stack([generator(0, "uplink.noise", t).standard_normal(18) for t in range(7)])
     decoded = mechanism.encode(found.numpy().T, np.array(starts)).T
     np.testing.assert_allclose(decoded, 0.5 * 0.3 * nu, atol=1e-12)
 
@@ -108,7 +108,7 @@ def test_coupled_noise_is_decoded_by_its_strategy(values: dict[str, Any], mechan
 def test_a_poisson_sample_is_divided_by_its_expected_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no accounting were needed: five clients are too few for it."""
     monkeypatch.setattr("fedtide.methods.uplink.noise.spend", lambda *_: None)
-    fed = made([CLIP, noise(0.0)], participation={"name": "bernoulli", "probability": 0.5})
+    fed = made([CLIP, noise(0.0)], participation=BERNOULLI)
     seen = watch(fed)
     fed.parts.links[-1].finish = lambda columns, s: {}  # type: ignore[method-assign]
     run_rounds(fed)
@@ -140,8 +140,7 @@ def test_any_number_of_processes_adds_the_same_noise_once(links: list[Any]) -> N
 def test_a_resumed_run_has_the_same_noise(links: list[Any]) -> None:
     whole, records = run_rounds(made(links))
     half, _ = run_rounds(made(links), 2)
-    again = made(links)
-    resumed, later = run_rounds(again, 3, restored_state(again.parts, half.tensors()))
+    resumed, later = run_rounds(again := made(links), 3, restored_state(again.parts, half.tensors()))
     assert_same(whole, resumed)
     columns = ("epsilon", "noise_norm", "clip_bound")
     for mine, other in zip(records[2:], later, strict=True):
@@ -193,7 +192,7 @@ def test_clients_are_accounted_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPat
     whole = made([CLIP, noise(2.0, **values)], moving())
     monkeypatch.setattr("fedtide.methods.accounting.spending._NUMBERS", 16)
     split = made([CLIP, noise(2.0, **values)], moving())
-    first, second = (fed.parts.links[-1] for fed in (whole, split))
+    first, second = whole.parts.links[-1], split.parts.links[-1]
     assert first.guarantees() == second.guarantees()
     assert first.spending.after.tolist() == second.spending.after.tolist()  # type: ignore[attr-defined]
     for fed in (whole, split):
@@ -247,7 +246,7 @@ def test_poisson_samples_are_amplified() -> None:
     from fedtide.methods.accounting import poisson
 
     world = timeline(deal([1] * 60), [{k: k for k in range(60)}] * 2 + [{k: k for k in range(50)}] * 2)
-    fed = made([CLIP, noise(2.0)], world, participation={"name": "bernoulli", "probability": 0.5})
+    fed = made([CLIP, noise(2.0)], world, participation=BERNOULLI)
     _, records = run_rounds(fed)
     kept, delta = fed.parts.links[-1].guarantees(), 60**-1.1
     spent = [poisson.epsilon(0.5, 2.0, rounds, delta) for rounds in (1, 2, 3, 4)]
@@ -255,15 +254,10 @@ def test_poisson_samples_are_amplified() -> None:
     assert kept["epsilon"] == [spent[3]] * 50 + [spent[1]] * 10
     assert kept["delta"][0] == pytest.approx(delta + (1 + math.exp(spent[3])) * 2 * (0.5**60 + 0.5**50), rel=1e-12)
     assert spent[3] < float(gaussian.epsilon(math.sqrt(2) / 2.0, delta))  # than for two of four rounds known to all
-    known = made(
-        [CLIP, noise(2.0, mechanism="banded", bands=2)], world, participation={"name": "bernoulli", "probability": 0.5}
-    )
+    known = made([CLIP, noise(2.0, mechanism="banded", bands=2)], world, participation=BERNOULLI)
     assert max(known.parts.links[-1].guarantees()["participations"]) == 4
     assert max(known.parts.links[-1].guarantees()["epsilon"]) > 2 * spent[3]
     known.parts.workers.close()
-
-
-BERNOULLI = {"name": "bernoulli", "probability": 0.5}
 
 
 def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
