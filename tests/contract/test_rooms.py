@@ -30,6 +30,9 @@ AREAS = (
 """From the bottom up: the areas of the package, its public interface and the commands. A module imports from its own area and
 from lower ones only."""
 
+MOST = 15
+"""Most files and folders at the top of an area, or in a folder that does not hold the plug-ins of a kind."""
+
 
 def names() -> dict[str, Path]:
     """Source file of every module, by its name without ``fedtide.``; the package itself is the empty name."""
@@ -115,6 +118,14 @@ def test_a_package_of_plugins_holds_plugins(kind: str) -> None:
     }
     for name in modules - {"base"}:
         assert plugins.load(kind, name).kind == kind
+
+
+def test_no_folder_is_crowded() -> None:
+    """Plug-ins of one kind stand side by side, however many there are, and so do sections of the report."""
+    dropped_in = {*plugins.HOMES.values(), SOURCE / "fedtide" / "report" / "sections"}
+    folders = {file.parent for file in MODULES.values()} - dropped_in
+    counts = {folder: len([*folder.glob("[!_]*.py"), *folder.glob("*/__init__.py")]) for folder in folders}
+    assert not {folder.name: count for folder, count in counts.items() if count > MOST}
 
 
 def test_no_file_is_long() -> None:
