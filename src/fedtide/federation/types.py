@@ -215,6 +215,7 @@ class Parts(Chosen):
     memory: MemoryStore = field(kw_only=True)
     wireless: Wireless | None = field(kw_only=True)
     randomness: Randomness = field(kw_only=True)
+    _counted: dict[int, tuple[Ints, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def updates(self) -> bool:
@@ -236,10 +237,6 @@ class Parts(Chosen):
         for number in {number for number in numbers if number not in known or known[number][0] is not own[number]}:
             known[number] = own[number], self.data.label_counts([own[number]])[0]
         return torch.stack([known[number][1] for number in numbers])
-
-    @cached_property
-    def _counted(self) -> dict[int, tuple[Ints, Tensor]]:
-        return {}
 
     def rows_that(self, *, last: bool = False, rest: bool = False) -> set[str]:
         """Names of features' rows that ``last`` beyond departures, or that ``rest``: training does not need them."""
