@@ -120,7 +120,7 @@ class Bench:
             return
         verdict.resumed = True
         if self.subject.mlflow:
-            process = self.start(folder, "mirror", arguments=("mirror",))
+            process = self.start(folder, "sync", arguments=("mlflow", "sync"))
             if self.listen(process, folder, verdict) != 0:
                 verdict.false.append(f"fedtide mlflow sync: {process.lines[-1:]}")
         self.compare(folder, verdict)
