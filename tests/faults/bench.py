@@ -76,6 +76,7 @@ class Bench:
         self.operations: list[tuple[str, int, str, str]] = [tuple(json.loads(line)) for line in lines]
         verdict = Verdict()
         self.compare(again, verdict)
+        verdict.false += mlflow_lies(again)
         if not verdict.clean:
             raise AssertionError(f"{subject.name}: two undisturbed executions differ: {verdict}")
 
@@ -124,13 +125,13 @@ class Bench:
             if self.listen(process, folder, verdict) != 0:
                 verdict.false.append(f"fedtide mlflow sync: {process.lines[-1:]}")
         self.compare(folder, verdict)
+        verdict.false += mlflow_lies(folder)
         self.check(folder, verdict)
 
     def compare(self, folder: Path, verdict: Verdict) -> None:
-        """Compare a finished working directory with the reference, and what is shown with what is there."""
+        """Compare a finished working directory with the reference."""
         changed = differences(folder, self.reference) if self.subject.repeats else unsound_search(folder)
         verdict.changed += [line for line in changed if line not in verdict.changed]
-        verdict.false += [line for line in mlflow_lies(folder) if line not in verdict.false]
 
     def check(self, folder: Path, verdict: Verdict) -> None:
         """Kills alone damage nothing: ``fedtide check``, where there is such a command, must find every run intact so far."""

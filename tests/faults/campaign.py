@@ -24,19 +24,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest does
 
 import disks  # noqa: E402
 import kills  # noqa: E402
-import memory  # noqa: E402
 import pairs  # noqa: E402
 import pipeline_kills  # noqa: E402
-import power  # noqa: E402
 from bench import Verdict  # noqa: E402
 from benches import Benches  # noqa: E402
 from subjects import ALL  # noqa: E402
 from table import print_table  # noqa: E402
 
-FAULTS = {
-    "kill": kills, "power": power, "dvc": pipeline_kills, "full": disks.Full, "readonly": disks.ReadOnly, "pair": pairs,
-    "memory": memory,
-}  # fmt: skip
+FAULTS = {"kill": kills, "dvc": pipeline_kills, "full": disks, "pair": pairs}
 """Each has ``cases(kills)``, pairs of a subject's name and a number, and ``execute(bench, number, seed, folder)``."""
 
 

@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,6 @@ class Moment:
     size: int = 0
 
 
-Observer = Callable[[str, str, tuple[Any, ...]], None]
-"""Called before each operation with event, path and the event's arguments."""
-
-
 class Injection:
     """The audit hook of a process and of those forked from it.
 
@@ -74,7 +70,6 @@ class Injection:
         moments: when which signal is sent; each process obeys those of its role, in order.
         trace: folder for ``operations.jsonl``, a line per operation, the numbers of the workers, and ``struck`` once a moment
             has come; None for none of them.
-        observer: see :data:`Observer`.
     """
 
     def __init__(
@@ -82,16 +77,9 @@ class Injection:
         folder: Path,
         moments: tuple[Moment, ...] = (),
         trace: Path | None = None,
-        observer: Observer | None = None,
         role: str | None = LEADER,
     ) -> None:
-        self._folder, self._moments, self._trace, self._observer = (
-            f"{folder.absolute()}/",
-            list(moments),
-            trace,
-            observer,
-        )
-        self._role = role
+        self._folder, self._moments, self._trace, self._role = f"{folder.absolute()}/", list(moments), trace, role
         self._passed = self._total = 0
 
     def install(self) -> None:
@@ -140,8 +128,6 @@ class Injection:
     def _count(self, event: str, path: str, arguments: tuple[Any, ...]) -> None:
         if self._role is None:
             self._role = f"worker-{self._next_worker()}"
-        if self._observer is not None:
-            self._observer(event, path, arguments)
         if self._trace is not None:
             _append_line(self._trace / "operations.jsonl", [self._role, self._total, event, path[len(self._folder) :]])
         self._total += 1

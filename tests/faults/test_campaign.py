@@ -7,11 +7,9 @@ import campaign
 
 KILLS = [f"kill/run/{number}" for number in range(3)]
 OTHERS = [
-    *(f"power/run/{number}" for number in range(2)),
-    *(f"kill/{subject}/{number}" for subject in ("run-mlflow", "compare", "tune", "tune-two") for number in range(3)),
+    *(f"kill/{subject}/{number}" for subject in ("run-mlflow", "compare", "tune-two") for number in range(2)),
     *(f"kill/{subject}/0" for subject in ("compare-mlflow", "tune-mlflow", "reproduce", "train-stage", "tune-stage")),
-    *(f"kill/{subject}/1" for subject in ("prepare", "timeline")),
-    *("power/compare/0", "power/tune/1", "power/reproduce/0", "power/prepare/0", "memory/compare/6"),
+    *(f"kill/{subject}/1" for subject in ("tune", "prepare", "timeline")),
     *("pair/run-mlflow/1", "pair/compare/0", "pair/tune/0", "pair/prepare/0", "dvc/dvc/0", "dvc/dvc/1"),
 ]
 

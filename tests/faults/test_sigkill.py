@@ -4,9 +4,7 @@ import signal
 import pytest
 from attempt import Attempt, Moment
 
-from fedtide.core import plugins
 from fedtide.core.randomness import generator
-from fedtide.methods.algorithms.base import Algorithm
 from fedtide.runs.check import check_run
 from records import same_records
 from support import light, needs
@@ -15,26 +13,13 @@ MOMENTS = [Moment(rows, number % 5) for number, rows in enumerate((0, 2, 4, 5, 6
 """Before the first state, inside a session, around each session change, between saved states, in the last round."""
 
 GROWING = ("cfl_generative", "fedgen")
-"""They keep tensors that grow, synthetic samples, and another model with its optimizer: killed once; numbers, histograms and
-columns of the history are FedWCM's, killed at all moments, memories of clients and server FedSSG's, which test_campaign.py
-kills. That the state of every algorithm is whole is proven without a process by contract/test_rounds.py."""
-
-
-def has_more_state(algorithm):
-    """Whether it keeps more than declared vectors."""
-    known = plugins.load(Algorithm, algorithm)
-    return known.forget is not Algorithm.forget or known.extra is not Algorithm.extra
+"""They keep tensors that grow, synthetic samples, and another model with its optimizer. That the state of every algorithm is
+whole is proven without a process by contract/test_rounds.py; test_campaign.py kills FedSSG, with memories of clients."""
 
 
 def kill_and_compare(folder, algorithm, moments):
     """Kill a run at some moments, with changing intervals between saved states; its records equal those of a whole one."""
-    settings, known = {**needs(algorithm), "algorithm": light(algorithm)}, plugins.load(Algorithm, algorithm)
-    if "mode" in settings:  # these are of rounds
-        settings["evaluation.models"] = ["global", "participants"]
-    if "mode" in settings or known.phases is not Algorithm.phases:
-        settings["local.momentum_scope"] = "round"
-    if known.optimizer == "plain_sgd":
-        settings["local.momentum"] = 0.0
+    settings = {**needs(algorithm), "algorithm": light(algorithm)}
     chosen = [item for key, value in settings.items() for item in ("--set", f"{key}={json.dumps(value)}")]
     assert Attempt(folder, *chosen, name="whole").end() == 0
     for number, moment in enumerate(moments):
@@ -46,17 +31,11 @@ def kill_and_compare(folder, algorithm, moments):
     same_records(folder / "runs/run", folder / "runs/whole")
 
 
-def some(names, by_default):
-    """Algorithms, all but a few of which are for the slow tests."""
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in by_default)) for name in names]
+def test_ten_kills_change_nothing(folder):
+    kill_and_compare(folder, "fedwcm", MOMENTS)
 
 
-@pytest.mark.parametrize("algorithm", some(plugins.names("algorithms"), ("fedwcm",)))
-def test_ten_kills_change_nothing(folder, algorithm):
-    kill_and_compare(folder, algorithm, MOMENTS)
-
-
-@pytest.mark.parametrize("algorithm", some(filter(has_more_state, plugins.names("algorithms")), GROWING[:1]))
+@pytest.mark.parametrize("algorithm", GROWING)
 def test_a_kill_changes_nothing(folder, algorithm):
     draw = generator(0, f"kill of {algorithm}")
     kill_and_compare(folder, algorithm, [Moment(int(draw.integers(3, 14)), int(draw.integers(0, 5)))])

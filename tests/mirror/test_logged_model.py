@@ -13,7 +13,6 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.records.client_models import ClientModels
 from fedtide.records.run_directory import RunDirectory
-from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.mlflow.logged_model import save
 from fedtide.runs.mlflow.served import _load_pyfunc as load
@@ -60,27 +59,6 @@ def last(directory: Path) -> float:
 
 
 @pytest.mark.slow
-def test_a_double_precision_model_says_so_and_has_an_example(settings: Make, tmp_path: Path) -> None:
-    import mlflow.pyfunc
-
-    path, data, directory = saved(settings(engine={"precision": "64-true", "workers": 1}), tmp_path)
-    model = mlflow.pyfunc.load_model(str(path))
-    assert model.metadata.signature.to_dict() == {
-        "inputs": '[{"type": "tensor", "tensor-spec": {"dtype": "uint8", "shape": [-1, 1, 8, 8]}}]',
-        "outputs": '[{"type": "tensor", "tensor-spec": {"dtype": "float64", "shape": [-1, 10]}}]',
-        "params": None,
-    }
-    example = model.input_example
-    assert example.dtype == np.uint8
-    assert (example == data.test_inputs[:2].numpy()).all()
-    assert model.predict(data.test_inputs.numpy()).dtype == np.float64
-    assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-12)
-    packages = [line.partition("==")[0] for line in (path / "requirements.txt").read_text().split()]
-    assert packages == ["fedtide", "mlflow", "numpy", "torch"] or packages[:1] == ["mlflow"]
-    assert str(tmp_path) not in "".join(file.read_text() for file in path.glob("*.*") if file.suffix != ".pt")
-
-
-@pytest.mark.slow
 def test_a_network_of_the_users_brings_its_sources(
     settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,26 +100,6 @@ def test_a_model_plugin_of_the_users_comes_along(
     assert load(str(tmp_path / "model" / "data" / "data")).predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
 
 
-def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
-    import json
-
-    tokens = torch.randint(1, 20, (6, 5))
-    text = Dataset("mine", "text", tokens, tokens[:, 0] % 2, tokens[:3], tokens[:3, 0] % 2, 2, "", vocabulary=20)
-    vectors = dataset(torch.randn(6, 4), torch.arange(6) % 3, 3)
-    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "softmax_regression"})):
-        plugin = plugins.load(Model, chosen["name"])
-        network = plugin(plugin.Settings(**chosen)).build(data.input_shape, data.num_classes, data.vocabulary).eval()
-        folder = tmp_path / chosen["name"]
-        folder.mkdir()
-        torch.save(network.state_dict(), folder / "model.pt")
-        (folder / "settings.json").write_text(json.dumps({"model": chosen}))
-        save(folder, data, folder / "mlflow")
-        found = load(str(next((folder / "mlflow").rglob("model.json")).parent)).predict(data.test_inputs.numpy())
-        with torch.no_grad():
-            expected = network(data.prepare(data.test_inputs)).softmax(1).numpy()
-        assert found == pytest.approx(expected, abs=1e-7)
-
-
 def models(store: Store) -> list[Any]:
     return list(store.client.search_logged_models([store.experiment]))
 
@@ -166,21 +124,6 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     assert (model.source_run_id, model.name) == (run.info.run_id, directory.name)
     assert str(model.status) in ("READY", "LoggedModelStatus.READY")
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
-
-
-@pytest.mark.slow
-def test_every_run_is_a_version_of_a_registered_model(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    remarks: list[str] = []
-    for seed in (0, 1):
-        where = Workspace(tmp_path, None, mlruns, EXPERIMENT, "both", True, "mine")
-        execute(
-            settings(seed=seed), where, watch=Watch(lambda line: remarks.append(line) if "MLflow" in line else None)
-        )
-    assert remarks == []
-    versions = Store(mlruns, EXPERIMENT).client.search_model_versions("name = 'mine'")
-    assert sorted(int(version.version) for version in versions) == [1, 2]
-    logged = {(model.source_run_id, model.artifact_location) for model in models(Store(mlruns, EXPERIMENT))}
-    assert {(version.run_id, version.source) for version in versions} == logged
 
 
 def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
@@ -233,3 +176,13 @@ def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: 
     for params, message in (({"client": "cy"}, "no model for cy"), (None, "choose a client: params={'client': NAME}")):
         with pytest.raises(SettingsError, match=message):
             model.predict(samples, params=params)
+
+
+def test_a_run_that_trains_no_global_model_and_keeps_no_others_logs_none(
+    settings: Make, raw: dict[str, Any], tmp_path: Path, mlruns: Path
+) -> None:
+    summary = execute(settings(algorithm="local"), Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT, "", True))
+    store = Store(mlruns, EXPERIMENT)
+    assert [run.data.tags["outcome"] for run in store.runs("")] == ["complete"]
+    assert store.client.search_logged_models([store.experiment]) == []
+    assert mirror([tmp_path / "runs" / summary["run_key"]], mlruns, EXPERIMENT, models=Path(raw["data"]["root"])) == 0

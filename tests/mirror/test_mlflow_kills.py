@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import pytest
 
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
 from fedtide.runs.lightning import callbacks as batches
-from fedtide.runs.mlflow import callback as mirroring
 from fedtide.runs.mlflow import mlflow_run
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
@@ -41,11 +39,9 @@ class KilledAfter(L.Callback):
 
 
 def work(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> None:
-    """A run that is killed after a round, before its upload, or when all but the outcome is uploaded."""
+    """A run that is killed after a round, or when all but the outcome is uploaded."""
     batches._SECONDS = 0.0
-    if moment == "upload":
-        mirroring.MlflowRounds.end = kill  # type: ignore[method-assign]
-    elif moment == "outcome":
+    if moment == "outcome":
         mlflow_run.outcome_of = kill
     callbacks = [KilledAfter(3)] if moment == "round" else []
     execute(settings, Workspace(runs, None, mlruns, EXPERIMENT), watch=Watch(callbacks=callbacks))
@@ -70,11 +66,10 @@ def shown(mlruns: Path) -> tuple[str, str, list[int], str]:
     return run.info.status, run.data.tags["outcome"], rounds, run.info.run_id
 
 
-@pytest.mark.parametrize("moment", [pytest.param("upload", marks=pytest.mark.slow), "outcome"])
 def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards(
-    settings: Make, tmp_path: Path, mlruns: Path, moment: str
+    settings: Make, tmp_path: Path, mlruns: Path
 ) -> None:
-    directory = killed(settings(), tmp_path / "runs", mlruns, moment)
+    directory = killed(settings(), tmp_path / "runs", mlruns, "outcome")
     assert (RunDirectory(directory).summary() or {})["state"] == "complete"
     assert shown(mlruns)[:2] == ("RUNNING", "running")
     for last in ("MLflow: 1 runs written, 0 up to date", "MLflow: 0 runs written, 1 up to date"):

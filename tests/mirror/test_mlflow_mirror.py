@@ -87,35 +87,6 @@ def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
         return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
 
 
-def test_means_over_the_drifts_are_in_the_summary_and_mirrored(
-    raw: dict[str, Any], mlruns: Path, tmp_path: Path
-) -> None:
-    settings = Params({**raw, "drift": {"name": "recurrent", "start": 1, "period": 2}}).run()
-    summary = mirrored(settings, tmp_path / "runs", mlruns)
-    store, run = only_run(mlruns)
-    directory = tmp_path / "runs" / summary["run_key"]
-    assert [value for _, value in recorded(directory, "concepts_changed")] == [0, 2, 0, 2]
-    assert values(store, run, "concepts_changed") == recorded(directory, "concepts_changed")
-    accuracy = [value for _, value in recorded(directory, "test_accuracy")]
-    assert summary["drifts"] == 2
-    assert summary["drift_before"] == pytest.approx((accuracy[0] + sum(accuracy[:3]) / 3) / 2)
-    assert summary["drift_dip"] == pytest.approx((min(accuracy[1:3]) + accuracy[3]) / 2)
-    assert summary["drift_after"] == pytest.approx(sum(accuracy[1:]) / 3)
-    for name in ("drift_before", "drift_dip", "drift_drop", "drift_recovered", "drift_after"):
-        assert values(store, run, name) == [(4, summary[name])]
-
-
-def test_what_erased_clients_have_left_is_mirrored(raw: dict[str, Any], mlruns: Path, tmp_path: Path) -> None:
-    settings = Params({**raw, "erase": [{"name": "retrain", "clients": [0], "at": 2}]}).run()
-    summary = mirrored(settings, tmp_path / "runs", mlruns)
-    store, run = only_run(mlruns)
-    directory = tmp_path / "runs" / summary["run_key"]
-    assert summary["erased_reached"] == 0
-    assert values(store, run, "erased_reached") == [(4, 0.0)]
-    for name in ("erased_gap", "erased_excess", "erase_gradients_retained", "erase_stored"):
-        assert values(store, run, name) == recorded(directory, name) != []
-
-
 def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
     mlruns, directory = live
     store, run = only_run(mlruns)
@@ -151,16 +122,6 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
     assert sum(value.numel() for value in weights.values()) == 64 * 10 + 10
 
 
-def test_runs_of_one_comparison_share_one_parent(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    for seed in (0, 1):
-        mirrored(settings(seed=seed), tmp_path / "runs", mlruns, parent="both")
-    store = Store(mlruns, EXPERIMENT)
-    parent = store.parent("both")
-    children = store.runs(f"tags.mlflow.parentRunId = '{parent}'")
-    assert {run.data.tags["seed"] for run in children} == {"0", "1"}
-    assert store.parent("another") != parent
-
-
 def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     summary = mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(2))
     assert (summary["state"], summary["rounds"]) == ("interrupted", 2)
@@ -174,19 +135,6 @@ def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_pa
     assert (again.info.status, again.data.tags["outcome"]) == ("FINISHED", "complete")
     for metric in ("train_loss", "session"):
         assert steps(store, again, metric) == [1, 2, 3, 4]
-
-
-def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
-    with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
-        mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
-    store, run = only_run(mlruns)
-    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "failed")
-    before = steps(store, run, "train_loss")
-
-    summary = mirrored(settings(), tmp_path / "runs", mlruns)
-    store, run = only_run(mlruns)
-    assert before in ([1, 2], [1, 2, 3])
-    assert values(store, run, "train_loss") == recorded(tmp_path / "runs" / summary["run_key"], "train_loss")
 
 
 def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning as L
 import pytest
-from servers import MlflowServer, free_port, silent_server
+from servers import MlflowServer, silent_server
 
 from fedtide.core.errors import SettingsError
 from fedtide.runs.display.progress import Watch
@@ -157,22 +157,19 @@ def test_the_registered_model_predicts_in_a_fresh_process_what_the_run_recorded(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", [False, None], ids=["accepts and never answers", "is not there"])
-def test_a_run_does_not_need_its_server(
-    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool | None
+def test_a_run_does_not_wait_for_a_server_that_never_answers(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     lines: list[str] = []
-    with silent_server() as silent:
-        uri = f"http://127.0.0.1:{free_port()}" if answers is None else silent
+    with silent_server() as uri:
         where = Workspace(tmp_path, None, Server.at(uri), EXPERIMENT)
         summary = execute(settings(), where, watch=Watch(lines.append))
     assert (summary["state"], summary["rounds"]) == ("complete", 4)
     remarks = [line for line in lines if line.startswith("MLflow")]
-    why = "[Errno 111] Connection refused" if answers is None else "timed out"
     assert remarks == [
-        f"MLflow: {uri}: {why}; training continues without it",
-        f"MLflow: {uri}: {why}; `fedtide mlflow sync` uploads the run later",
+        f"MLflow: {uri}: timed out; training continues without it",
+        f"MLflow: {uri}: timed out; `fedtide mlflow sync` uploads the run later",
     ]
 
 

@@ -8,15 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.core.errors import SettingsError
 from fedtide.report import page, parts
 from fedtide.report.parts import Contents, Source
 from fedtide.runs.execution import execute
-from fedtide.runs.mlflow.store import Store
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.params import Params
-from fedtide.studies.tuning.study import tune
 
 METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
 
@@ -85,30 +82,3 @@ def test_the_report_has_no_number_where_there_is_none(home: Path) -> None:
     cells += [text for sheet in parts.sheets.of(source) for _, row in sheet.rows for text in row]
     assert len(cells) > 10
     assert not [text for text in cells if re.search(r"\bnan\b", text, re.IGNORECASE)]
-
-
-def test_mlflow_has_the_further_metrics_of_the_rounds_that_determine_them(home: Path) -> None:
-    store = Store(home / "mlruns", "tests")
-    (mirrored,) = store.runs("tags.run_key != ''")
-    history = pd.read_csv(home / "runs" / "x" / "history.csv").set_index("round")
-    for column in [
-        *(f"test_{name}" for name in METRICS),
-        "test_auroc_next",
-        "validation_loss",
-        "client_accuracy_worst_decile",
-    ]:
-        logged = {item.step: item.value for item in store.client.get_metric_history(mirrored.info.run_id, column)}
-        assert logged == history[column].dropna().to_dict()
-        assert len(logged) >= 2
-
-
-def test_a_search_for_what_no_trial_determines_says_so(tmp_path: Path) -> None:
-    chosen = {"trials": 2, "workers": 1, "metric": "validation_auroc", "over": "end", "seed": 1}
-    with pytest.raises(
-        SettingsError,
-        match=r"tune\.metric = validation_auroc: it is undefined on the validation samples in all 2 trials",
-    ):
-        tune(settings(tmp_path, tune=chosen), Workspace(tmp_path / "runs"), tmp_path / "tuning")
-    table = pd.read_csv(tmp_path / "tuning" / "trials.csv")
-    assert table["outcome"].tolist() == ["undetermined"] * 2
-    assert table["value"].isna().all()
