@@ -154,12 +154,6 @@ def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: P
     assert (run / "events.jsonl").read_text().count('"interrupted"') == 2
 
 
-def test_time_that_is_enough_changes_nothing(fedtide: Fedtide) -> None:
-    called = fedtide("compare", "--seconds", "600", "--set", "compare.workers=1")
-    assert called.status == 0
-    assert not [line for line in called.err if "--seconds" in line]
-
-
 def test_a_search_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: list[str]) -> None:
     search = [
         "tune",

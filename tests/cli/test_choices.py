@@ -4,17 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from jsonschema import Draft202012Validator
 
-from fedtide.cli.main import app
 from fedtide.core import plugins
 from fedtide.settings.experiment import Experiment
 from fedtide.settings.reading.references import REFERENCES
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
-COMMANDS = sorted(typer.main.get_command(app).commands)
 
 
 @pytest.mark.parametrize("kind", [*plugins.KINDS, "datasets", "algorithm", "dataset", "initializers", "scenario"])
@@ -58,18 +55,6 @@ def test_show_gives_bounds_search_range_and_traffic(fedtide):
     assert "  down: w, c\n  up:   W, c_k\n  kept by the server: c\n  kept by each client: c_k" in text
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help(fedtide, command):
-    called = fedtide(command, "--help")
-    assert called.status == 0
-    assert f"fedtide {command}" in called.out[1] + called.out[0]
-
-
-def test_help_without_a_command_names_all_of_them(fedtide):
-    text = "\n".join(fedtide("--help").out)
-    assert all(command in text for command in COMMANDS)
-
-
 def accepts(schema, value, root):
     """Whether a part of a JSON Schema, whose definitions are at its root, accepts a value."""
     return Draft202012Validator({**schema, "$defs": root["$defs"]}).is_valid(value)
@@ -82,22 +67,6 @@ def schema():
 
 def test_the_schema_is_printed(schema, fedtide):
     assert json.loads("\n".join(fedtide("schema").out)) == json.loads(json.dumps(schema))
-
-
-def test_the_schema_documents_every_setting(schema):
-    def references(node):
-        if isinstance(node, dict):
-            if "$ref" in node:
-                yield node["$ref"]
-            for item in node.values():
-                yield from references(item)
-        if isinstance(node, list):
-            for item in node:
-                yield from references(item)
-
-    assert schema["properties"].keys() == Experiment.model_fields.keys()
-    assert all("description" in item for item in schema["properties"].values())
-    assert {reference.removeprefix("#/$defs/") for reference in references(schema)} <= schema["$defs"].keys()
 
 
 def test_the_schema_accepts_the_shipped_settings(schema):
@@ -117,9 +86,3 @@ def test_the_schema_refuses_what_the_program_refuses(schema, fedtide, folder, wr
     assert not accepts(schema, yaml.safe_load(wrong), schema)
     (folder / "wrong.yaml").write_text(wrong)
     assert fedtide("run", "--params", "wrong.yaml").status == 2
-
-
-def test_the_shipped_settings_are_valid(fedtide, folder, shared_data):
-    overrides = ("--set", f"data.root={shared_data}", "--set", "tracking.mlflow=false")
-    called = fedtide("download", "--params", str(SHIPPED), *overrides)
-    assert (called.status, called.err) == (0, [])

@@ -1,6 +1,5 @@
 """``fedtide cite``: BibTeX of the papers that docstrings name."""
 
-import json
 from pathlib import Path
 
 from commands import Fedtide
@@ -38,16 +37,6 @@ def test_papers_are_printed_in_order_and_once(fedtide: Fedtide) -> None:
     assert text.count("scaffold in fedtide") == 1
     assert "@misc{chang2025continuous" not in text  # the same paper as that of dynamic
     assert "author = {Zhu and Hong and Zhou}," in text
-
-
-def test_as_json_every_name_has_its_papers(fedtide: Fedtide) -> None:
-    called = fedtide("cite", "mifa", "local", "dynamic", "continuous", "mifa", "--json")
-    gu, yan, *chang = json.loads("\n".join(called.out))
-    assert gu == {"name": "mifa", "authors": "Gu et al.", "year": "2021", "arxiv": "2106.04159", "title": ""}
-    assert (yan["name"], yan["authors"]) == ("mifa", "Yan et al.")
-    dynamic, *continuous = [(paper.pop("name"), paper) for paper in chang]
-    assert dynamic[0] == "dynamic"
-    assert ("continuous", dynamic[1]) in continuous  # the same paper, which BibTeX has once
 
 
 def test_a_users_method_is_cited_from_its_docstring(fedtide: Fedtide, own: Path) -> None:

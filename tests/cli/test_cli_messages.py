@@ -5,14 +5,10 @@ import sys
 import pytest
 
 UNKNOWN = [
-    ("local.learning_rate=0.1", "unknown key 'local.learning_rate'; did you mean 'lr'?"),
     ("locl.lr=0.1", "unknown key 'locl'; did you mean 'local'?"),
     ("algorithm={name: fedprox, nu: 1}", "unknown key 'algorithm.nu'; did you mean 'mu'?"),
-    ("scenario.devices=3", "unknown key 'scenario.devices'; did you mean 'num_devices'?"),
     ("algorithm=fedprx", "unknown name 'fedprx' in algorithms; did you mean 'fedprox'?"),
-    ("algorithm=fedaverage", "unknown name 'fedaverage' in algorithms; did you mean 'fedavg'?"),
     ("algorithm=FedProx", "unknown name 'FedProx' in algorithms; did you mean 'fedprox'?"),
-    ("scenario.name=sesions", "unknown name 'sesions' in scenarios; did you mean 'sessions'?"),
     ("algorithm.weighting=sampels", "unknown name 'sampels' in weighting; did you mean 'samples'?"),
     ("compare.algorithms=[fedavgg]", "unknown label 'fedavgg' in algorithms; did you mean 'fedavg'?"),
     ("algorithms={mine: {mu: 1}}", "algorithms.mine requires a name"),
@@ -20,14 +16,8 @@ UNKNOWN = [
 WRONG_TYPE = [
     ("local.lr=fast", "local.lr = 'fast': should be a valid number"),
     ("local.lr=true", "local.lr = true: should be a valid number"),
-    ("local.lr={a: 1}", "local.lr: should be a valid number"),
-    ("local.epochs='3'", "local.epochs = '3': should be a valid integer"),
-    ("local=3", "local = 3: should be an object"),
-    ("seed=2024-01-01", "seed = '2024-01-01': should be a valid integer"),
     ("compare.algorithms=fedavg", "compare.algorithms = 'fedavg': should be a valid array"),
-    ("algorithms=[fedavg]", "algorithms: should be an object"),
     ("evaluation.clients_every=null", "evaluation.clients_every = null: should be a valid integer; 0: off"),
-    ("tune.workers=null", "tune.workers = null: should be a valid integer; 0 for one per core"),
     (
         "data={name: table, split: {period: x}}",
         "data.split.period = 'x': should be 'year', 'month', 'week', 'day' or 'all', or",
@@ -37,19 +27,11 @@ WRONG_TYPE = [
 ]
 OUT_OF_BOUNDS = [
     ("local.lr=-1", "local.lr = -1: should be greater than 0"),
-    ("local.epochs=0", "local.epochs = 0: should be greater than or equal to 1"),
-    ("validation=1", "validation = 1: should be less than 1"),
-    ("local.flip=2", "local.flip = 2: should be less than or equal to 1"),
     ("seed=9223372036854775808", "seed = 9223372036854775808: should be less than 9223372036854775808"),
     ("engine.precision=fp8", "engine.precision = 'fp8': should be '32-true', '64-true'"),
-    ("evaluation.splits=[]", "evaluation.splits"),
     ("evaluation.splits=[train]", "evaluation.splits.0 = 'train': should be 'test' or 'validation'"),
-    ("compare.seeds=[0, -1]", "compare.seeds.1 = -1: should be greater than or equal to 0"),
-    ("tracking.experiment=''", "tracking.experiment"),
     ("local.lr=.nan", "local.lr = nan: should be a finite number"),
-    ("partition.alpha=.inf", "partition.alpha = inf: should be a finite number"),
     ("tune.space={local.lr: {low: .nan, high: 1}}", "tune.space.local.lr.low = nan: should be a finite number"),
-    ("algorithms={mine: {name: fedprox, mu: .inf}}", "algorithm.mu = inf: should be a finite number"),
 ]
 IMPOSSIBLE = [
     ("local.nesterov=true", "local.nesterov = true requires local.momentum > 0"),
@@ -58,19 +40,14 @@ IMPOSSIBLE = [
     ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is not supported with local.optimizer = adamw"),
     ("model=lenet", "requires images (channels, height, width) of at least 16 x 16 pixels"),
     ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
-    ("compare.algorithms=[]", "compare.algorithms"),
     ("tune.space={local.lr: {low: 1, high: 0.1}}", "requires low < high"),
-    ("algorithms={mine: {name: fedprox, with: {local: {lr: -1}}}}", "local.lr = -1: should be greater than 0"),
     ("engine={accelerator: mps, precision: 64-true}", "engine: accelerator mps"),
     ("detector={name: adwin, response: raise_rate}", "response = raise_rate requires factor"),
     ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
     ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
-    ("tracking.uri=http://host:port", "tracking.uri: should be the address of a server"),
-    ("tracking.uri=http:///x", "tracking.uri: should be the address of a server"),
 ]
 MALFORMED = [
     ("nonsense", "--set 'nonsense': write it as key=value"),
-    ("=3", "--set '=3': write it as key=value"),
     ("a..b=1", "--set 'a..b=1': write it as key=value"),
     ("local.lr=[", "--set 'local.lr=[': '[' is not a YAML value"),
     ("seed.x=1", "seed"),
@@ -99,10 +76,7 @@ def test_a_wrong_setting(fedtide, folder, setting, wanted):
     ("content", "wanted"),
     [
         (b"- a\n- b\n", "given.yaml should be a mapping of settings, got list"),
-        (b"just words", "given.yaml should be a mapping of settings, got str"),
         (b"a: [1, 2\nb: }", "given.yaml is not YAML: "),
-        (b"\xff\xfe\x00\x80", "given.yaml is not YAML: "),
-        (b"a: 1\n  b: 2\n", "given.yaml is not YAML: "),
         (b"1: 2\n", "given.yaml: unknown key '1'"),
         (None, "no settings file given.yaml"),
     ],
@@ -113,7 +87,7 @@ def test_a_wrong_settings_file(fedtide, folder, content, wanted):
     refused(fedtide("run", "--params", "given.yaml"), wanted, folder)
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "tune", "report", "timeline", "download"])
+@pytest.mark.parametrize("command", ["run", "compare", "tune", "timeline"])
 def test_a_refused_table_leaves_nothing(fedtide, folder, command):
     (folder / "own").mkdir()
     (folder / "own" / "rows.csv").write_text("a,b\n1,2\n")
@@ -123,7 +97,7 @@ def test_a_refused_table_leaves_nothing(fedtide, folder, command):
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "a/b", "", ".", ".."])
+@pytest.mark.parametrize("name", ["../elsewhere", "", "."])
 def test_a_run_directory_that_is_no_plain_name(fedtide, folder, name):
     refused(fedtide("run", "--name", name), f"{name!r} should consist of letters, digits", folder)
 
@@ -150,10 +124,8 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        (["compare", "--set", "compare.algorithms=[fedavgg]"], "did you mean 'fedavg'?"),
         (["list", "fruit"], "no kind 'fruit'; known: aggregation, algorithms"),
         (["show", "algorithm", "fedavgg"], "did you mean 'fedavg'?"),
-        (["show", "fruit", "apple"], "no kind 'fruit'"),
         (["report"], "no runs to report"),
         (["mlflow", "sync"], "no run directories in this folder"),
         (["ui"], "no MLflow store in this folder"),
@@ -169,7 +141,6 @@ def test_several_processes_for_one_of_many_runs(fedtide, folder, command):
             ["download", "--out", "params.yaml/facts.json"],
             "params.yaml: cannot create this folder (params.yaml is a file)",
         ),
-        (["timeline", "--out", "params.yaml"], "params.yaml: cannot create this folder (params.yaml is a file)"),
     ],
 )
 def test_other_commands(fedtide, folder, monkeypatch, command, wanted):

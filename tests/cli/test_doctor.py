@@ -63,23 +63,3 @@ def test_a_device_that_is_not_there_is_a_problem(fedtide):
     called = fedtide("doctor", "--set", "engine.accelerator=cuda", "--json")
     assert called.status == 1
     assert list(problems(called)) == ["device"]
-
-
-def test_a_folder_without_locks_and_a_long_name_are_problems(fedtide, folder, monkeypatch):
-    import tempfile
-
-    import filelock
-
-    long = folder / ("temporary" * 10)
-    long.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(long))
-    monkeypatch.setattr("fedtide.runs.diagnosis.FileLock", filelock.SoftFileLock)
-    called = fedtide("doctor", "--json")
-    assert list(problems(called)) == ["TMPDIR"]  # a note is a lock as well
-    monkeypatch.setattr("fedtide.runs.diagnosis.FileLock", lambda *_, **__: memoryview(b""))  # which anyone may hold
-    assert list(problems(fedtide("doctor", "--json"))) == ["TMPDIR", "locks"]
-
-
-def test_wrong_settings_are_refused(fedtide):
-    called = fedtide("doctor", "--set", "local.lr=-1")
-    assert (called.status, called.out, len(called.err)) == (2, [], 1)

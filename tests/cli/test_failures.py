@@ -121,17 +121,3 @@ def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedti
     second = fedtide("tune", *settings)
     assert second.status == 0
     assert "2 trials, 2 of them complete" in "\n".join(second.out)
-
-
-@pytest.mark.slow
-def test_what_is_found_is_also_there_for_programs(fedtide, folder):
-    assert fedtide("run", "-q").status == 0
-    report = json.loads(fedtide("report", "--json").out[-1])
-    assert (report["page"], report["complete"], report["total"]) == ("report/report.html", 1, 1)
-    shown = json.loads(fedtide("show", "algorithm", "fedprox", "--json").out[-1])
-    assert (shown["kind"], shown["name"]) == ("algorithms", "fedprox")
-    assert shown["documentation"].startswith("Proximal local objectives")
-    assert shown["settings"]["mu"]["minimum"] == 0
-    assert shown["settings"]["mu"]["tune"]["log"] is True
-    assert "name" not in shown["settings"]
-    assert any(line.startswith("down:") for line in shown["traffic"])

@@ -54,12 +54,6 @@ def test_rows_in_any_order_are_the_same_run(run):
     assert [row["session"] for row in history({"run_key": keys.pop()})] == ["1", "2", "3", "4"]
 
 
-def test_a_client_without_test_samples_trains(run):
-    lone = pd.DataFrame({"who": [99], "when": ["2013-02-03"], "x": [0.3], "label": [1]})
-    with_it = history(run(pd.concat([table(), lone])))
-    assert [row["completed"] for row in with_it] == ["6", "7", "6", "6"]  # its only row is a training sample
-
-
 def test_a_period_without_test_samples_is_one_line(run):
     few = table()[~month(table(), 2)]
     lone = pd.DataFrame({"who": [1], "when": ["2013-02-03"], "x": [0.3], "label": [1]})
@@ -85,77 +79,6 @@ def test_a_class_that_comes_later_is_an_output_from_the_start(run):
     rows = [row for row in history(run(frame), "per_class") if row["split"] == "test"]
     assert [bool(row["class_2"]) for row in rows] == [False, False, True, True]
     assert all(row["class_0"] and row["class_1"] for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "line"),
-    [
-        ("label", 0.5, "rows.csv, line 5: label is '0.5', expected an integer or a name"),
-        ("label", "x", "rows.csv, line 5: label is 'x', expected an integer, as most are"),
-        ("label", None, "rows.csv, line 5: label is empty, expected a label"),
-        ("when", "soon", "rows.csv, line 5: when is 'soon', expected an integer or a date"),
-        ("when", None, "rows.csv, line 5: when is empty, expected a time"),
-        ("who", " ", "rows.csv, line 5: who is empty, expected a client"),
-    ],
-)
-def test_a_value_that_cannot_be_is_one_line(run, column, value, line):
-    frame = table().astype(object)
-    frame.loc[3, column] = value
-    status, lines = run(frame)
-    assert (status, len(lines)) == (2, 1)
-    assert lines[0].startswith(f"fedtide: {line}")
-    assert not Path("runs").exists() or not list(Path("runs").iterdir())
-
-
-def test_a_name_among_integers_is_a_class_if_it_is_listed(run):
-    frame = table().astype({"label": object})
-    frame.loc[3, "label"] = "x"
-    assert run(frame, "data.classes=['0', '1', x]")["state"] == "complete"
-
-
-def test_times_in_nanoseconds_are_one_line(run):
-    frame = table()
-    frame["when"] = pd.to_datetime(frame["when"]).astype("datetime64[ns]").astype(np.int64)
-    status, lines = run(frame)
-    assert (status, len(lines)) == (2, 1)
-    assert lines[0].endswith("expected a time from 1900 to 2199 in s; set data.unit: ns")
-    assert run(frame, "data.unit=ns")["state"] == "complete"
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ("who;when;x;label\n", "rows.csv: one column, 'who;when;x;label'; set data.delimiter: ';'"),
-        ("who,when,x,x\n1,2,3,4\n", "rows.csv: two columns are named 'x'; rename one"),
-        (
-            "who,when,x,label\n1,08/04/2024,3,0\n1,09/04/2024,3,1\n",
-            "rows.csv, line 2: when is '08/04/2024', expected an integer or a date such as 2013-01-31T18:00:00Z (for other "
-            "dates set data.date_format, such as '%d/%m/%Y' or '%m/%d/%Y')",
-        ),
-    ],
-)
-def test_a_file_that_cannot_be_is_one_line(fedtide, content, line):
-    Path("rows.csv").write_text(content)
-    called = fedtide("run", *(part for setting in SETTINGS for part in ("--set", setting)))
-    assert (called.status, called.err) == (2, [f"fedtide: {line}"])
-    assert not Path("runs").exists() or not list(Path("runs").iterdir())
-
-
-def test_classes_are_named_by_integers(run):
-    assert run(table(), "data.classes=[0, 1]")["state"] == "complete"
-
-
-def test_series_of_a_table_train(run):
-    settings = ("data.window=3", "data.stride=2", "model={name: cnn_1d, widths: [4]}")
-    assert run(table(150), *settings)["state"] == "complete"
-
-
-def test_columns_with_many_categories_are_hashed(run):
-    frame = table().assign(note=[f"note {row}" for row in range(300)])
-    status, lines = run(frame, "data.max_categories=10")
-    assert (status, len(lines)) == (2, 1)
-    assert "column 'note' has" in lines[0]
-    assert run(frame, "data.buckets=8", "data.max_categories=10")["state"] == "complete"
 
 
 def test_rows_to_predict_are_read_as_the_table_was(fedtide, folder):

@@ -1,6 +1,5 @@
 """``fedtide plot``: one figure of the report, as the report has it."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -45,17 +44,6 @@ def test_every_figure_of_the_report_is_listed_and_every_other_is_the_same_alone(
         assert (folder / f"{name}.png").read_bytes() == (folder / "report" / f"{name}.png").read_bytes()
     assert compared("plot", "accuracy_over_rounds", *GRID).out == ["accuracy_over_rounds.pdf"]
     assert (folder / "accuracy_over_rounds.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_json_lists_names_and_titles_or_names_the_file(compared: Fedtide, folder: Path) -> None:
-    (line,) = compared("plot", "--json", *GRID).out
-    shown = [line.split(maxsplit=1) for line in compared("plot", *GRID).out[1:]]
-    assert [[figure["name"], figure["title"]] for figure in json.loads(line)] == [
-        [*map(str.strip, row)] for row in shown
-    ]
-    called = compared("plot", "accuracy_over_rounds", "--json", "--out", "figure.svg", *GRID)
-    assert json.loads(called.out[-1]) == {"file": "figure.svg"}
-    assert (folder / "figure.svg").is_file()
 
 
 def test_python_has_the_same_figure(compared: Fedtide, folder: Path) -> None:

@@ -70,12 +70,11 @@ def rows(folder: Path) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("precision", ["64-true", "32-true"])
-def test_every_way_predicts_what_the_history_says(fedtide, folder, rows, precision) -> None:
+def test_every_way_predicts_what_the_history_says(fedtide, folder, rows) -> None:
     """Without the table: of the run, its directory and its MLflow model are left."""
     import mlflow.pyfunc
 
-    settings = words(TABLE, *SETTINGS, f"engine.precision={precision}")
+    settings = words(TABLE, *SETTINGS)
     assert fedtide("run", "--name", "one", *settings).status == 0
     assert not Path("runs/one/served.pt").exists(), "all clients are served the global model"
     data = load_data(Params.read(Path("params.yaml"), settings[1::2]).run())

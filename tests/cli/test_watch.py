@@ -1,10 +1,6 @@
 """The report of runs that are still running: renewed as rounds come, and the runs are left alone."""
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,7 +13,6 @@ from fedtide.cli.options import listening
 from fedtide.report.comparison import report, run_directories
 from fedtide.settings.params import Params
 from small_runs import execute, stop_after
-from waiting import until
 
 __all__ = ["stop_after"]
 
@@ -86,26 +81,3 @@ def test_other_machines_are_let_in_with_a_warning(port: int, folder: Path, capfd
     (folder / "report.html").write_text("the report")
     with served(folder, port, 7, address), urllib.request.urlopen(f"http://127.0.0.2:{port}/") as answer:
         assert answer.read() == b"the report"
-
-
-@pytest.mark.slow
-def test_the_command_until_ctrl_c(folder: Path, port: int) -> None:
-    command = [sys.executable, "-m", "fedtide", "watch", "--port", str(port)]
-    with (folder / "log").open("wb") as stream:
-        watching = subprocess.Popen(command, env=dict(os.environ), stdout=stream, stderr=stream)
-
-    def page() -> str:
-        assert watching.poll() is None, (folder / "log").read_text()
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    try:
-        assert until(lambda: "no runs to report" in page())
-    finally:
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait() == 130
-    assert (folder / "log").read_text().splitlines()[-1] == "fedtide: interrupted"
-    assert not (folder / "runs").exists()
