@@ -7,11 +7,9 @@ minutes. A program, command or block that has no rule here fails.
 
 import contextlib
 import functools
-import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -302,31 +300,3 @@ def test_every_block_has_a_language_with_a_rule():
     assert used <= LANGUAGES
     bare = [content for text in PAGES.values() for language, content in blocks(text) if not language.strip()]
     assert not [content for content in bare if re.match(r"(\$ )?(fedtide|make|python|pip|dvc) ", content)]
-
-
-def test_commands_are_found_wherever_they_are():
-    names = {call for page in WITH_COMMANDS for call in re.findall(r"fedtide (\w+)", script(PAGES[page]))}
-    assert names >= EXECUTED | STOPPED - {"watch"}
-    assert "README.md" in WITH_COMMANDS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md", "docs/experiments.md", "docs/mlflow.md"])
-def test_commands_that_take_minutes_are_executed(page, tmp_path):
-    """In a copy of the repository, by processes; published tables, clusters and runs by a made-up name are left out."""
-    folder = tmp_path / "copy"
-    folder.mkdir()
-    copy_of_the_repository(folder)
-    for number, call in enumerate([Call("fedtide", ["run"], "", ""), *calls(PAGES[page], tmp_path)]):
-        far = {"--cluster", "RUN", "ui", "watch"} & {*call.arguments} or (
-            call.arguments[:1] == ["reproduce"] and "--list" not in call.arguments
-        )
-        far = far or "hooks:Drift" in str(call)  # which fails on purpose
-        if call.program == "fedtide" and not far:
-            place = tmp_path / str(number) if call.arguments[0] == "init" else folder  # where nothing is overwritten
-            place.mkdir(exist_ok=True)
-            (place / "orders.csv").write_text(orders())
-            command = [sys.executable, "-m", "fedtide", *call.arguments]
-            environment = {**os.environ, "FEDTIDE_PLUGINS": call.plugins}
-            done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
-            assert done.returncode == 0, f"{call}\n{done.stderr}"

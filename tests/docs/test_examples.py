@@ -22,7 +22,3 @@ def test_a_notebook_is_committed_with_its_outputs_and_nothing_else(path):
     assert {output["output_type"] for output in outputs} <= {"stream", "execute_result", "display_data"}
     assert not [output for output in outputs if output.get("name") == "stderr"]
     assert not re.search(r"/(tmp|home|root|work|Users|var)/", text)
-
-
-def test_there_are_three():
-    assert len(FILES) == 3

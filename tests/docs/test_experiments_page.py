@@ -6,14 +6,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 
-from fedtide.cli.main import app
 from fedtide.core import plugins
-from fedtide.settings.params import Params
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs, experiments
-from fedtide.studies.tuning.space import Space
 
 ROOT = Path(__file__).parents[2]
 TEXT = "\n".join(
@@ -46,17 +42,6 @@ ROWS = [
 @cache
 def recipe_of(name: str, profile: str | None = None, *overrides: str) -> Recipe:
     return Recipe(FILES[name], profile, overrides)
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_works_as_far_as_settings_go(line):
-    _, name, *arguments = shlex.split(line, comments=True)
-    with typer.main.get_command(app).commands[name].make_context(name, arguments) as context:
-        given = context.params
-    if given.get("name"):
-        recipe_of(given["name"], given["profile"], *(given["overrides"] or ())).select(given["only"] or ())
-    elif name == "tune" and (ROOT / given["params"]).exists():
-        Space(Params.read(ROOT / given["params"], given["overrides"]))
 
 
 def test_searches_go_on_from_what_the_one_before_has_left():

@@ -7,7 +7,6 @@ import shlex
 import pytest
 from printed_commands import PAGES, blocks, files, script
 
-import fedtide as package
 from fedtide.core import plugins
 
 TYPED = [name for name, text in PAGES.items() if re.search(r"^>>> ", text, re.MULTILINE)]
@@ -34,11 +33,3 @@ def test_python_sessions_give_what_is_printed(page, tmp_path, shared_data, fedti
     report: list[str] = []
     runner.run(shown, out=report.append)
     assert not runner.failures, "".join(report)
-
-
-def test_every_public_name_has_an_example():
-    examples = "\n".join(content for language, content in blocks(PAGES["docs/python.md"]) if language == "python")
-    elsewhere = "\n".join(files(PAGES["docs/extend_algorithms.md"]).values())
-    assert "extend_algorithms.md#client-specific-models" in PAGES["docs/python.md"]
-    shown = {name for name in package.__all__ if re.search(rf"\b{name}\b", examples)}
-    assert shown | {name for name in ("Phase", "Served", "ServedTo") if name in elsewhere} == set(package.__all__)

@@ -10,13 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-import yaml
 
 import fedtide as package
-from fedtide.cli.main import app
 from fedtide.core import plugins
-from fedtide.settings.params import Params
 from support import light
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +57,6 @@ COMMANDS = sorted({
 })  # fmt: skip
 PUBLIC = package.__all__
 PYTHON = re.findall(r"```python\n(import fedtide\n.*?)```", TEXT, re.DOTALL)
-MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_every_kind_of_plugin_is_shown():
@@ -132,50 +127,8 @@ def test_the_python_reference_has_every_public_name():
     assert sorted(" ".join(named).split()) == sorted(set(PUBLIC) - {"__version__"})
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_parses(line):
-    words = shlex.split(line, comments=True)
-    for part in [list(words[start:]) for start, word in enumerate(words) if word == "fedtide"]:
-        end = next((place for place, word in enumerate(part) if word in ("&&", "|", ";")), len(part))
-        name, *arguments = part[1:end]
-        command = typer.main.get_command(app).commands[name]
-        if not arguments and any(parameter.required for parameter in command.params):
-            continue  # the name of a command in a sentence
-        with command.make_context(name, list(arguments)) as context:
-            given = context.params
-        own = any(f"={example}" in item for item in given.get("overrides") or () for _, _, example in EXAMPLES.values())
-        if given.get("overrides") and given.get("params") == Path("params.yaml") and not own:
-            Params.read(ROOT / "params.yaml", given["overrides"])
-
-
-def test_commands_were_found():
-    assert {line.split()[1] for line in COMMANDS} >= {"run", "compare", "report", "tune", "list", "show"}
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", DOCUMENTS[document])
     folder = (ROOT / document).parent
     assert [target for target in targets if not (folder / target).exists()] == []
-
-
-def test_the_site_shows_every_page():
-    trees = re.findall(r"```\{toctree\}(.*?)```", DOCUMENTS["docs/index.md"], re.DOTALL)
-    listed = {page for tree in trees for page in re.findall(r"^(\w+)$", tree, re.MULTILINE)}
-    assert listed == {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
-    reports = DOCUMENTS["docs/reports/index.md"]
-    listed = set(re.findall(r"^(\w+)$", reports, re.MULTILINE))
-    assert listed == {path.stem for path in (ROOT / "docs/reports").glob("*.md")} - {"index"}
-
-
-def test_make_targets_exist():
-    made = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
-    named = set(re.findall(r"`make ([a-z]+)`", TEXT)) | set(re.findall(r"^make ([a-z]+)", BLOCKS, re.MULTILINE))
-    assert {"repro", "test"} <= named <= made
-
-
-def test_pre_commit_runs_what_make_lint_runs():
-    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
-    assert [hook["entry"] for hook in repository["hooks"]] == [line.strip() for line in recipe.splitlines()]
-    assert {(hook["language"], hook["pass_filenames"]) for hook in repository["hooks"]} == {("system", False)}

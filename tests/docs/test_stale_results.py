@@ -85,17 +85,6 @@ def test_a_page_that_says_so_shows_something_of_an_earlier_version(page):
     assert stale_results(page, PAGES[page])
 
 
-def test_what_is_stale_is_found():
-    assert {"table10_mnist/released", "fedwcm_table1_fmnist/nominal"} <= TABLES
-    assert not {"table10_mnist/corrected", "fedwcm_table1_fmnist/actual"} & TABLES
-    assert stale_results("docs/a.md", "see [them](../results/table10_mnist/released.md)") == {"table10_mnist/released"}
-    assert stale_results("docs/a.md", "in `results/flights_mlp/methods.csv`") == {"flights_mlp/methods"}
-    assert stale_results("docs/a.md", "settings of `results/flights_mlp/best.yaml`") == set()
-    assert stale_results("docs/a.md", "![a](images/flights.png)") == {"flights_logistic"}
-    assert stale_results("docs/a.md", "every cell is in `results/table10_mnist/`") == {"table10_mnist/"}
-    assert "table10_mnist/released" in stale_results("docs/reports/a.md", "![a](images/forest_dynamic_init.png)")
-
-
 def test_what_is_listed_exists():
     assert [name for name in LISTED if not (ROOT / "results" / name).is_dir()] == []
     assert all(item["why"] for item in LISTED.values())

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 
 import pytest
 
@@ -44,20 +43,3 @@ def test_killed_while_training_it_resumes_and_finishes(built, tmp_path):
     assert rounds(run) == 1200
     (outcome,) = json.loads((project.root / "outcomes/fedavg.json").read_text())["runs"]
     assert (outcome["run_key"], outcome["state"]) == (run.name, "complete")
-
-
-def test_a_stopped_repro_leaves_no_output_and_resumes(built, tmp_path):
-    project = built[0].copy(tmp_path / "project")
-    project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600})
-    known = set((project.root / "runs").iterdir())
-    dvc = project.start("train@fedprox", log=tmp_path / "stopped.log")
-    run = until(
-        lambda: next((path for path in set((project.root / "runs").iterdir()) - known if rounds(path) > 30), None)
-    )
-    trainer = subprocess.run(["pgrep", "-P", str(dvc.pid)], capture_output=True, text=True, check=True).stdout.split()
-    subprocess.run(["kill", "-TERM", *trainer], check=True)
-    assert dvc.wait() != 0
-    until(lambda: not is_held(run))
-    assert not (project.root / "outcomes/fedprox.json").exists()
-    project.repro("train@fedprox")
-    assert json.loads((run / "events.jsonl").read_text().splitlines()[-1])["event"] == "complete"

@@ -10,7 +10,6 @@ import yaml
 
 from fedtide.authoring.project.pipeline import pipeline_files
 from fedtide.authoring.project.templates import TEMPLATES, template
-from fedtide.cli.commands.init import Template
 from fedtide.core import plugins
 from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.settings.experiment import Experiment
@@ -44,10 +43,6 @@ def test_a_template_is_valid_and_has_all_groups_that_the_pipeline_depends_on(nam
     for settings in params.grid():
         plugins.load("data", settings.data.name)
     assert all("#" in line for line in template(name).splitlines()[:2])
-
-
-def test_every_template_can_be_chosen():
-    assert [each.value for each in Template] == list(TEMPLATES)
 
 
 def test_settings_are_written_once(fedtide, empty):

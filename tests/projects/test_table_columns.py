@@ -57,20 +57,6 @@ def test_columns_of_many_categories_are_hashed(tmp_path):
     assert "hashed: city, more than 100 values." in sentences
 
 
-def test_rows_of_many_years_become_years(tmp_path):
-    rows = [f"c{n % 9},{1900 + n % 12}-{1 + n % 7:02}-11,{n % 10 / 4},{n % 3}" for n in range(1200)]
-    settings, sentences = proposed(tmp_path, "club,date,a,label", rows)
-    assert settings.scenario.period == settings.data.split.period == "year"
-    assert "scenario: every year is a session with the clients that have rows in it." in sentences
-
-
-def test_values_keep_their_meaning_in_yaml(tmp_path):
-    rows = [f"{n % 9 / 2},{n % 2}" for n in range(100)]
-    settings, _ = proposed(tmp_path, "size: a,yes", rows, name="no # 1.csv")
-    assert settings.data.label == "yes"
-    assert settings.data.file.endswith("no # 1.csv")
-
-
 def test_owners_of_twenty_digits_and_words_are_names(tmp_path):
     rows = [f"{10**19 + n % 20},{n % 7 / 2},{('None', 'Minor', 'Major')[n % 3]}" for n in range(300)]
     settings, sentences = proposed(tmp_path, "shop,load,severity", rows)
@@ -95,11 +81,6 @@ def test_a_sign_in_texts_is_proposed_unless_the_label_has_it(tmp_path):
     settings, sentences = proposed(tmp_path, "work,age,kind,label", rows)
     assert (settings.data.missing, settings.data.label) == (("?",), "label")
     assert "missing values: '?' in work." in sentences
-
-
-def test_two_rows_are_too_few(tmp_path):
-    with pytest.raises(SettingsError):
-        proposed(tmp_path, "a,y", ["1,0", "2,1"])
 
 
 def daily(row, *further):

@@ -156,22 +156,6 @@ def test_a_campaign_goes_there_and_its_runs_come_back_and_continue(checkout, tmp
     assert len(before) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("prepare", "full"), "full is not empty; choose another folder"),
-        (("go", "full", "--seconds", "100", "--out", "out"), "full: not a package; `campaign.py prepare` writes them"),
-        (("go", "full", "--seconds", "60", "--out", "out"), "--seconds 60: use more than the 60 of --reserve"),
-    ],
-)
-def test_wrong_use_is_one_line_and_writes_nothing(tmp_path, words, line):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/file").write_text("")
-    status, out, err = call(SCRIPT, *words, cwd=tmp_path, path=[ROOT / "src"])
-    assert (status, out, err) == (2, [], [f"campaign: {line}"])
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
-
-
 def test_the_order_of_the_campaign_names_cells_that_exist():
     known = experiments(ROOT / "experiments")
     for entry in read_order(ROOT / "benchmarks/campaign.yaml"):

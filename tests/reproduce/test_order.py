@@ -143,8 +143,3 @@ def test_a_bad_order_is_one_line_before_any_run(fedtide, folder, tiny, text, wor
     assert (called.status, called.out, len(called.err)) == (2, [], 1)
     assert called.err[0].startswith(f"fedtide: {message}")
     assert not (folder / "runs").exists()
-
-
-def test_no_time_is_refused(fedtide, folder, tiny):
-    assert fedtide("reproduce", "tiny", "--seconds", "0").status == 2
-    assert not (folder / "runs").exists()

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.image import imread
 
-from fedtide.studies.reproduce.curves import curves, curves_csv, curves_png, smoothed
+from fedtide.studies.reproduce.curves import curves, curves_csv, smoothed
 from fedtide.studies.reproduce.earlier import Earlier, Kept
 from fedtide.studies.reproduce.history import History
 from fedtide.studies.reproduce.recipe import Recipe
@@ -53,18 +52,6 @@ def test_a_curve_is_the_mean_of_the_runs_that_are_there(recipe, find):
 
 def test_tables_about_single_sessions_have_none(tiny, find):
     assert not curves(Recipe(tiny), find, {})
-
-
-@pytest.mark.slow
-def test_the_picture_has_a_panel_per_world_and_the_published_numbers(recipe, find):
-    lines = curves(recipe, find, {})
-    picture = curves_png(lines, recipe)
-    assert picture == curves_png(lines, recipe)
-    first, both = ({cell: lines[cell] for cell in list(lines)[:count]} for count in (1, 2))
-    heights = [imread(io.BytesIO(curves_png(part, recipe))).shape[0] for part in (first, both)]
-    assert heights[1] == 2 * heights[0]
-    recipe.published.clear()
-    assert curves_png(lines, recipe) != picture
 
 
 def test_long_lines_are_moving_means(recipe):

@@ -61,11 +61,6 @@ def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
     assert timeline_for(settings, data).digest == world.limits.timelines[8003]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_method_is_named_as_its_file(name: str) -> None:
-    assert Method.of(name).name == name
-
-
 def test_the_published_methods_are_those_of_the_suite_on_its_seeds() -> None:
     worlds, rows = suite(), read_rows(TIDE / PUBLISHED)
     assert {*board(rows, list(worlds.values())).methods.index} <= {

@@ -89,23 +89,6 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     assert fedtide("tide", "board", "--suite", str(suite)).status == 0
 
 
-def test_the_board_as_json_has_the_columns_of_its_table(fedtide: Fedtide, suite: Path, folder: Path) -> None:
-    lines = ["method,world,seed,state,score,global_score,bytes,gradients,seconds"]
-    for world in ("changing", "ending"):
-        lines += [f"fedavg,{world},{seed},complete,0.{5 + seed},0.4,10,5,1" for seed in (0, 1)]
-        lines += [f"other,{world},{seed},complete,0.{7 + seed},,20,5,1" for seed in (0, 1) if world == "ending"]
-    (suite / "scores.csv").write_text("\n".join([*lines, ""]))
-    called = fedtide("tide", "board", "--suite", str(suite), "--json")
-    assert (called.status, called.err) == (0, [])
-    (line,) = called.out
-    found, table = json.loads(line), pd.read_csv(folder / "report" / "tide" / "board.csv")
-    assert [list(row) for row in found] == [list(table)] * 2
-    other = next(row for row in found if row["method"] == "other")
-    assert (other["mean"], other["changing"], other["worst_world"]) == (None, None, "")
-    assert other["gain_ending"] == pytest.approx(20)
-    assert json.loads(table.to_json(orient="records"))[0]["ending"] == pytest.approx(found[0]["ending"], rel=1e-4)
-
-
 @pytest.mark.slow
 def test_what_the_suite_does_not_ask_for_is_named(fedtide: Fedtide, suite: Path, ran: Path) -> None:
     home = ran / "careful" / "ending"
@@ -260,12 +243,6 @@ def test_a_method_that_another_process_runs_is_refused(fedtide: Fedtide, suite: 
     assert fedtide("tide", "verify", "--suite", str(suite)).status == 0  # nothing says that a world refuses it
 
 
-def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path, ran: Path) -> None:
-    (ran / "careful" / "ending" / "refused.txt").write_text("not today\n")
-    found = fedtide("tide", "verify", "--suite", str(suite))
-    assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")
-
-
 def test_a_run_that_diverged_has_the_trivial_score(suite: Path, ran: Path) -> None:
     world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
     assert world.limits.trivial == 0.1  # ten digits
@@ -360,10 +337,3 @@ def test_a_search_that_cannot_work_is_no_refusal(fedtide: Fedtide, suite: Path, 
     (folder / "tide" / "fedprox" / "ending" / "search").unlink()
     assert fedtide("tide", "run", *arguments).status == 0
     assert " 5 runs, 5 already ended; time: about 0.0 min; " in fedtide("tide", "run", *arguments, "--dry-run").out[0]
-
-
-def test_a_dry_run_lists_every_world_and_writes_nothing(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
-    new = fedtide("tide", "run", "fedprox", "--suite", str(suite), "--out", "elsewhere", "--workers", "1", "--dry-run")
-    assert new.status == 0, new.err
-    assert all(line.startswith("fedprox, ") and " 0 already ended; time: unknown; " in line for line in new.out)
-    assert not (folder / "elsewhere").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import killed, search, table
+from searches import search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
@@ -108,27 +108,6 @@ def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: 
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
 
 
-@pytest.mark.slow
-def test_a_killed_search_ends_as_if_it_had_not_been(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
-    killed(front(), tmp_path, workers=1, count=32)  # in the eleventh trial, the first that is not drawn at random
-    assert len(list((tmp_path / "runs").iterdir())) == 11
-    assert search(front(), tmp_path).trials == 12
-    assert len(list((tmp_path / "runs").iterdir())) == 12
-    for name in ("front.csv", "best.yaml", "front.png"):
-        assert (tmp_path / "tuning" / name).read_bytes() == (home / "tuning" / name).read_bytes()
-
-
-@pytest.mark.usefixtures("without_figures")
-def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
-    result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
-    points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path, "front")]
-    assert result.value == min(points)[0]
-    assert [row["front"] for row in table(tmp_path, "front")] == [
-        str(not any(loss <= mine[0] and cost <= mine[1] and (loss, cost) != mine for loss, cost in points)).lower()
-        for mine in points
-    ]
-
-
 @pytest.mark.usefixtures("without_figures")
 def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"choices": [0.1, 1e30]}}
@@ -145,15 +124,3 @@ def test_nothing_is_best_if_every_trial_diverges(front: Make, tmp_path: Path) ->
     with pytest.raises(SettingsError, match="none of 2 trials is complete, all diverged"):
         search(front({"trials": 2, "space": {"local.lr": {"choices": [1e25, 1e30]}}}), tmp_path)
     assert files(tmp_path) == {"front.csv"}
-
-
-@pytest.mark.slow
-def test_another_kind_of_search_leaves_its_own_tables_and_figures_alone_in_the_folder(
-    front: Make, tmp_path: Path
-) -> None:
-    one = {"cost": None, "trials": 1}
-    search(front({"trials": 1}), tmp_path)
-    search(front(one), tmp_path)
-    assert files(tmp_path) == {"trials.csv", "history.png", "best.yaml"}
-    search(front({"trials": 1}), tmp_path)
-    assert files(tmp_path) == {"front.csv", "front.png", "best.yaml"}

@@ -47,14 +47,3 @@ def test_once(two: Params, whole: Path, tmp_path: Path) -> None:
     assert len(lines) > 10
     for count in range(1, len(lines), 3):
         continued(two, whole, lines[:count], tmp_path / str(count))
-
-
-@pytest.mark.slow
-def test_twice(two: Params, whole: Path, tmp_path: Path) -> None:
-    first = journal(whole).read_bytes().splitlines(keepends=True)
-    for count in range(0, len(first), 3):
-        second = continued(two, whole, first[:count], tmp_path / str(count)).read_bytes().splitlines(keepends=True)
-        for later in range(count, len(second)):
-            home = tmp_path / f"{count}-{later}"
-            continued(two, whole, second[:later], home)
-            shutil.rmtree(home)

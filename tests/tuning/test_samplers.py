@@ -9,10 +9,10 @@ from typing import Any
 
 import optuna
 import pytest
-from searches import killed, search, table
+from searches import search, table
 
 from fedtide.settings.params import Params
-from fedtide.studies.tuning.samplers import PRUNERS, Proposals, pruner
+from fedtide.studies.tuning.samplers import PRUNERS, Proposals
 from fedtide.studies.tuning.space import Space
 
 pytestmark = pytest.mark.usefixtures("without_figures")
@@ -29,18 +29,6 @@ CMAES = pytest.mark.skipif(importlib.util.find_spec("cmaes") is None, reason="ne
 
 def proposals(params: Params) -> Proposals:
     return Proposals(params.experiment.tune, Space(params).dimensions)
-
-
-def test_the_default_is_the_sampler_of_before(params: Make) -> None:
-    """The seed of a trial, and every setting of the sampler, are those that have been used from the first version on."""
-    made, own = proposals(params()).sampler(3), optuna.samplers.TPESampler(seed=1)
-    assert type(made) is optuna.samplers.TPESampler
-    states = [
-        {key: value for key, value in vars(item).items() if isinstance(value, int | bool | None)}
-        for item in (made, own)
-    ]
-    assert states[0] == states[1]
-    assert made._parzen_estimator_parameters == own._parzen_estimator_parameters
 
 
 EACH = pytest.mark.parametrize(
@@ -86,16 +74,6 @@ def test_a_search_with_each_sampler_repeats_after_a_kill(params: Make, tmp_path:
         assert_same(whole, home, sampler)
 
 
-@pytest.mark.slow
-@EACH
-def test_a_search_with_each_sampler_survives_a_kill(params: Make, tmp_path: Path, sampler: Any) -> None:
-    (tmp_path / "killed").mkdir()
-    search(three(params, sampler), tmp_path / "whole")
-    killed(three(params, sampler), tmp_path / "killed", workers=1, count=10)  # in the third trial
-    assert search(three(params, sampler), tmp_path / "killed").trials == 3
-    assert_same(tmp_path / "whole", tmp_path / "killed", sampler)
-
-
 def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Make, tmp_path: Path) -> None:
     def name(**tune: Any) -> str:
         return search(params({"trials": 1, **tune}, **ONE_ROUND), tmp_path).study
@@ -125,29 +103,10 @@ def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(par
     assert search(params({**grid, "trials": 40}, **WARM, **ONE_ROUND), tmp_path).trials == 12
 
 
-def test_the_default_pruner_is_that_of_before(params: Make) -> None:
-    chosen = params().experiment.tune.pruner
-    for rounds in range(1, 2000):
-        made = pruner(chosen, rounds)()
-        assert (made._n_startup_trials, made._n_warmup_steps) == (4, rounds // 5)
-
-
 @pytest.mark.parametrize("name", [name for name in PRUNERS if name != "median"])
 def test_a_search_with_each_pruner(params: Make, tmp_path: Path, name: str) -> None:
     needed = {"percentile": {"percentile": 25.0}, "threshold": {"lower": 0.0}}
     assert search(params({"trials": 2, "pruner": {"name": name, **needed.get(name, {})}}), tmp_path).trials == 2
-
-
-@pytest.mark.slow
-def test_hyperband_gives_up_trials_after_powers_of_its_factor(params: Make, tmp_path: Path) -> None:
-    space = {"local.lr": {"choices": [1e-9, 0.5]}}
-    tune = {"trials": 20, "pruner": {"name": "hyperband", "reduction_factor": 2}, "sampler": "random", "space": space}
-    search(params(tune), tmp_path)
-    pruned = [row for row in table(tmp_path) if row["outcome"] == "pruned"]
-    assert pruned
-    for row in pruned:
-        lines = (tmp_path / "runs" / row["run"] / "history.csv").read_text().count("\n") - 1
-        assert lines in (1, 2, 4)
 
 
 def test_optuna_loads_the_study_from_its_journal(params: Make, tmp_path: Path) -> None:

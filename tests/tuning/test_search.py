@@ -110,15 +110,6 @@ def test_the_best_settings_can_be_run(found: tuple[Path, TuneResult], tmp_path: 
     assert execute(best, tmp_path)["state"] == "complete"
 
 
-def test_figures_are_drawn(found: tuple[Path, TuneResult]) -> None:
-    home, _ = found
-    names = {path.name for path in (home / "tuning").iterdir()}
-    assert {"history.png", "importance.png"} <= names
-    assert not [name for name in names if name.endswith(".part")]
-    for name in ("history.png", "importance.png"):
-        assert (home / "tuning" / name).read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.usefixtures("without_figures")
 def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -188,13 +179,6 @@ def test_two_workers_share_the_trials(params: Make, tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines] == ["1/5", "2/5", "3/5", "4/5", "5/5"]
 
 
-@pytest.mark.slow
-def test_a_killed_search_of_two_workers_runs_no_extra_trial(params: Make, tmp_path: Path) -> None:
-    killed(params({"trials": 6}), tmp_path, workers=2, count=3)
-    assert search(params({"workers": 2, "trials": 6}), tmp_path).trials == 6
-    assert len(table(tmp_path)) == len(list((tmp_path / "runs").iterdir())) == 6
-
-
 @pytest.mark.usefixtures("without_figures")
 def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: Path) -> None:
     first = search(params({"trials": 1}), tmp_path).study
@@ -216,14 +200,6 @@ def test_trials_that_diverge_count_but_are_never_the_best(params: Make, tmp_path
         search(params({"trials": 2, "space": wild}), tmp_path)
     assert [(row["outcome"], row["value"]) for row in table(tmp_path)] == [("diverged", "")] * 2
     assert not (tmp_path / "tuning" / "best.yaml").exists()
-
-
-def test_one_complete_trial_is_enough(params: Make, tmp_path: Path) -> None:
-    lines: list[str] = []
-    result = search(params({"trials": 1}), tmp_path, lines.append)
-    assert result.value == float(table(tmp_path)[0]["value"])
-    assert lines[-1] == "no importance.png: it requires complete trials with different values"
-    assert (tmp_path / "tuning" / "history.png").exists()
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -312,8 +288,3 @@ def test_rounds_that_are_never_evaluated_cannot_be_searched_over(sessions: Timel
         with pytest.raises(SettingsError, match=rf"^evaluation\.every = {every}: no round of tune\.over = 'auto'"):
             evaluated_rounds(sessions, "auto", every)
     assert evaluated_rounds(sessions, "end", 100) == tuple(range(55, 61))
-
-
-def test_a_value_that_is_no_number_is_none() -> None:
-    assert score([{"round": "1", "m": "nan"}], "m", [1]) is None
-    assert score([{"round": "1", "m": "0.5"}], "m", [2]) is None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +12,7 @@ from searches import search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
-from fedtide.settings.groups.tuning import TuneMetric
 from fedtide.settings.params import Params
-from fedtide.settings.scores import ScoreName
 from fedtide.studies.tuning.space import Space
 from fedtide.studies.tuning.trial import evaluated_rounds
 from fedtide.world.timeline import HeldOut
@@ -22,13 +20,6 @@ from support import deal, timeline
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 Make = Callable[..., Params]
-
-
-def test_every_score_can_be_searched_for() -> None:
-    whose, names = ("served", "finetuned"), ("mean", "newcomers", "worst_decile")
-    of_clients = [f"{which}_accuracy_{name}" for which in whose for name in names]
-    of_erased = ["erased_excess", "erased_memory_left", "erased_gap_left"]
-    assert get_args(TuneMetric) == (*(f"validation_{name}" for name in get_args(ScoreName)), *of_clients, *of_erased)
 
 
 @pytest.mark.parametrize(("algorithm", "column"), [("local", "served"), ("fedavg", "client")])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import assert_same_files, killed, search, table
+from searches import assert_same_files, search, table
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory, read_json
@@ -96,20 +96,6 @@ def test_a_killed_trial_goes_on_with_the_seeds_that_are_missing(
         assert_same_files(home, whole)
         assert {name: times(home)[name] for name in before} == before
         assert len(times(home)) == len(before) + 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [6, 11])
-def test_a_search_that_is_killed_in_a_later_seed(
-    found: tuple[Path, TuneResult], params: Make, tmp_path: Path, count: int
-) -> None:
-    """In the second and in the third seed of the first trial."""
-    killed(params(SEVERAL), tmp_path, workers=1, count=count)
-    before = times(tmp_path)
-    assert len(before) == len(list((tmp_path / "runs").iterdir())) - 1 == (1 if count < 9 else 2)
-    search(params(SEVERAL), tmp_path)
-    assert {name: times(tmp_path)[name] for name in before} == before
-    assert_same_files(tmp_path, found[0])
 
 
 def test_a_seed_that_diverges_ends_the_trial(params: Make, tmp_path: Path) -> None:

@@ -34,19 +34,6 @@ def test_an_algorithm_brings_its_own_ranges(params: Make) -> None:
     assert Space(params()).dimensions == (mu, LEARNING_RATE)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "keys"),
-    [
-        ("fedprox", {"algorithm.mu", "initializer.similarity_scale", "local.lr"}),
-        ("moon", {"algorithm.mu", "algorithm.temperature", "initializer.similarity_scale", "local.lr"}),
-    ],
-)
-def test_the_file_that_comes_with_the_project_searches_what_it_is_known_for(algorithm: str, keys: set[str]) -> None:
-    """The strength of FedProx, MOON's temperature, the scale R of the dynamic initialization."""
-    shipped = Params.read(Path(__file__).parents[2] / "params.yaml", [f"algorithm.name={algorithm}"])
-    assert {dimension.key for dimension in Space(shipped).dimensions} == keys
-
-
 def test_a_given_space_replaces_the_default(params: Make) -> None:
     space = searched(params, "local.epochs", 1, 4)
     assert space.dimensions == (Dimension("local.epochs", 1, 4, log=False, integer=True),)
