@@ -49,16 +49,6 @@ def test_all_runs_of_a_folder_are_verified(fedtide, runs):
     }  # fmt: skip
 
 
-def test_a_damaged_run_is_not_reported(fedtide, runs):
-    (damaged, _) = sorted(path for path in runs.glob("*-s0-*"))
-    (damaged / "per_class.csv").unlink()
-    grid = ("--set", "compare={algorithms: [fedavg], initializers: [previous, average], seeds: [0]}")
-    called = fedtide("report", *SESSIONS, *grid)
-    assert called.status == 2
-    assert called.err == [f"fedtide: runs/{damaged.name}: per_class.csv is missing; restore it, or delete its "
-                          "summary.json, and the same command restores it if its checkpoint allows"]  # fmt: skip
-
-
 def test_what_a_killed_process_leaves_is_not_damage(fedtide, folder):
     (folder / "runs/begun/state").mkdir(parents=True)
     torn = folder / "runs/torn"

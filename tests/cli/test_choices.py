@@ -74,15 +74,3 @@ def test_the_schema_accepts_the_shipped_settings(schema):
     assert accepts(schema, shipped, schema)
     for key, item in shipped.items():
         assert accepts(schema["properties"][key], item, schema)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    ["locl: {lr: 1}", "local: {learning_rate: 1}", "local: {lr: 0}", "local: {lr: fast}", "algorithm: fedprx",
-     "algorithm: {name: fedprox, nu: 1}", "algorithm: {name: fedprox, mu: -1}", "compare: {seeds: []}",
-     "compare: {seeds: [-1]}", "scenario: {name: sessions, num_devices: 0}", "engine: {precision: fp8}", "seed: 1.5"],
-)  # fmt: skip
-def test_the_schema_refuses_what_the_program_refuses(schema, fedtide, folder, wrong):
-    assert not accepts(schema, yaml.safe_load(wrong), schema)
-    (folder / "wrong.yaml").write_text(wrong)
-    assert fedtide("run", "--params", "wrong.yaml").status == 2

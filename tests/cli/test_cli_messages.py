@@ -38,11 +38,9 @@ IMPOSSIBLE = [
     ("scenario.pilot_sessions=5", "pilot_sessions = 5 should be at most num_sessions = 2"),
     ("scenario.num_devices=100000", "is too large: 648 samples, at least one per client"),
     ("local={optimizer: adamw, momentum: 0.9}", "local.momentum = 0.9 is not supported with local.optimizer = adamw"),
-    ("model=lenet", "requires images (channels, height, width) of at least 16 x 16 pixels"),
     ("compare.algorithms=[fedavg, fedavg]", "compare.algorithms: lists 'fedavg' twice"),
     ("tune.space={local.lr: {low: 1, high: 0.1}}", "requires low < high"),
     ("engine={accelerator: mps, precision: 64-true}", "engine: accelerator mps"),
-    ("detector={name: adwin, response: raise_rate}", "response = raise_rate requires factor"),
     ("tracking={register: digits, model: false}", "register = 'digits' requires model = true"),
     ("tracking.uri=sqlite:///mlflow.db", "tracking.uri: should be the address of a server, such as http://"),
 ]

@@ -1,19 +1,14 @@
 """What README.md, CONTRIBUTING.md and the guides show works: example plug-ins run, commands parse, links lead somewhere."""
 
-import csv
 import json
 import math
 import re
-import runpy
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 import fedtide as package
 from fedtide.core import plugins
-from support import light
 
 ROOT = Path(__file__).parents[2]
 FILES = [
@@ -78,38 +73,6 @@ def test_an_example_is_listed_described_and_run(own, fedtide, code, kind, name):
     summary = json.loads(called.out[-1])
     assert summary["state"] == "complete"
     assert math.isfinite(summary["final_accuracy"])
-
-
-@pytest.mark.slow
-def test_clients_and_times_of_an_own_dataset_are_those_of_the_run(own, fedtide):
-    code, kind, name = EXAMPLES["data-visits"]
-    (own / kind).mkdir(parents=True)
-    (own / kind / f"{name}.py").write_text(code)
-    (line,) = (line for line in COMMANDS if f"data={name}" in line)
-    called = fedtide("run", "--json", *shlex.split(line)[2:])
-    assert called.status == 0, called.err
-    (history,) = Path("runs").glob("*/history.csv")
-    rows = list(csv.DictReader(history.open()))
-    assert [row["session"] for row in rows] == [str(month) for month in range(1, 8) for _ in range(2)]
-    assert {row["present"] for row in rows} == {"3"}
-
-
-@pytest.mark.slow
-def test_a_network_that_exists_already_is_trained(folder, fedtide, monkeypatch):
-    (code,) = re.findall(r"```python\n(# nets\.py\n.*?)```", DOCUMENTS["docs/extend_data.md"], re.DOTALL)
-    (folder / "nets.py").write_text(code)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    runpy.run_path(str(folder / "nets.py"), run_name="__main__")
-    sizes = []
-    lines = [line for line in COMMANDS if "nets:Net" in line]
-    for line in lines:
-        words = shlex.split(line)[2:]
-        little = [word.replace("=creff", f"={json.dumps(light('creff'))}") for word in words]
-        called = fedtide("run", "--json", *little)
-        assert called.status == 0, called.err
-        sizes += [int(line.split()[0]) for line in called.err if " parameters; " in line]
-    assert sorted(sizes) == [170, 202, 714]  # the head; with the norm; all, of 32 channels
-    del sys.modules["nets"]
 
 
 def test_the_lines_of_python_run(folder, capsys):

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attempt import Process
-from cold import Cold, kill_all, outlive
 from injection import FSYNC, Injection, Moment
-from subjects import Subject
+from sessions import kill_all, outlive
+from subjects import BY_NAME, Subject
 from words import false_words, mlflow_lies, one_line
 
 from fedtide.cli.main import app
@@ -80,6 +81,12 @@ class Bench:
         if not verdict.clean:
             raise AssertionError(f"{subject.name}: two undisturbed executions differ: {verdict}")
 
+    def remove(self, folder: Path) -> None:
+        """Remove the working directory of a case, and what lies beside it."""
+        shutil.rmtree(folder)
+        for path in folder.parent.glob(f"{folder.name}-*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def folder(self, name: str) -> Path:
         """A new working directory for a case."""
         target = self.root / name
@@ -103,7 +110,7 @@ class Bench:
             for place in ("before", *(("after", "torn") if event == "open" else ("after",) if event != FSYNC else ()))
         ]
 
-    def listen(self, process: Process | Cold, folder: Path, verdict: Verdict) -> int | None:
+    def listen(self, process: Process, folder: Path, verdict: Verdict) -> int | None:
         """Wait for a command and for all that it started; its status, None if it is stuck. Its words are checked."""
         status = listen(process, verdict)
         verdict.false += false_words(process.lines, complete_runs(folder))
@@ -161,7 +168,21 @@ class Bench:
         return time.monotonic() - began
 
 
-def listen(process: Process | Cold, verdict: Verdict) -> int | None:
+class Benches:
+    """Prepares the bench of each command when it is first asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._made, self._lock = root, dict[str, Bench](), threading.Lock()
+
+    def of(self, name: str) -> Bench:
+        """The bench of a command."""
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = Bench(BY_NAME[name], self._root / name, self._root / "data")
+            return self._made[name]
+
+
+def listen(process: Process, verdict: Verdict) -> int | None:
     """Wait for a command and for all that it started, and end what is stuck; its status, None if it was stuck."""
     status = process.wait(PATIENCE)
     if status is None:

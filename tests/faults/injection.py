@@ -14,8 +14,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ LEADER = "leader"
 """Role of the process that was started; those that it starts are ``worker-0``, ``worker-1``, ... as they first write."""
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_VARIABLE = "FAULTS_INJECTION"
 _real_fsync = os.fsync
 
 
@@ -77,9 +75,9 @@ class Injection:
         folder: Path,
         moments: tuple[Moment, ...] = (),
         trace: Path | None = None,
-        role: str | None = LEADER,
     ) -> None:
-        self._folder, self._moments, self._trace, self._role = f"{folder.absolute()}/", list(moments), trace, role
+        self._folder, self._moments, self._trace = f"{folder.absolute()}/", list(moments), trace
+        self._role: str | None = LEADER
         self._passed = self._total = 0
 
     def install(self) -> None:
@@ -88,28 +86,6 @@ class Injection:
         os.register_at_fork(after_in_child=self._begin_child)
         os.fsync = _audited_fsync
         sys.addaudithook(self)
-
-    @staticmethod
-    def of_environment(environment: Mapping[str, str], arguments: Sequence[str]) -> Injection | None:
-        """The injection of a new interpreter, from the variable that :meth:`environment` makes; None without it.
-
-        Its role is the name of the script or module that it runs; a server that forks workers has none.
-        """
-        if _VARIABLE not in environment:
-            return None
-        folder, moments, trace = json.loads(environment[_VARIABLE])
-        started = [argument for argument in arguments[1:] if not argument.startswith("-")]
-        role = Path(started[0]).stem if started and "multiprocessing" not in started[0] else None
-        return Injection(
-            Path(folder), tuple(Moment(**moment) for moment in moments), Path(trace) if trace else None, role=role
-        )
-
-    def environment(self) -> dict[str, str]:
-        """For a command that starts interpreters of its own: they all get this injection, by ``site/sitecustomize.py``."""
-        values = [self._folder, [asdict(moment) for moment in self._moments], str(self._trace) if self._trace else None]
-        here = Path(__file__).parent
-        paths = [str(here / "site"), str(here), os.environ.get("PYTHONPATH", "")]
-        return {_VARIABLE: json.dumps(values), "PYTHONPATH": os.pathsep.join(paths)}
 
     def _begin_child(self) -> None:
         self._role, self._passed, self._total = None, 0, 0

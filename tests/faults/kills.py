@@ -11,8 +11,8 @@ from pathlib import Path
 
 from attempt import Process
 from bench import Bench, Verdict
-from cold import Cold, kill_all
 from injection import LEADER, Injection, Moment
+from sessions import kill_all
 from subjects import ALL
 
 _DEADLY = (signal.SIGKILL, signal.SIGXFSZ)
@@ -48,7 +48,7 @@ def aim(bench: Bench, draw: random.Random, seed: int, number: int | None) -> Mom
     return replace(target, everyone=everyone, size=draw.choice((0, 1, 7, 64, 700)))
 
 
-def strike(process: Process | Cold, seconds: float, everyone: bool) -> bool:
+def strike(process: Process, seconds: float, everyone: bool) -> bool:
     """SIGKILL after some seconds to a command, or to its whole session; whether it still lived."""
     time.sleep(seconds)
     if process.wait(0) is not None:

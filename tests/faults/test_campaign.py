@@ -1,7 +1,7 @@
 """Cases of the fault campaign, which runs all of them: ``make faults``."""
 
 import pytest
-from benches import Benches
+from bench import Benches
 
 import campaign
 
@@ -10,7 +10,7 @@ OTHERS = [
     *(f"kill/{subject}/{number}" for subject in ("run-mlflow", "compare", "tune-two") for number in range(2)),
     *(f"kill/{subject}/0" for subject in ("compare-mlflow", "tune-mlflow", "reproduce", "train-stage", "tune-stage")),
     *(f"kill/{subject}/1" for subject in ("tune", "prepare", "timeline")),
-    *("pair/run-mlflow/1", "pair/compare/0", "pair/tune/0", "pair/prepare/0", "dvc/dvc/0", "dvc/dvc/1"),
+    *("pair/run-mlflow/1", "pair/compare/0", "pair/tune/0", "pair/prepare/0"),
 ]
 
 

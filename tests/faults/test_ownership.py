@@ -1,6 +1,3 @@
-import errno
-import fcntl
-import os
 import signal
 import socket
 
@@ -34,51 +31,6 @@ def test_two_processes_never_work_on_the_same_run(folder):
     first.resume()
     assert first.end() == 0
     same_records(first.run, folder / "runs/whole")
-
-
-def without_locks():
-    """Stands in for a file system without locks: calls that take one are refused."""
-
-    def flock(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    fcntl.flock = flock
-
-
-@pytest.mark.slow
-def test_without_locks_two_processes_never_work_on_the_same_run_and_a_killed_one_resumes(folder):
-    assert Attempt(folder, name="whole").end() == 0
-    first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP), Moment(8)), before=without_locks)
-    first.wait_for(3)
-    second = Attempt(folder, before=without_locks)
-    assert second.end() == 2
-    (line,) = second.lines
-    assert line.startswith(f"fedtide: runs/run: another process is working on this run (process {first.process} on ")
-    first.resume()
-    assert first.end() == -signal.SIGKILL
-    again = Attempt(folder, before=without_locks)
-    assert again.end() == 0
-    assert again.lines[0] == "run: continuing from round 6"
-    same_records(again.run, folder / "runs/whole")
-    assert not (again.run / ".lock.owner").exists()
-
-
-def test_without_locks_a_run_that_died_on_another_machine_waits_for_somebody_who_knows(folder):
-    killed = Attempt(folder, moments=(Moment(8),), before=without_locks)
-    assert killed.end() == -signal.SIGKILL
-    note = killed.run / ".lock.owner"
-    note.write_text("7\nelsewhere\n")
-    before = {path: path.read_bytes() for path in killed.run.rglob("*") if path.is_file()}
-    refused = Attempt(folder, before=without_locks)
-    assert refused.end() == 2
-    (line,) = refused.lines
-    assert line.startswith("fedtide: runs/run: another process is working on this run (process 7 on elsewhere since 2")
-    assert line.endswith(
-        "); the file system does not support locks; if that process is dead, delete runs/run/.lock.owner"
-    )
-    assert {path: path.read_bytes() for path in killed.run.rglob("*") if path.is_file()} == before
-    note.unlink()
-    assert Attempt(folder, before=without_locks).end() == 0
 
 
 def test_a_run_never_continues_with_other_settings(folder):

@@ -1,7 +1,6 @@
 """MLflow models of runs: what they hold, and that they predict what the run's own model does."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,26 +131,6 @@ def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, m
     params = Params({**raw, "tune": {"trials": 1, "workers": 1, "prune": False}})
     tune(params, Workspace(tmp_path / "runs", None, mlruns, EXPERIMENT, "", True, "mine"), tmp_path / "tuning")
     assert models(Store(mlruns, EXPERIMENT)) == []
-
-
-@pytest.mark.parametrize(
-    ("task", "labels", "outputs"), [("regression", torch.zeros(4), 1), ("multilabel", torch.ones(4, 3), 3)]
-)
-def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
-    data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
-    plugin = plugins.load(Model, "softmax_regression")
-    network = plugin(plugin.Settings()).build((3,), outputs, 0)
-    with torch.no_grad():
-        for value in network.parameters():
-            value.fill_(2.0)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    torch.save(network.state_dict(), folder / "model.pt")
-    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
-    save(folder, data, tmp_path / "model")
-    found = load(str(tmp_path / "model" / "data" / "data")).predict(np.ones((2, 3), np.float32))
-    wanted = torch.full((2, outputs), 8.0)
-    assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())
 
 
 def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: Path) -> None:

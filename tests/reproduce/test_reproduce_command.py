@@ -2,18 +2,13 @@
 
 import csv
 import json
-import os
 import re
-import signal
 import statistics
-import subprocess
-import sys
 
 import pytest
 
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs
-from waiting import until
 
 
 def table(folder, profile="plain"):
@@ -164,22 +159,6 @@ def test_runs_that_fail_leave_a_table_without_them(fedtide, folder, tiny, marks)
     assert table(folder)[-1]["seeds"] == "1"
     listed = json.loads(fedtide("reproduce", "--list", "--json").out[-1])
     assert [(one["name"], one["runs"]) for one in listed] == [("tiny", "4")]
-
-
-@pytest.mark.slow
-def test_a_killed_command_loses_nothing(fedtide, folder, tiny):
-    tiny.write_text(tiny.read_text().replace("rounds_per_session: 2", "rounds_per_session: 150"))
-    command = [sys.executable, "-m", "fedtide.cli.main", "reproduce", "tiny", "-q"]
-    with subprocess.Popen(command, cwd=folder, start_new_session=True) as process:
-        until(lambda: (folder / "results/tiny/plain.csv").is_file() and table(folder)[0]["seeds"] != "0")
-        os.killpg(process.pid, signal.SIGKILL)
-    before = table(folder)
-    assert {row["seeds"] for row in before} != {"2"}
-    finished = {path.parent: path.read_bytes() for path in folder.glob("runs/*/summary.json")}
-    assert finished
-    assert fedtide("reproduce", "tiny", "-q").status == 0
-    assert {row["seeds"] for row in table(folder)} == {"2"}
-    assert {path: (path / "summary.json").read_bytes() for path in finished} == finished
 
 
 def test_a_dry_run_counts_the_runs_of_the_chosen_cells(fedtide, tiny, folder):
