@@ -46,10 +46,6 @@ EXAMPLES = {
     f"{kind}-{name}": (code, kind, name)
     for code, kind, name in re.findall(r"```python\n(# (\w+)/(\w+)\.py\n.*?)```", TEXT, re.DOTALL)
 }
-BLOCKS = "\n".join(re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)).replace("\\\n", "")
-COMMANDS = sorted({
-    *re.findall(r"^(fedtide .*)$", BLOCKS, re.MULTILINE), *re.findall(r"`(fedtide [a-z][^`A-Z]*)`", TEXT)
-})  # fmt: skip
 PUBLIC = package.__all__
 PYTHON = re.findall(r"```python\n(import fedtide\n.*?)```", TEXT, re.DOTALL)
 

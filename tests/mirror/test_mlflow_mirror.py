@@ -137,6 +137,19 @@ def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_pa
         assert steps(store, again, metric) == [1, 2, 3, 4]
 
 
+def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
+    with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
+        mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
+    store, run = only_run(mlruns)
+    assert (run.info.status, run.data.tags["outcome"]) == ("FAILED", "failed")
+    before = steps(store, run, "train_loss")
+
+    summary = mirrored(settings(), tmp_path / "runs", mlruns)
+    store, run = only_run(mlruns)
+    assert before in ([1, 2], [1, 2, 3])
+    assert values(store, run, "train_loss") == recorded(tmp_path / "runs" / summary["run_key"], "train_loss")
+
+
 def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     wild = settings(local={"steps": 3, "lr": 1e30, "batch_size": 256})
     summary = mirrored(wild, tmp_path / "runs", mlruns)
