@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedtide.world.timeline import Timeline
-
 SETTINGS = (
     "data={name: table, file: rows.csv, client: who, time: when}",
     "scenario={name: calendar, rounds_per_period: 1}",
@@ -40,37 +38,6 @@ def run(fedtide):
 
 def history(summary, name="history"):
     return list(csv.DictReader((Path("runs") / summary["run_key"] / f"{name}.csv").open()))
-
-
-def month(frame, number):
-    return frame["when"].str.startswith(f"2013-{number:02}")
-
-
-def test_rows_in_any_order_are_the_same_run(run):
-    frame = table()
-    assert not frame["when"].is_monotonic_increasing
-    keys = {run(rows)["run_key"] for rows in (frame, frame.sort_values("when"), frame[::-1])}
-    assert len(keys) == 1
-    assert [row["session"] for row in history({"run_key": keys.pop()})] == ["1", "2", "3", "4"]
-
-
-def test_a_period_without_test_samples_is_one_line(run):
-    few = table()[~month(table(), 2)]
-    lone = pd.DataFrame({"who": [1], "when": ["2013-02-03"], "x": [0.3], "label": [1]})
-    status, lines = run(pd.concat([few, lone]), "data.split.seed=1")
-    assert (status, lines) == (
-        2,
-        ["fedtide: period 2013-02 has no test samples; choose longer periods, or hold out more"],
-    )
-
-
-def test_a_period_without_clients_is_skipped_and_noted(run):
-    summary = run(table()[~month(table(), 2)])
-    assert [row["session"] for row in history(summary)] == ["1", "2", "3"]
-    assert [bool(row["test_accuracy_next"]) for row in history(summary)] == [True, True, False]
-    (world,) = Path("runs").glob("*/timeline.npz")
-    notes = Timeline.load(world).notes
-    assert (notes["periods"], notes["skipped"]) == (["2013-01", "2013-03", "2013-04"], ["2013-02"])
 
 
 def test_a_class_that_comes_later_is_an_output_from_the_start(run):

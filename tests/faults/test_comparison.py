@@ -49,23 +49,3 @@ def test_processes_never_outlive_the_one_that_started_them(folder, comparison):
     comparison.wait()
     until(lambda: not any(is_held(run) for run in folder.glob(RUNS)))
     assert states(folder) == [f"state-{rows_of(run):08d}.pt" for run in sorted(folder.glob(RUNS))]
-
-
-def children(process):
-    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
-    return [int(child) for child in found.stdout.split()]
-
-
-def test_a_killed_worker_is_one_line_and_its_run_is_begun_again(folder, comparison):
-    """Workers are forked from a server, so they are grandchildren."""
-    worker, *_ = (worker for child in children(comparison.pid) for worker in children(child))
-    os.kill(worker, signal.SIGKILL)
-    until(lambda: "restarting" in (folder / "output").read_text())
-    until(lambda: any("resumed" in path.read_text() for path in folder.glob(f"{RUNS}/events.jsonl")))
-    os.kill(comparison.pid, signal.SIGTERM)
-    assert comparison.wait() == 143
-    output = (folder / "output").read_text()
-    assert "Traceback" not in output
-    assert output.count("its process was killed (SIGKILL, perhaps for lack of memory)") == 1
-    assert output.splitlines()[-1] == "Interrupted. Re-run the same command to resume."
-    assert not any(is_held(run) for run in folder.glob(RUNS))

@@ -33,19 +33,6 @@ def test_two_processes_never_work_on_the_same_run(folder):
     same_records(first.run, folder / "runs/whole")
 
 
-def test_a_run_never_continues_with_other_settings(folder):
-    stopped = Attempt(folder, moments=(Moment(4, 0, signal.SIGTERM),))
-    assert stopped.end() == 143
-    other = Attempt(folder, "--set", "local.lr=0.2", "--set", "algorithm={name: fedprox, mu: 0.3}")
-    assert other.end() == 2
-    (line,) = other.lines
-    assert "the run was started with other settings" in line
-    assert "local.lr: 0.1 -> 0.2" in line
-    assert "algorithm.mu: None -> 0.3" in line
-    assert "algorithm.name: 'fedavg' -> 'fedprox'" in line
-    assert Attempt(folder).end() == 0
-
-
 def test_a_run_never_continues_with_other_code(folder):
     (folder / "algorithms").mkdir()
     code = folder / "algorithms/mine.py"

@@ -67,7 +67,7 @@ def test_owners_of_twenty_digits_and_words_are_names(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("sign", ["?", "-", ".", "unknown", "Unknown", "n.a."])
+@pytest.mark.parametrize("sign", ["?", "n.a."])
 @pytest.mark.parametrize("every", [20, 2])
 def test_signs_of_missing_values_are_proposed(tmp_path, sign, every):
     rows = [f"{n % 50 if n % every else sign},{n % 9},shop {n % 5}, ,{'yes' if n % 2 else 'no'}" for n in range(300)]

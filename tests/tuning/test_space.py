@@ -59,14 +59,11 @@ def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
 @pytest.mark.parametrize(
     ("key", "choices"),
     [
-        ("communication.intervals", ("a", "a-g", "4*")),
         ("communication.budget.name", ("fix", "dynamic")),
         ("communication.budget.beta", (0.25, 1)),
-        ("communication.selection.name", ("dynacomm", "random")),
         ("local.nesterov", (False, True)),
         ("local.clip", (None, 10.0)),
         ("local.epochs", (1, 8)),
-        ("algorithm.mu", (0.0, 0.1)),
         ("model.name", ("softmax_regression", "mlp")),
     ],
 )
