@@ -56,21 +56,6 @@ def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, fol
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
-def test_a_relabelled_table_is_another_dataset(fedtide, folder, drop_in):
-    """A file that its plug-in does not declare, edited in place to the same size and date."""
-    rows = [f"{row % 3},{row % 7},{row % 5}" for row in range(60)]
-    table, summaries = folder / "table.csv", []
-    for row in (rows[0], f"1{rows[0][1:]}"):
-        table.write_text("\n".join([row, *rows[1:]]))
-        os.utime(table, (10**9, 10**9))
-        called = fedtide("run", "-q", "--json", "--set", "data.name=rows")
-        assert called.status == 0
-        summaries.append(json.loads(called.out[-1]))
-    first, second = (json.loads((folder / "runs" / run["run_key"] / "manifest.json").read_text()) for run in summaries)
-    assert first["data"] != second["data"]
-    assert first["run_key"] != second["run_key"]
-
-
 @pytest.mark.slow
 def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, folder):
     called = fedtide("compare", "--json", *GRID, "--set", "compare.workers=2")

@@ -109,14 +109,10 @@ def test_an_experiment_is_run_compared_and_queued(built, tmp_path):
     assert "curves/fedprox/previous.csv" in page
     assert len(runs(project)) == 2
 
-    for mu in (0.2, 5, 40):
-        project.dvc(
-            "exp", "run", "--queue", "-S", f"algorithms.fedprox.mu={mu}", "-n", f"mu-{mu:g}".replace(".", "-"), "report"
-        )
+    project.dvc("exp", "run", "--queue", "-S", "algorithms.fedprox.mu=5", "-n", "weak", "report")
     project.dvc("exp", "run", "--run-all")
-    assert len(runs(project)) == 5  # not in DVC's temporary copies
+    assert len(runs(project)) == 3  # not in DVC's temporary copies
     shown = {row["Experiment"]: row for row in csv.DictReader(project.dvc("exp", "show", "--csv").splitlines())}
-    assert {"strong", "mu-0-2", "mu-5", "mu-40"} <= shown.keys()
-    for row in (shown[name] for name in ("mu-0-2", "mu-5", "mu-40")):
-        assert float(row["fedavg.previous"]) == first["fedavg"]
-        assert float(row["fedprox.previous"]) != strong["fedprox"]
+    assert {"strong", "weak"} <= shown.keys()
+    assert float(shown["weak"]["fedavg.previous"]) == first["fedavg"]
+    assert float(shown["weak"]["fedprox.previous"]) != strong["fedprox"]
