@@ -1,6 +1,7 @@
 """MLflow models of runs: what they hold, and that they predict what the run's own model does."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,57 @@ def test_a_model_plugin_of_the_users_comes_along(
     save(folder, data, tmp_path / "model")
     assert (tmp_path / "model" / "data" / "data" / "plugins" / "models" / f"{name}.py").is_file()
     assert load(str(tmp_path / "model" / "data" / "data")).predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
+
+
+def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
+    import json
+
+    tokens = torch.randint(1, 20, (6, 5))
+    text = Dataset("mine", "text", tokens, tokens[:, 0] % 2, tokens[:3], tokens[:3, 0] % 2, 2, "", vocabulary=20)
+    vectors = dataset(torch.randn(6, 4), torch.arange(6) % 3, 3)
+    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "softmax_regression"})):
+        plugin = plugins.load(Model, chosen["name"])
+        network = plugin(plugin.Settings(**chosen)).build(data.input_shape, data.num_classes, data.vocabulary).eval()
+        folder = tmp_path / chosen["name"]
+        folder.mkdir()
+        torch.save(network.state_dict(), folder / "model.pt")
+        (folder / "settings.json").write_text(json.dumps({"model": chosen}))
+        save(folder, data, folder / "mlflow")
+        found = load(str(next((folder / "mlflow").rglob("model.json")).parent)).predict(data.test_inputs.numpy())
+        with torch.no_grad():
+            expected = network(data.prepare(data.test_inputs)).softmax(1).numpy()
+        assert found == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "outputs"), [("regression", torch.zeros(4), 1), ("multilabel", torch.ones(4, 3), 3)]
+)
+def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
+    data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
+    plugin = plugins.load(Model, "softmax_regression")
+    network = plugin(plugin.Settings()).build((3,), outputs, 0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.fill_(2.0)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    torch.save(network.state_dict(), folder / "model.pt")
+    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
+    save(folder, data, tmp_path / "model")
+    found = load(str(tmp_path / "model" / "data" / "data")).predict(np.ones((2, 3), np.float32))
+    wanted = torch.full((2, outputs), 8.0)
+    assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())
+
+
+@pytest.mark.slow
+def test_a_double_precision_model_says_so(settings: Make, tmp_path: Path) -> None:
+    import mlflow.pyfunc
+
+    path, data, directory = saved(settings(engine={"precision": "64-true", "workers": 1}), tmp_path)
+    model = mlflow.pyfunc.load_model(str(path))
+    assert "float64" in model.metadata.signature.to_dict()["outputs"]
+    assert model.predict(data.test_inputs.numpy()).dtype == np.float64
+    assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-12)
 
 
 def models(store: Store) -> list[Any]:

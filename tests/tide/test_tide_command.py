@@ -243,6 +243,12 @@ def test_a_method_that_another_process_runs_is_refused(fedtide: Fedtide, suite: 
     assert fedtide("tide", "verify", "--suite", str(suite)).status == 0  # nothing says that a world refuses it
 
 
+def test_a_refusal_beside_runs_does_not_hide_them(fedtide: Fedtide, suite: Path, ran: Path) -> None:
+    (ran / "careful" / "ending" / "refused.txt").write_text("not today\n")
+    found = fedtide("tide", "verify", "--suite", str(suite))
+    assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")
+
+
 def test_a_run_that_diverged_has_the_trivial_score(suite: Path, ran: Path) -> None:
     world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
     assert world.limits.trivial == 0.1  # ten digits

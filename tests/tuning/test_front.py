@@ -108,6 +108,17 @@ def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: 
 
 
 @pytest.mark.usefixtures("without_figures")
+def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
+    result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
+    points = [(float(row["validation_loss"]), float(row["kappa"])) for row in table(tmp_path, "front")]
+    assert result.value == min(points)[0]
+    assert [row["front"] for row in table(tmp_path, "front")] == [
+        str(not any(loss <= mine[0] and cost <= mine[1] and (loss, cost) != mine for loss, cost in points)).lower()
+        for mine in points
+    ]
+
+
+@pytest.mark.usefixtures("without_figures")
 def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"choices": [0.1, 1e30]}}
     result = search(front({"trials": 6, "space": wild}), tmp_path)
