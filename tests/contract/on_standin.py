@@ -231,8 +231,13 @@ def test_a_step_is_executed_and_recorded_once_for_all_rounds(
     [[{"name": "clip", "quantile": 0.5, "rate": 1.0}, "qsgd"], ["top_k"], ["random_k"], ["sign"]],
     ids=["clip-qsgd", "top_k", "random_k", "sign"],
 )
-def test_links_and_a_robust_rule(world: Any, tmp_path: Path, links: list[Any]) -> None:
-    assert_alike(world(algorithm="fedavg", uplink=links, aggregation="median", **KEPT), tmp_path)
+def test_links(world: Any, tmp_path: Path, links: list[Any]) -> None:
+    assert_alike(world(algorithm="fedavg", uplink=links, **KEPT), tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["median", "geometric_median", "centered_clipping"])
+def test_robust_rules(world: Any, tmp_path: Path, rule: str) -> None:
+    assert_alike(world(algorithm="fedavg", aggregation=rule, **KEPT), tmp_path)
 
 
 @pytest.mark.parametrize("executor", ["stacked", "threads"])
