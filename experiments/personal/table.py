@@ -48,9 +48,8 @@ def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]
     found = {name: mean(f"{model}_accuracy_{name}") for name in GROUPS}
     last = run.iloc[-1]
     alone = last["bytes_up"] == 0  # no global model is trained
-    found |= {
-        name: np.nan if alone else mean(column) for name, column in zip(("gain", "hurt"), GAINS[model], strict=True)
-    }
+    gains = GAINS.get(model, ("", ""))  # none of the global model over itself
+    found |= {name: np.nan if alone else mean(column) for name, column in zip(("gain", "hurt"), gains, strict=True)}
     taken = run["gradients"] if "gradients" in run else pd.Series(np.nan, run.index)
     steps = float(next(settings[key] for unit in WORK if (key := f"local.{unit}") in settings))
     return found | {
