@@ -1,4 +1,4 @@
-"""Accuracy over epsilon: Poisson samples, cohorts drawn at random, and clients in turns; independent and coupled noise.
+"""Accuracy over epsilon: Poisson samples, uniform cohorts, and cyclic participation; independent and coupled noise.
 
     python experiments/uplink/privacy.py experiments/uplink/settings/privacy_flights.yaml results/privacy_flights
 
@@ -21,10 +21,10 @@ TURNS = {"name": "least_recently_selected", "count": 100}
 """Cohorts of the settings' size in which a client comes again after as many rounds as possible."""
 METHODS: dict[str, tuple[str, dict[str, object] | None]] = {
     "poisson": ("independent", {"name": "bernoulli"}),
-    "known": ("independent", None),
+    "uniform": ("independent", None),
     "tree": ("tree", None),
-    "turns": ("independent", TURNS),
-    "turns_banded": ("banded", TURNS),
+    "cyclic": ("independent", TURNS),
+    "cyclic_banded": ("banded", TURNS),
 }
 """Mechanism, and participation if it is not that of the settings: there some client is drawn in consecutive rounds, and
 ``banded`` is ``independent``."""
@@ -42,7 +42,7 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
             chosen = {"uplink": [*raw["uplink"], {"name": "noise", "epsilon": epsilon, "mechanism": mechanism}]}
             if participation:
                 chosen["participation"] = {**participation, **(poisson if name == "poisson" else {})}
-            labels[f"{name}_{epsilon:g}"] = {"name": "fedavg", "weighting": "uniform", "with": chosen}
+            labels[f"{name}_eps{epsilon:g}"] = {"name": "fedavg", "weighting": "uniform", "with": chosen}
     raw["algorithms"] = {**labels, "none": {"name": "fedavg", **labels["none"]}}
     raw["compare"]["algorithms"] = list(labels)
     read = fedtide.compare(Params(raw, str(file), overrides))
