@@ -38,12 +38,6 @@ GROUPS: dict[str, Any] = {
     "bounds": [3, 6, 10],
     "concepts": [{"swap": [[1, 2]]}, {"swap": [[3, 4]]}, {"swap": [[5, 6]]}],
 }
-DRIFTS: dict[str, dict[str, Any]] = {
-    "none": {"name": "none"},
-    "sudden": {"name": "sudden", "start": 100, **GROUPS},
-    "incremental": {"name": "staggered", "start": 100, "stagger": 10, **GROUPS},
-    "recurrent": {"name": "window", "start": 100, "until": 150, **GROUPS},
-}
 SEEDS = {"sudden": [0, 1, 2], "incremental": [0, 1, 2]}
 """Of the worlds that end under drift; the others have seed 0."""
 SHARED = [
@@ -54,11 +48,23 @@ SHARED = [
 ]
 
 
+def drifts(rounds: int) -> dict[str, dict[str, Any]]:
+    """Kinds of drift, from the middle of the run on."""
+    start, quarter = rounds // 2, rounds // 4
+    return {
+        "none": {"name": "none"},
+        "sudden": {"name": "sudden", "start": start, **GROUPS},
+        "incremental": {"name": "staggered", "start": start, "stagger": max(1, rounds // 20), **GROUPS},
+        "recurrent": {"name": "window", "start": start, "until": start + quarter, **GROUPS},
+    }
+
+
 def main(file: Path, out: Path, overrides: list[str]) -> None:
     """Train, and write the table."""
     rows = []
-    for population, alpha, kind in product(POPULATIONS, (0.1, 0.5), DRIFTS):
-        world = [f"partition.alpha={alpha}", f"drift={DRIFTS[kind]}", f"compare.seeds={SEEDS.get(kind, [0])}"]
+    kinds = drifts(int(Params.read(file, [*SHARED, *overrides]).raw["scenario"]["rounds"]))
+    for population, alpha, kind in product(POPULATIONS, (0.1, 0.5), kinds):
+        world = [f"partition.alpha={alpha}", f"drift={kinds[kind]}", f"compare.seeds={SEEDS.get(kind, [0])}"]
         params = Params.read(file, [*POPULATIONS[population], *world, *SHARED, *overrides])
         history = fedtide.compare(params).history
         rows += [
