@@ -84,7 +84,7 @@ def main(params: Path, folder: Path, overrides: list[str]) -> None:
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     out = SEARCHES / folder.name
     for label, words in commands(params, out, overrides).items():
-        subprocess.run(["fedtide", *words], check=True)
+        subprocess.run([sys.executable, "-m", "fedtide", *words], check=True)
         shutil.copyfile(out / label / "trials.csv", folder / "trials" / f"{label}.csv")
     best = restored(params, _read(out / label / "best.yaml"))
     write_text(folder / "best.yaml", yaml.safe_dump(best, sort_keys=False))
