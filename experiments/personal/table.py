@@ -38,8 +38,7 @@ GROUPS = ("mean", "worst_decile", "newcomers", "stayers", "returners", "known", 
 
 def measured(run: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, float]:
     """The figures of a run from its history."""
-    rows = run[(run["session"] > run["session"].min()) & run["client_accuracy_mean"].notna()]
-    rows = rows.dropna(axis="columns", how="all")
+    rows = run[run["session"] > run["session"].min()].dropna(axis="columns", how="all")
     model = next(kind for kind in ("finetuned", "served", "client") if f"{kind}_accuracy_mean" in rows)
 
     def mean(column: str) -> float:
