@@ -45,7 +45,7 @@ def main(file: Path, out: Path, overrides: list[str]) -> None:
             labels[f"{name}_eps{epsilon:g}"] = {"name": "fedavg", "weighting": "uniform", "with": chosen}
     raw["algorithms"] = {**labels, "none": {"name": "fedavg", **labels["none"]}}
     raw["compare"]["algorithms"] = list(labels)
-    read = fedtide.compare(Params(raw, str(file), overrides))
+    read = fedtide.compare(Params.read(raw, overrides))
     score = "test_auroc" if "test_auroc" in read.history else "test_accuracy"
     history = read.history.dropna(subset=[score])
     end = 100 * history.groupby(["label", "seed"])[score].last()
