@@ -1,10 +1,11 @@
 """The searches of the experiments: one budget and one range of learning rates for every method that is compared."""
 
 import runpy
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -15,21 +16,6 @@ ROOT = Path(__file__).parents[2]
 SEARCH = runpy.run_path(str(ROOT / "experiments/search.py"))
 FILES = {path.stem: path for path in ROOT.glob("experiments/*/*/*.yaml") if path.with_name("spaces.yaml").is_file()}
 FILES.pop("spaces")
-RESULTS = {
-    folder: name
-    for folder, name in {
-        "flights_logistic": "flights",
-        "flights_mlp": "flights",
-        "flights_days": "days",
-        "flights_minutes": "minutes",
-        "away_softmax": "away",
-        "away_mlp": "away",
-        "away_seconds": "seconds",
-        "personal_flights": "personal_flights",
-        "personal_fmnist": "personal_fmnist",
-    }.items()
-    if (ROOT / "results" / folder / "best.yaml").is_file()
-}
 
 
 def commands(name: str) -> dict[str, list[str]]:
@@ -39,7 +25,6 @@ def commands(name: str) -> dict[str, list[str]]:
 
 def test_all_are_found() -> None:
     assert FILES.keys() == {"flights", "days", "minutes", "away", "seconds", "personal_flights", "personal_fmnist"}
-    assert "flights_logistic" in RESULTS
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -68,21 +53,26 @@ def test_searches_follow_each_other_and_share_a_range_of_rates(name: str, part: 
     assert ranges == {(0.01, 1.0)}
 
 
-@pytest.mark.parametrize("folder", RESULTS)
-def test_what_was_found_is_the_whole_experiment(folder: str) -> None:
-    """From the settings that the last search of a chain leaves behind."""
-    wanted, params = yaml.safe_load((ROOT / "results" / folder / "best.yaml").read_text()), FILES[RESULTS[folder]]
-    plan, left = SEARCH["spaces"](params), yaml.safe_load((ROOT / "results" / folder / "best.yaml").read_text())
-    for key, value in plan["shorter"].items():
-        _put(left, key.split("."), value)
-    for label in plan.get("rates", {}):
-        left["algorithms"][label]["with"]["local"].pop("lr")
-    left["tune"]["space"], left["algorithm"] = {"local.lr": {"low": 0.1, "high": 1.0}}, {"name": "last"}
-    assert SEARCH["restored"](params, left) == wanted
-    assert len(Params.read(ROOT / "results" / folder / "best.yaml").grid()) > 0
-
-
-def _put(settings: dict[str, Any], key: list[str], value: object) -> None:
-    for name in key[:-1]:
-        settings = settings[name]
-    settings[key[-1]] = value
+def test_a_chain_of_searches_leaves_the_best_of_each(here: Path, script: Callable[..., str]) -> None:
+    settings = yaml.safe_load(FILES["away"].read_text())
+    settings["compare"]["algorithms"] = ["fedavg", "fedprox", "full_participation"]
+    settings["tune"]["trials"] = 2
+    ranges = {"low": 0.01, "high": 1.0, "log": True}
+    plan = {
+        "shorter": {"scenario.rounds": 2, "scenario.num_clients": 4, "evaluation.every": 1, "data": {"name": "digits"}},
+        "rates": {"full_participation": "fedavg"},
+        "spaces": {"fedavg": {"local.lr": ranges}, "fedprox": {"local.lr": ranges, "algorithm.mu": ranges}},
+    }
+    Path("away.yaml").write_text(yaml.safe_dump(settings))
+    Path("spaces.yaml").write_text(yaml.safe_dump(plan))
+    script("search.py", "away.yaml", "results/away", "local.steps=2")
+    best = yaml.safe_load(Path("results/away/best.yaml").read_text())
+    assert best["scenario"] == settings["scenario"]
+    found = {}
+    for label in plan["spaces"]:
+        trials = pd.read_csv(f"results/away/trials/{label}.csv")
+        assert len(trials) == 2
+        found[label] = trials.loc[trials["value"].idxmax()]
+    rates = {label: best["algorithms"][label]["with"]["local"]["lr"] for label in best["compare"]["algorithms"]}
+    assert rates["fedavg"] == rates["full_participation"] == pytest.approx(found["fedavg"]["local.lr"])
+    assert rates["fedprox"] == pytest.approx(found["fedprox"]["local.lr"])
