@@ -90,7 +90,7 @@ def test_a_missing_extra_is_reported_before_the_run_starts(monkeypatch):
     monkeypatch.setitem(sys.modules, "tenseal", None)
     chosen = settings(algorithm={"name": "fedwcm", "label_histogram": "he"})
     with pytest.raises(
-        SettingsError, match=r"label_histogram = he requires .* pip install 'fedtide\[he\]', or choose masked"
+        SettingsError, match=r"label_histogram = he requires .* pip install '\.\[he\]', or choose masked"
     ):
         federation(chosen, steady((30, 30), 1), vectors())
 

@@ -188,6 +188,7 @@ def test_a_package_that_a_cluster_needs(fedtide, folder, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "distributed", None)
     options = ("--set=validation=0.2", "--set=tune.space={local.lr: {low: 0.1, high: 1}}")
     wanted = (
-        "compare.cluster = local requires a package that is not installed (distributed); pip install 'fedtide[cluster]'"
+        "compare.cluster = local requires a package that is not installed (distributed); "
+        "in a clone of fedtide: pip install '.[cluster]'"
     )
     assert fedtide(command, "--cluster=local", *options).err[-1] == f"fedtide: {wanted}"

@@ -80,7 +80,7 @@ def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
     assert "final accuracy" in out[-1]
     assert err[:2] == [
         "no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`",
-        "MLflow is not installed, so runs are not logged there; pip install 'fedtide[mlflow]'",
+        "MLflow is not installed, so runs are not logged there; in a clone of fedtide: pip install '.[mlflow]'",
     ]
     assert not (folder / "mlruns").exists()
 
@@ -100,7 +100,7 @@ def test_commands_name_the_extra_they_need(called, extra, command):
     status, out, err = called[0][json.dumps(command)]
     assert (status, out) == (2, [])
     assert err[-1].startswith("fedtide: ")
-    assert err[-1].endswith(f"pip install 'fedtide[{extra}]'")
+    assert err[-1].endswith(f"in a clone of fedtide: pip install '.[{extra}]'")
     assert not [line for line in err if "Traceback" in line or line.startswith("round")]
 
 

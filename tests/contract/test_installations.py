@@ -99,7 +99,7 @@ def test_an_installation_trains_outside_of_the_project(wheel, tmp_path, extra):
         called = subprocess.run([programs / "fedtide", *command.split()], cwd=here, capture_output=True, text=True)
         assert called.returncode in (0, 2), called.stderr
         if extra is None:
-            assert called.stderr.endswith(f"pip install 'fedtide[{needs}]'\n")
+            assert called.stderr.endswith(f"pip install '.[{needs}]'\n")
         elif extra in (needs, "all"):
             assert "pip install" not in called.stderr
     if extra == "report":

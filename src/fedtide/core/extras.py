@@ -46,7 +46,12 @@ def not_installed(error: BaseException, what: str) -> str | None:
     return line(min(bring, key=lambda extra: len(EXTRAS[extra])), what, [module]) if bring else None
 
 
+def installation(extra: str) -> str:
+    """How an extra is installed: from a clone, since no index has the project."""
+    return f"in a clone of fedtide: pip install '.[{extra}]'"
+
+
 def line(extra: str, what: str, lacking: list[str]) -> str:
     """That ``what`` needs packages of an extra which are not installed."""
     packages = "a package that is" if len(lacking) == 1 else "packages that are"
-    return f"{what} requires {packages} not installed ({', '.join(lacking)}); pip install 'fedtide[{extra}]'"
+    return f"{what} requires {packages} not installed ({', '.join(lacking)}); {installation(extra)}"

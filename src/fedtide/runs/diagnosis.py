@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from fedtide.core import plugins
 from fedtide.core.errors import shortened
-from fedtide.core.extras import EXTRAS, missing
+from fedtide.core.extras import EXTRAS, installation, missing
 from fedtide.runs.lightning.trainer import device_of
 from fedtide.runs.mlflow.server import Server
 from fedtide.runs.mlflow.store import database_of, open_store, reason
@@ -35,7 +35,7 @@ def findings(params: Params, runs: Path, mlruns: str) -> Iterator[tuple[str, str
     for name in filter(find_spec, ("torch", "lightning", "mlflow", "dvc", "optuna")):
         yield name, version(name), ""
     for extra in filter(missing, EXTRAS):
-        yield "not installed", f"{', '.join(missing(extra))}: pip install 'fedtide[{extra}]'", ""
+        yield "not installed", f"{', '.join(missing(extra))}; {installation(extra)}", ""
     run, tracking = params.run(), params.experiment.tracking
     yield (
         "device",

