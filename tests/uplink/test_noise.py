@@ -263,7 +263,8 @@ def test_poisson_samples_are_amplified() -> None:
 def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(
-        SettingsError, match=r"not installed \(dp_accounting\); in a clone of fedtide: pip install '\.\[dp\]', or use part"
+        SettingsError,
+        match=r"not installed \(dp_accounting\); in a clone of fedtide: pip install '\.\[dp\]', or use part",
     ):
         made([CLIP, noise()], participation=BERNOULLI)
     monkeypatch.undo()
