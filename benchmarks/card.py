@@ -26,7 +26,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -90,12 +90,8 @@ class Bench:
         return assembled(Params(raw).run())
 
     def workload(self, name: str) -> Workload:
-        """One of the three workloads; a quick one has two clients, with two batches in an epoch."""
-        workload = WORKLOADS[name]
-        if not self.quick:
-            return workload
-        samples = 2 * workload.local["batch_size"] if "epochs" in workload.local else workload.samples
-        return replace(workload, clients=2, cohort=2, samples=samples)
+        """One of the three workloads."""
+        return WORKLOADS[name].small if self.quick else WORKLOADS[name]
 
 
 def milliseconds(go: Callable[[int], None], rounds: int) -> float:

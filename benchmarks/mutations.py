@@ -192,6 +192,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     project = Path(__file__).resolve().parents[1]
     parser.add_argument("--tree", type=Path, default=project, help="the project, of which a copy is tested")
+    parser.add_argument(
+        "--defects", type=Path, default=DEFECTS, help="file of defects, by default defects.txt beside this one"
+    )
     parser.add_argument("--only", nargs="+", metavar="ID", help="these defects, or all whose id begins like this")
     parser.add_argument("--jobs", type=int, default=1, help="processes of pytest")
     parser.add_argument("--likely", action="store_true", help="only the tests most likely to fail, not the whole suite")
@@ -201,7 +204,7 @@ def main() -> None:
     given = parser.parse_args()
     chosen = [
         d
-        for d in parse(DEFECTS.read_text(encoding="utf-8"))
+        for d in parse(given.defects.read_text(encoding="utf-8"))
         if not given.only or any(d.id.startswith(name) for name in given.only)
     ]
     if given.list:

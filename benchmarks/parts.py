@@ -10,6 +10,7 @@ from typing import Any
 from competitors import alone, assembled, bare, disagreement, library, naive, products, without_torchscript
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
+from fedtide.federation.types import Parts
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.training.resources.workers import available_cores
@@ -62,14 +63,19 @@ class Bench:
 
     Attributes:
         scratch: folder for data and run directories. engine: group of settings. turns: of the competitors.
-        quick: few rounds instead of enough. log: gets remarks.
+        quick: few rounds instead of enough. small: the smallest workloads. log: gets remarks.
     """
 
     scratch: Path
     engine: dict[str, Any]
     turns: int
     quick: bool
+    small: bool
     log: Callable[[str], None]
+
+    def sized(self, workload: Workload) -> Workload:
+        """A workload as large as it is measured."""
+        return workload.small if self.small else workload
 
     def raw(self, workload: Workload, timed: int = 0, **changes: Any) -> dict[str, Any]:
         """Settings of a run as in the settings file, with at least ``timed`` timed rounds."""
@@ -80,6 +86,11 @@ class Bench:
     def settings(self, workload: Workload, timed: int = 0, **changes: Any) -> RunSettings:
         """The same, validated."""
         return Params(self.raw(workload, timed, **changes)).run()
+
+
+def executor_of(world: Parts) -> str:
+    """Name and workers, as in the log of a run."""
+    return f"executor {type(world.executor).__name__.lower()}, workers: {world.workers.count}"
 
 
 def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
@@ -117,7 +128,7 @@ def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
         if importlib.util.find_spec("mlflow"):
             competitors["state and MLflow"] = library(saving, bench.scratch, bench.scratch / "mlruns")
             pairs += [("state and MLflow", "bare rounds")]
-    executor, difference = world.executor.describe(), disagreement(world, SHORT)
+    executor, difference = executor_of(world), disagreement(world, SHORT)
     found = take_turns(competitors, bench.turns)
     world.workers.close()
     return [Row(workload.name, name, other, found[name], found[other], executor, difference) for name, other in pairs]
@@ -126,10 +137,10 @@ def measure_workload(bench: Bench, workload: Workload) -> list[Row]:
 def measure_cohorts(bench: Bench) -> list[Row]:
     """Growing cohorts, with the memory of either side in a process of its own."""
     rows = []
-    for model, cohort in itertools.product(("mlp", "softmax_regression"), COHORTS):
-        workload = crowd(model, cohort)
+    for model, cohort in itertools.product(("mlp", "softmax_regression"), COHORTS[:1] if bench.small else COHORTS):
+        workload = bench.sized(crowd(model, cohort))
         world = assembled(bench.settings(workload))
-        executor = world.executor.describe()
+        executor = executor_of(world)
         sides: dict[str, Segment] = {
             "fedtide": library(bench.settings(workload), bench.scratch),
             "naive": naive(world),
@@ -146,7 +157,7 @@ def measure_cohorts(bench: Bench) -> list[Row]:
 def measure_clock(bench: Bench) -> list[Row]:
     """Asynchronous training against FedAvg with as many local steps: ten results per update, or ten updates of one."""
     rows = []
-    for workload in (WORKLOADS["W1"], crowd("mlp", 10), crowd("softmax_regression", 10)):
+    for workload in map(bench.sized, (WORKLOADS["W1"], crowd("mlp", 10), crowd("softmax_regression", 10))):
         updates = {"fedbuff": 1, "fedasync": workload.cohort}  # that are made of as many results as a round
         competitors = {"fedavg": library(bench.settings(workload), bench.scratch)}
         for name, each in updates.items():
@@ -161,7 +172,7 @@ def measure_clock(bench: Bench) -> list[Row]:
 
 def measure_algorithms(bench: Bench) -> list[Row]:
     """Every algorithm there is, with its defaults, against FedAvg."""
-    workload = WORKLOADS["W1"]
+    workload = bench.sized(WORKLOADS["W1"])
     competitors: dict[str, Segment] = {}
     for name in plugins.names("algorithms"):
         chosen = {"name": name}
@@ -178,7 +189,7 @@ def measure_algorithms(bench: Bench) -> list[Row]:
 def measure_links(bench: Bench) -> list[Row]:
     """FedAvg whose updates pass links on their way, against FedAvg."""
     chains = [[], ["clip"], *(["clip", name] for name in ("qsgd", "top_k", "random_k", "sign"))]
-    workload = WORKLOADS["W1"]
+    workload = bench.sized(WORKLOADS["W1"])
     competitors = {", ".join(chain): library(bench.settings(workload, uplink=chain), bench.scratch) for chain in chains}
     found = take_turns(competitors, bench.turns)
     return [Row("links", name, "fedavg", found[name], found[""]) for name in competitors if name]

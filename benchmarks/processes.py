@@ -6,20 +6,20 @@ counts what passes through the loopback interface, so nothing else may use it: h
 memories of its clients, so every process gets all local models; FedAvg needs their sum.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROUNDS = 20
-PARAMS = f"""
-scenario: {{name: static, num_clients: 100, rounds: {ROUNDS}}}
+PARAMS = """
+scenario: {{name: static, num_clients: 100, rounds: {rounds}}}
 partition: iid
 participation: {{name: fixed, count: 20}}
 model: {{name: mlp, widths: [200, 200]}}
 local: {{steps: 2, batch_size: 8, lr: 0.1}}
 initializer: previous
-evaluation: {{every: {ROUNDS}, session_start_losses: false}}
+evaluation: {{every: {rounds}, session_start_losses: false}}
 tracking: {{mlflow: false}}
 """
 
@@ -44,14 +44,19 @@ def sent(folder: Path, algorithm: str, processes: int, rounds: int) -> int:
 
 def main() -> None:
     """Print bytes per round, in models of 4 bytes a parameter."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--algorithms", nargs="+", default=["fedavg", "scaffold"])
+    parser.add_argument("--rounds", type=int, default=20, help="two or more; start-up is that of a run of one round")
+    options = parser.parse_args()
     model = 4 * (64 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "params.yaml").write_text(PARAMS, encoding="utf-8")
-        for processes in (2, 4):
-            for algorithm in ("fedavg", "scaffold"):
-                more = sent(folder, algorithm, processes, ROUNDS) - sent(folder, algorithm, processes, 1)
-                print(f"{algorithm}, {processes} processes: {more / (ROUNDS - 1) / model:.1f} models a round")
+        (folder / "params.yaml").write_text(PARAMS.format(rounds=options.rounds), encoding="utf-8")
+        for processes in options.processes:
+            for algorithm in options.algorithms:
+                more = sent(folder, algorithm, processes, options.rounds) - sent(folder, algorithm, processes, 1)
+                print(f"{algorithm}, {processes} processes: {more / (options.rounds - 1) / model:.1f} models a round")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ def main() -> None:
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()), style="dim")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as scratch:
-        bench = Bench(Path(scratch), engine, options.turns or (2 if options.quick else 5), options.quick, console.print)
+        turns = options.turns or (2 if options.quick else 5)
+        bench = Bench(Path(scratch), engine, turns, options.quick, options.small, console.print)
         for part in options.only:
             with console.status(part):
                 rows += _measure(bench, part)
@@ -60,7 +61,8 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and two turns: is everything in order?")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and two turns")
+    parser.add_argument("--small", action="store_true", help="smallest sizes: does everything work? no figures to keep")
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"some of {','.join(PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
     parser.add_argument("--turns", type=int, default=0, help="how often competitors take turns; default 5, quick 2")
@@ -85,7 +87,7 @@ def _machine(options: argparse.Namespace) -> dict[str, Any]:
 
 def _measure(bench: Bench, part: str) -> list[Row]:
     if part in WORKLOADS:
-        return measure_workload(bench, WORKLOADS[part])
+        return measure_workload(bench, bench.sized(WORKLOADS[part]))
     measure = {
         "cohorts": measure_cohorts,
         "algorithms": measure_algorithms,

@@ -1,7 +1,9 @@
 """What is measured: three workloads of the literature and one whose cohort grows."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ class Workload:
         clients, samples: number of clients, and training samples of each. cohort: participants of a round.
         local: the clients' training, as in the settings file.
         timed: rounds timed in one go. surroundings: whether the costs around training are measured too; in long rounds
-            they disappear.
+            they disappear. test: number of test samples.
     """
 
     name: str
@@ -30,6 +32,13 @@ class Workload:
     local: Mapping[str, Any]
     timed: int
     surroundings: bool
+    test: int = 10_000
+
+    @property
+    def small(self) -> Workload:
+        """The same with two clients, two batches in an epoch, one timed round and few test samples: no figures to keep."""
+        samples = 2 * self.local["batch_size"] if "epochs" in self.local else self.samples
+        return replace(self, clients=2, cohort=2, samples=samples, timed=1, test=100)
 
     def raw(self, root: Path, rounds: int, **changes: Any) -> dict[str, Any]:
         """Settings of a run as in the settings file, without evaluation and saved states.
@@ -41,7 +50,7 @@ class Workload:
         """
         train = self.clients * self.samples
         own: dict[str, dict[str, Any]] = {
-            "data": {"name": "noise", "shape": list(self.shape), "train": train, "root": str(root)},
+            "data": {"name": "noise", "shape": list(self.shape), "train": train, "test": self.test, "root": str(root)},
             "scenario": {"name": "static", "rounds": rounds, "num_clients": self.clients},
             "partition": {"name": "iid"},
             "participation": {"name": "fixed", "count": self.cohort},

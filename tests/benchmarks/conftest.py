@@ -1,0 +1,3 @@
+from benchmark_scripts import call, start
+
+__all__ = ["call", "start"]
