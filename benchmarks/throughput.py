@@ -82,7 +82,8 @@ def _parts(text: str) -> tuple[str, ...]:
 def _machine(options: argparse.Namespace) -> dict[str, Any]:
     chip = torch.cuda.get_device_name() if options.device == "cuda" else platform.processor() or platform.machine()
     facts = {"device": options.device, "chip": chip, "cores": available_cores(), "load": round(os.getloadavg()[0], 1)}
-    return {**facts, "torch": version("torch"), "executor": options.executor, "precision": options.precision}
+    facts |= {"torch": version("torch"), "executor": options.executor, "precision": options.precision}
+    return facts | ({"sizes": "smallest"} if options.small else {})
 
 
 def _measure(bench: Bench, part: str) -> list[Row]:

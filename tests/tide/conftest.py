@@ -1,5 +1,6 @@
 import runpy
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,11 @@ tracking: {{mlflow: false}}
 
 
 def freeze(folder: Path) -> None:
-    """Write ``suite.json``, as the script of the suite does."""
-    runpy.run_path(str(PROJECT / "benchmarks" / "tide" / "freeze.py"))["main"](folder)
+    """Write ``suite.json`` by ``python benchmarks/tide/freeze.py FOLDER``."""
+    script = str(PROJECT / "benchmarks" / "tide" / "freeze.py")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, str(folder)])
+        runpy.run_path(script, run_name="__main__")
 
 
 @pytest.fixture(scope="session")
