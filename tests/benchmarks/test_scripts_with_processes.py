@@ -106,4 +106,3 @@ def test_peers_learn_the_same_and_one_that_cannot_be_installed_is_a_line(start: 
     assert (naive[4], naive[5]) == (own[4], own[5]) == ("1.0000", own[5])
     assert re.fullmatch(r"failed: ERROR: No matching distribution found for jax\S*", jax[0])
     assert any(line.startswith("W1, turn 1, jax: failed: ERROR: ") for line in lines)
-    assert start("peers.py", *words)[-1].startswith("Load before a turn"), "continues, and measures nothing again"
