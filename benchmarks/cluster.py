@@ -7,6 +7,7 @@ short ones on the digits; the machine should have nothing else to do.
 """
 
 import argparse
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -97,6 +98,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--runs", type=int, default=100)
     chosen = parser.parse_args()
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # of the workers, and of the processes of their jobs
     if chosen.jobs:
         waiting(chosen.jobs, chosen.seconds, chosen.workers)
     if chosen.runs:
