@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     chosen = parser.parse_args()
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # of the workers, and of the processes of their jobs
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # where the processes of jobs find this file
     if chosen.jobs:
         waiting(chosen.jobs, chosen.seconds, chosen.workers)
     if chosen.runs:
