@@ -172,7 +172,7 @@ def _forget_others(package: ModuleType, places: Sequence[str]) -> None:
     """Forget the modules of a package that were imported from other places, which may have had the same names."""
     for name, module in [*sys.modules.items()]:
         owner, _, own = name.rpartition(".")
-        if owner == package.__name__ and str(Path(str(module.__file__)).parent) not in places:
+        if owner == package.__name__ and str(Path(getattr(module, "__file__", None) or "").parent) not in places:
             del sys.modules[name]
             vars(package).pop(own, None)
     forget_places()
