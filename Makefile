@@ -58,7 +58,7 @@ test: $(VENV)/.ready    ## the quick tests, some minutes on two cores
 test-all: test          ## those, and then the tests marked slow
 	python -m pytest -n auto -m slow
 
-faults: $(VENV)/.ready  ## the fault campaign: kills, power losses, full disks, ...; most of an hour, see --help
+faults: $(VENV)/.ready  ## the fault campaign: kills of commands, and pairs of them at once; most of an hour, see --help
 	python tests/faults/campaign.py
 
 lint: $(VENV)/.ready    ## style and types
