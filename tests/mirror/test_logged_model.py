@@ -200,6 +200,7 @@ def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: 
     of = torch.tensor([0, 1, -1])
     ClientModels(biased, ("ann", "bob", "cy"), ("global", "own", "newcomer"), of, -1, None).write(folder / "served.pt")
     save(folder, data, tmp_path / "model")
+    assert "fedtide" not in (tmp_path / "model" / "requirements.txt").read_text()  # no index has it
     model, samples = mlflow.pyfunc.load_model(str(tmp_path / "model")), np.ones((2, 3), np.float32)
     for client, bias in (("ann", 0.0), ("bob", 1.0)):
         wanted = torch.tensor([bias, 0.0]).softmax(0).expand(2, 2)

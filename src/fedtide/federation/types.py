@@ -60,7 +60,7 @@ class Feature:
     Attributes:
         name: of what it keeps.
         updates: whether :meth:`after` reads or changes what arrives. Every process then has all rows, unless it is ``rowwise``:
-            no row of what it does depends on another one.
+            no row of what it does depends on another one. What it records of participants is then gathered from all processes.
         rehearses: whether it takes part in the gradient rounds of initializers.
         lasting: whether its rows outlast departures and session starts. gathers: whether training needs them.
         idles: whether it records rounds without participants, too.

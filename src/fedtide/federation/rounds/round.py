@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.training import train_clients
-from fedtide.federation.types import Parts, RoundContext, RunState
+from fedtide.federation.types import Feature, Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import shares_buffers
 from fedtide.training.engine import contract
 
@@ -33,9 +33,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     for feature in reversed(r.features):
         feature.close(r)
     for feature in reversed(r.features):
-        values |= feature.record(r)
-    rows = {name: r.share.gathered(value) for name, value in values.items() if isinstance(value, Tensor)}
-    columns = {name: value[:, 0].tolist() for name, value in rows.items()}
+        values |= recorded(r, feature)
+    columns = {name: value[:, 0].tolist() for name, value in values.items() if isinstance(value, Tensor)}
     r.clients = {"client": r.plan.ids, **columns} if columns else {}
     r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     r.participants = r.round.average() if parts.evaluates("participants") else state.w
@@ -116,6 +115,14 @@ def keep(r: RoundContext) -> None:
         kept[ids.to(kept.device)] = (rows if everybody else rows[keeps.to(rows.device)]).to(kept.device)
     state.seen[ids] = True
     state.written[ids] = state.round + 1
+
+
+def recorded(r: RoundContext, feature: Feature) -> dict[str, Tensor | float]:
+    """What a feature has to record; of one that is row-wise, each process knows the rows of its own participants."""
+    found = feature.record(r)
+    if not feature.rowwise:
+        return found
+    return {name: r.share.gathered(value) if isinstance(value, Tensor) else value for name, value in found.items()}
 
 
 def record(r: RoundContext) -> dict[str, Tensor | float]:

@@ -23,7 +23,8 @@ from fedtide.world.dataset import Dataset, constants_of
 
 _LOADER = "fedtide.runs.mlflow.served"
 _EXAMPLES = 2
-_PACKAGES = ("fedtide", "mlflow", "numpy", "torch")
+_PACKAGES = ("mlflow", "numpy", "torch")
+"""Not fedtide itself: no index has it, so whoever registers its name would be installed in MLflow's environments."""
 
 
 def log_model(store: Store, run: str, folder: Path, data: Dataset, register: str | None) -> None:
@@ -57,8 +58,8 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
     """Write the final model of a run directory as an MLflow model in a folder.
 
     It holds the weights, those of clients too if they are served models of their own, what the network is built from, sources
-    of the user's that it needs, and a few samples, or with an encoding rows that are nobody's; to load it takes the packages in
-    its ``requirements.txt``, fedtide among them.
+    of the user's that it needs, and a few samples, or with an encoding rows that are nobody's; to load it takes fedtide, of the
+    version in its metadata, and the packages in its ``requirements.txt``.
     """
     import mlflow.pyfunc
     from mlflow.models import Model as Card
@@ -84,6 +85,7 @@ def save(folder: Path, data: Dataset, path: Path, logged: Any = None) -> None:
             pip_requirements=list(_requirements(model, () if encoding is None else ("pandas",))),
             signature=_signature(folder, data, clients) if encoding is None else _signature_of_rows(encoding, clients),
             input_example=data.test_inputs[:_EXAMPLES].numpy() if encoding is None else _example(encoding, clients),
+            metadata={"fedtide": version("fedtide")},
             mlflow_model=Card() if logged is None else Card(model_id=logged.model_id, run_id=logged.source_run_id),
         )
 
