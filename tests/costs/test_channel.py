@@ -37,15 +37,6 @@ def test_path_loss(meters: float, decibels: float) -> None:
     assert path_loss(meters, CELL) == pytest.approx(decibels, abs=5e-8)
 
 
-def test_the_path_loss_is_continuous_at_the_break_point_and_steeper_beyond() -> None:
-    assert wireless.break_point(CELL) == pytest.approx(210.0, abs=1e-9)
-    before, at, after = path_loss(np.array([210 - 1e-9, 210.0, 210 + 1e-9]), CELL)
-    assert before == pytest.approx(at, abs=1e-9)
-    assert after == pytest.approx(at, abs=1e-9)
-    slopes = [path_loss(d + 0.1, CELL) - path_loss(d, CELL) for d in (209.0, 211.0)]
-    assert slopes[1] / slopes[0] == pytest.approx(40 / 21, rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("u", "meters"), [(0, 10), (0.25, 125.2996409), (0.5, 176.9180601), (0.75, 216.5640783), (1, 250)]
 )

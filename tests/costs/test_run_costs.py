@@ -64,20 +64,6 @@ def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytes
     assert record.row["energy"] == pytest.approx(alone.row["energy"] + more.energy_J, rel=1e-8)
 
 
-def test_a_device_that_exchanges_more_often_pays_more() -> None:
-    fed = made()
-    state, end = initial_state(fed.parts), Segment([0, 1, 2], [0, 0, 0])
-    plan = fed.clock.plan(state, 2)
-    plan = replace(plan, local=plan.local.with_work(500, "steps"))
-    charge(state.totals, plan, [Segment([1], [0])] * 499 + [end], fed.parts.payload(), fed.parts.wireless)
-    first = dict(state.totals)
-    charge(state.totals, plan, [end], fed.parts.payload(), fed.parts.wireless)
-    assert first["bytes_up"] == 502 * fed.parts.payload().up
-    assert first["kappa"] == pytest.approx(502 / (3 * 500), rel=1e-12)
-    assert first["energy"] > state.totals["energy"] - first["energy"]
-    fed.parts.workers.close()
-
-
 def test_the_cost_model_is_part_of_what_a_run_is() -> None:
     first, second = settings(), settings(costs={"bandwidth": 5e7})
     assert first.canonical() != second.canonical()

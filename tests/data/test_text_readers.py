@@ -4,9 +4,11 @@ import csv
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.data._text import encode
+from fedtide.world.data._text import encode, words
 from fedtide.world.data.ag_news import TEST, TRAIN, AgNews
 from fedtide.world.data.newsgroups20 import Newsgroups20
 from fedtide.world.storage.prepared import read_files
@@ -98,3 +100,23 @@ def test_parts_of_a_post_can_be_left_out(tmp_path, remove, left):
     write_tar(tmp_path / "20news-bydate.tar.gz", "w:gz", posts)
     dataset = make(Newsgroups20, remove=remove, length=40).read(tmp_path)
     assert torch.equal(dataset.train_inputs, encode([left], 40))
+
+
+texts = st.lists(st.text(max_size=20), min_size=1, max_size=3)
+
+
+@given(texts, st.integers(1, 12), st.integers(2, 500))
+def test_shape_range_and_padding_only_at_the_end(some, length, vocabulary):
+    ids = encode(some, length, vocabulary)
+    assert ids.shape == (len(some), length)
+    assert ids.dtype == torch.int64
+    assert ids.min() >= 0
+    assert ids.max() < vocabulary
+    for row, text in zip(ids, some, strict=True):
+        used = min(length, len(words(text)))
+        assert (row[:used] > 0).all()
+        assert (row[used:] == 0).all()
+
+
+def test_ids_never_change():
+    assert encode(["The cat, the DOG"], 6)[0].tolist() == [28246, 26869, 28246, 23718, 0, 0]

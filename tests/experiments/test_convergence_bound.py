@@ -70,12 +70,6 @@ def test_every_term_in_the_open() -> None:
     assert [printed[name] for name in "abd"] == [found[name] for name in "abd"]
 
 
-def test_with_clients_of_one_size_the_printed_sampling_term_is_too_large_by_their_number() -> None:
-    equal = Work(np.full(5, 20.0), np.full(5, 4.0), np.full(5, 2.0))
-    found = terms(equal, CONSTANTS._replace(sigma2=np.arange(1.0, 6.0)), 0.01, 0.0)
-    assert found["b"] == pytest.approx(5 * found["b_tight"])
-
-
 def problem(seed: int = 0, classes: int = CLASSES) -> tuple[Any, list[Tensor], list[Tensor]]:
     rng = np.random.default_rng(seed)
     inputs = [torch.from_numpy(rng.normal(size=(size, FEATURES))) for size in SIZES]
@@ -153,17 +147,6 @@ def measured(shared_data: Path, spread: str = "scatter", **changes: Any) -> pd.D
     settings = Params({**FULL_BATCH, "data": {"name": "digits", "root": str(shared_data)}, **changes}).run()
     data = load_data(settings)
     return SCRIPT["measured"](settings, data, build_timeline(settings, data), spread=spread, pairs=20)
-
-
-def test_gradient_descent_obeys_the_bound(shared_data: Path) -> None:
-    """e = 1, full batches, no momentum, eta <= 1/(2 beta): sum_t |grad F|^2 <= (2/eta)(F_1 - F_{T+1})."""
-    rows = measured(shared_data)
-    assert list(rows.index) == [1, 2, 3, 4]
-    for row in rows.itertuples():
-        assert 0.05 < row.largest_rate == 1 / (2 * row.beta)
-        assert row.drift == row.b == row.c == row.d == 0
-        assert 0 < row.rounds * row.gradient <= (2 / 0.05) * (row.F_init - row.F_end)
-        assert row.bound == pytest.approx((2 / 0.05) * (row.F_init - row.F_end) / row.rounds)
 
 
 def test_losses_at_the_start_of_a_session(shared_data: Path) -> None:

@@ -1,4 +1,7 @@
-"""Claims: differences between methods in tables of results, published and obtained, and what is written and drawn of them."""
+"""Claims: differences between methods in tables of results, published and obtained.
+
+What is written and drawn of them is compared with the committed pages in `test_recorded_results.py`.
+"""
 
 import math
 import runpy
@@ -6,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from PIL import Image
 from scipy import stats
 
 from fedtide.core.errors import SettingsError
@@ -29,34 +30,6 @@ RESULTS = """alpha,algorithm,quantity,variant,published,published_std,obtained,s
 """
 ELSEWHERE = "algorithm,mean,std\nown,90,\nweak,86,\nstrong,\n"
 COMPARISONS = "score,method,pairs,difference,low,high\nauroc,own,11,0.01,-0.01,0.03\naccuracy,own,11,0,0,0\n"
-PAPER = {
-    "title": "A paper",
-    "limits": {"Accuracy": [-2, 6]},
-    "claims": [
-        {
-            "claim": "own is best",
-            "verdict": "in part",
-            "panel": "Accuracy",
-            "measured": {"results": "tiny/plain", "of": "own", "against": ["best"]},
-            "rows": {"low": {"where": {"alpha": ["0.1"]}}, "high": {"where": {"alpha": ["0.2"]}}},
-        },
-        {
-            "claim": "own beats weak elsewhere",
-            "verdict": "not tested yet",
-            "panel": "Elsewhere",
-            "measured": {"of": "own", "against": ["weak"]},
-            "rows": {"elsewhere": {"published": "small/published/other"}},
-        },
-        {
-            "claim": "own and weak are alike",
-            "verdict": ", on other data",
-            "margin": 6,
-            "measured": {"results": "tiny/plain", "of": "own", "against": ["weak"]},
-            "rows": {"high": {"where": {"alpha": ["0.2"]}}},
-        },
-        {"claim": "own is pretty", "verdict": "holds", "remark": "see for yourself"},
-    ],
-}
 
 
 @pytest.fixture
@@ -65,7 +38,6 @@ def here(tmp_path):
         "results/tiny/plain.csv": RESULTS,
         "results/months/comparisons.csv": COMPARISONS,
         "experiments/small/published/other.csv": ELSEWHERE,
-        "experiments/small/published/claims.yaml": yaml.safe_dump(PAPER, sort_keys=False),
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -185,28 +157,8 @@ def test_a_claim_holds_only_where_something_is_published():
         verdict_of(2.0, 1.0, verdict="perhaps")
 
 
-def test_what_is_written_and_drawn(here):
-    """The first table of a paper's page, and its figure, whose description has the same numbers."""
-    page, picture = here / "docs/reports/claims_small.md", here / "docs/reports/images/forest_small.png"
-    picture.parent.mkdir(parents=True)
-    page.write_text("# Page\n\nText.\n\n| old |\n|---|\n\nMore.\n\n| kept |\n|---|\n")
-    SCRIPT["main"](here / "results", here / "docs/reports", here / "experiments")
-    assert page.read_text().splitlines()[4:10] == [
-        "| claim | verdict | ours (95 % interval) |",
-        "| --- | --- | --- |",
-        "| own is best | in part | +1.5 points (\N{MINUS SIGN}2.1, +5.1) |",
-        "| own beats weak elsewhere | not tested yet | not run |",
-        "| own and weak are alike | consistent with (margin ±6 points), on other data | \N{MINUS SIGN}1.0 points "
-        "(\N{MINUS SIGN}6.0, +4.0) |",
-        "| own is pretty | holds | see for yourself |",
-    ]
-    assert page.read_text().startswith("# Page\n\nText.\n\n")
-    assert page.read_text().endswith("|\n\nMore.\n\n| kept |\n|---|\n")
-    assert Image.open(picture).text["Description"].splitlines() == [
-        "Accuracy: low: published +5.0, ours +4.0 (+1.7, +6.3)",
-        "Accuracy: high: unpublished, ours \N{MINUS SIGN}1.0 (\N{MINUS SIGN}6.0, +4.0)",
-        "Elsewhere: elsewhere: published +4.0, ours not run",
-    ]
-    page.write_text("# Page\n")
+def test_a_page_without_a_table_is_refused(here):
+    (here / "experiments/small/published/claims.yaml").write_text("title: A paper\nclaims: []\n")
+    (here / "claims_small.md").write_text("# Page\n")
     with pytest.raises(SettingsError, match=r"claims_small\.md has no table"):
-        SCRIPT["main"](here / "results", here / "docs/reports", here / "experiments")
+        SCRIPT["main"](here / "results", here, here / "experiments")

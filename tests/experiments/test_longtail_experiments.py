@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedtide.studies.reproduce.recipe import Recipe
-from fedtide.studies.reproduce.reproduce import count_runs, experiments
+from fedtide.studies.reproduce.reproduce import experiments
 
 FILES = {
     name: path
@@ -33,10 +33,6 @@ def recipe():
     return of
 
 
-def test_every_file_is_known():
-    assert FILES.keys() == CELLS.keys()
-
-
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_and_published_numbers(name, recipe):
     found = recipe(name)
@@ -45,25 +41,6 @@ def test_cells_and_published_numbers(name, recipe):
     assert published == (name.startswith("fedwcm_table") and (not name.endswith("fmnist") or "table1" in name))
     assert len(found.published) == CELLS[name] * published
     assert all(0.5 <= number.mean < 100 for number in found.published.values())
-
-
-def test_numbers_that_the_text_discusses(recipe):
-    def number(name, *values):
-        return {cell.values: value.mean for (cell, _), value in recipe(name).published.items()}[values]
-
-    for beta, mean in (("0.6", 39.14), ("0.1", 49.75)):
-        assert number("fedwcm_table1_fmnist", "0.05", beta, "fedcm", "whole", "previous") == mean
-    # "ImageNet" has 200 classes: a collapsed run scores 0.5 %.
-    assert min(value.mean for value in recipe("fedwcm_table1_tiny_imagenet").published.values()) == 0.5
-    # Table 3 does not name its data; its row of 10 % is a row of Table 4.
-    for algorithm in ("fedavg", "fedcm", "fedwcm"):
-        assert number("fedwcm_table3_cifar10", "0.1", algorithm, "whole", "previous") == number(
-            "fedwcm_table4_cifar10", "0.1", "0.6", algorithm, "whole", "previous"
-        )
-
-
-def test_every_cell_is_a_run_per_seed(recipe):
-    assert count_runs(recipe("fedwcm_table3_fmnist")) == 3 * 15
 
 
 def one_run_each(found):

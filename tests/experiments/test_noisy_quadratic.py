@@ -56,22 +56,6 @@ def test_without_step_noise_the_run_is_the_closed_recursion(setting, method: str
         assert losses == pytest.approx(closed, rel=1e-9, abs=1e-9)
 
 
-def test_cfl_averages_the_drift_away() -> None:
-    """Its u is the mean over all rounds, so the loss ends near |mean delta| when xi dominates FedAvg's."""
-    given = problem(SETTINGS[4], 2)
-    ours, plain = (simulate(given, method, np.array([0.1]))[0, -1] for method in ("cfl", "fedavg"))
-    limit = np.linalg.norm((given.delta + given.xi.mean(0)).mean(0))
-    assert ours == pytest.approx(limit, rel=0.5)
-    assert plain > 4 * ours
-
-
-def test_cfl_in_its_first_round_is_fedavg() -> None:
-    given, rates = problem(SETTINGS[0], 0), np.array([0.1])
-    plain, cfl = (simulate(given, method, rates)[0] for method in ("fedavg", "cfl"))
-    assert cfl[:2].tolist() == plain[:2].tolist()
-    assert cfl[2] != plain[2]
-
-
 @pytest.mark.slow
 def test_bad_arguments_are_refused() -> None:
     for arguments, message in (

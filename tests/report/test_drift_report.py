@@ -74,12 +74,6 @@ def test_drifts_are_marked_where_all_runs_agree(dirs: list[Path]) -> None:
     assert other.panels[0].drifts == ()
 
 
-def test_one_drift_has_a_table(tmp_path: Path) -> None:
-    one = write(tmp_path, "fedavg", 0, concepts_changed=[0, 0, 3, 3, 3, 0, 0, 0])
-    read = records.load([one])
-    assert len(drifts.sheets_of(read)) == 1
-
-
 def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     build(dirs, out, Contents(ReportSettings(title="A", last=2), "fedtide report"))

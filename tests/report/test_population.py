@@ -1,15 +1,17 @@
-"""How a population moves: the numbers, and the figure's file."""
+"""How a population moves, who is present and who takes part: the numbers, and the figures."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 from synthetic_runs import write_run
 
 from fedtide.records.frames import load
 from fedtide.report.sections.population import figure_of, movements, per_session
+from fedtide.report.sections.world import presence_and_cohorts, raster
 from fedtide.settings.scores import Score
-from support import deal, timeline
+from support import deal, federation, run_rounds, settings, timeline, vectors, watch
 
 PRESENT = [[0, 1], [0, 2], [0, 1, 3], [0, 1, 3]]
 
@@ -53,3 +55,28 @@ def test_the_picture_needs_sessions(tmp_path) -> None:
     moves = pd.DataFrame(movements(world()))
     assert figure_of(read, moves) is not None
     assert figure_of(read, moves[:1]) is None
+
+
+WORLD = timeline(deal((5, 2, 7, 4)), [{0: 0, 1: 1, 2: 2}, {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2, 3: 3}] * 3)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"name": "markov", "shares": "labels"}, {"name": "least_recently_selected", "count": 1}]
+)
+def test_the_tables_are_the_cohorts_of_the_run(rule: dict[str, object]) -> None:
+    chosen = settings(participation=rule)
+    fed = federation(chosen, WORLD, vectors())
+    seen = watch(fed)
+    run_rounds(fed)
+    present, drawn = presence_and_cohorts(chosen, WORLD, vectors().train_labels.numpy())
+    assert [np.flatnonzero(column).tolist() for column in drawn.T] == [r.ids for r, _ in seen]
+    assert [np.flatnonzero(column).tolist() for column in present.T] == [WORLD.at(t).clients.tolist() for t in range(9)]
+
+
+def test_the_picture_is_left_out_for_full_participation() -> None:
+    some = presence_and_cohorts(
+        settings(participation={"name": "fixed", "count": 2}), WORLD, vectors().train_labels.numpy()
+    )
+    assert raster(*some) is not None
+    everybody = presence_and_cohorts(settings(participation="all"), WORLD, vectors().train_labels.numpy())
+    assert raster(*everybody) is None

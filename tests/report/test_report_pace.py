@@ -66,11 +66,3 @@ def test_changes_are_between_consecutive_selections_of_a_client() -> None:
     assert changes["round"].tolist() == [3, 4, 5, 6]
     assert changes["global"].tolist() == pytest.approx([2 / t - 2 / (t - 2) for t in (3, 4, 5, 6)])
     assert changes["local"].tolist() == pytest.approx([1 / 3 - 1, 0.2, 1 / 5 - 1 / 3, 0.2])
-
-
-def test_the_script_draws_the_figures_of_what_was_recorded(tmp_path: Path) -> None:
-    plain = run(tmp_path / "runs", "fedavg", [0.1, 0.2, 0.6, 0.8, 0.8, 0.8])
-    run(tmp_path / "runs", "fedssg", [0.5, 0.7, 0.9, 0.7, 0.7, 0.7], clients=participants())
-    drawn = SCRIPT["main"](tmp_path / "runs", tmp_path / "drawn")
-    assert [path.name for path in drawn] == ["gates.png", "consistency.png"]
-    assert SCRIPT["main"](plain, tmp_path / "none") == []

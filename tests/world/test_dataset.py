@@ -1,4 +1,4 @@
-"""Samples of a dataset: who is read, who is counted."""
+"""Samples of a dataset: who is read, who is counted; on large pages they are the same."""
 
 from dataclasses import replace
 from typing import Literal
@@ -6,8 +6,9 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, on_large_pages
 from support import deal, vectors
 
 
@@ -47,3 +48,18 @@ def test_samples_that_replace_others_are_read_and_counted() -> None:
     assert inputs.sum(1).tolist() == [0.0, 35.0, 35.0]
     assert labels.tolist() == data.classes(np.arange(12, 15)).tolist() == [0, 2, 1]
     assert data.label_counts([np.arange(12, 15)]).tolist() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [torch.arange(3 << 20, dtype=torch.float32).view(-1, 3, 4, 4).flip(0), torch.randint(0, 256, (9 << 20,)).byte()],
+)
+def test_values_and_shape_survive(values: Tensor) -> None:
+    moved = on_large_pages(values)
+    assert moved.dtype == values.dtype
+    assert torch.equal(moved, values)
+
+
+def test_a_small_table_stays_where_it_is() -> None:
+    values = torch.zeros(10, 3)
+    assert on_large_pages(values) is values

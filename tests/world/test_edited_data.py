@@ -83,20 +83,6 @@ def test_an_edited_file_is_read_again(tmp_path, kind):
     assert load(plugin, tmp_path).digest == first.digest
 
 
-@given(texts=st.lists(st.sampled_from(["012345", "543210", "0123", ""]), max_size=5))
-@effort(max_examples=25, deadline=None)
-def test_whatever_happens_to_a_file_its_content_is_used(tmp_path_factory, texts):
-    root = tmp_path_factory.mktemp("root")
-    plugin, file = made(Declared, root)
-    for text in texts:
-        with_the_old_date(file, text)
-        if text:
-            assert labels_of(plugin, root) == text
-        else:
-            with pytest.raises(SettingsError, match="hold 0 samples"):
-                load(plugin, root)
-
-
 @pytest.mark.parametrize(("kind", "reads"), [(Labels, 3), (Declared, 1), (Raw, 1)])
 def test_only_declared_files_are_read_once(tmp_path, kind, reads):
     plugin, _ = made(kind, tmp_path)

@@ -1,13 +1,15 @@
 import gzip
 import hashlib
+import io
 import signal
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
 from fedtide.core.errors import SettingsError
-from fedtide.world.storage.sources import Resource, fetch
+from fedtide.world.storage.sources import Resource, fetch, read_all
 
 CONTENT = bytes(range(256)) * 40
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -183,3 +185,14 @@ def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
     (tmp_path / "toy" / "raw" / "file.bin").write_bytes(CONTENT)  # placed by hand
     fetch("toy", [resource()], tmp_path)
     assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == ["raw", "raw.lock"]
+
+
+def test_an_archive_that_names_a_place_outside_is_read_without_leaving_anything(tmp_path):
+    path, evil, link = tmp_path / "deep" / "some", tarfile.TarInfo("../evil"), tarfile.TarInfo("a/link")
+    path.parent.mkdir()
+    evil.size, link.type, link.linkname = 1, tarfile.SYMTYPE, "../../secret"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(evil, io.BytesIO(b"2"))
+        archive.addfile(link)
+    assert read_all(path, lambda name: True) == {"../evil": b"2"}
+    assert sorted(item.name for item in tmp_path.rglob("*")) == ["deep", "some"]

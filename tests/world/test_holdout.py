@@ -1,10 +1,10 @@
-"""Samples held out by client and period."""
+"""Samples held out: by client and period, and by class for validation."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedtide.world.splits.holdout import hold_out
+from fedtide.world.splits.holdout import hold_out, stratified_split
 
 sizes = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 99)), min_size=1, max_size=60)
 
@@ -45,3 +45,57 @@ def test_the_expected_number_is_the_share():
     samples = [(group, 0, 0) for group in range(2000)]
     _, held = split(samples, 0.3)
     assert abs(len(held) - 600) < 4 * np.sqrt(2000 * 0.3 * 0.7)
+
+
+def labels_of(counts):
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.floats(0, 0.99), st.integers(0, 2**31))
+@settings(max_examples=100, deadline=None)
+def test_split_is_a_stratified_partition(counts, fraction, seed):
+    labels = labels_of(counts)
+    positions = np.arange(len(labels))
+    train, validation = stratified_split(labels, positions, fraction, seed)
+    assert np.array_equal(np.sort(np.concatenate([train, validation])), positions)
+    assert (np.diff(train) > 0).all()
+    assert (np.diff(validation) > 0).all()
+    held = np.bincount(labels[validation], minlength=len(counts))
+    for count, taken in zip(counts, held, strict=True):
+        assert abs(taken - fraction * count) < 1 or count <= 1
+        assert taken == 0 if count <= 1 else taken < count
+
+
+@given(st.integers(2, 50), st.integers(1, 10), st.floats(0, 0.5))
+@settings(max_examples=50, deadline=None)
+def test_total_is_the_rounded_share(each, classes, fraction):
+    labels = labels_of([each] * classes)
+    _, validation = stratified_split(labels, np.arange(len(labels)), fraction, 0)
+    assert len(validation) == int(np.floor(fraction * each * classes + 0.5))
+
+
+def test_largest_remainders_are_rounded_up_and_ties_go_to_the_lower_class():
+    labels = labels_of([13, 18, 12, 12])  # 1.3, 1.8, 1.2, 1.2 of 5.5, rounded to 6
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 5)
+    assert np.bincount(labels[validation]).tolist() == [2, 2, 1, 1]
+    labels = labels_of([12, 12, 12, 12])  # 1.2 each of 4.8, rounded to 5
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 5)
+    assert np.bincount(labels[validation]).tolist() == [2, 1, 1, 1]
+
+
+def test_single_samples_do_not_push_other_classes_up():
+    labels = labels_of([1, 1, 1, 1, 1, 14])  # 1.4 of the last class; the five singles would make it 1.9
+    _, validation = stratified_split(labels, np.arange(len(labels)), 0.1, 0)
+    assert np.bincount(labels[validation]).tolist() == [0, 0, 0, 0, 0, 1]
+
+
+def test_only_the_given_positions_are_cut():
+    labels = labels_of([30, 30])
+    chosen = np.arange(0, 60, 2)
+    train, validation = stratified_split(labels, chosen, 0.2, 1)
+    assert sorted([*train.tolist(), *validation.tolist()]) == chosen.tolist()
+
+
+def test_seed_decides_the_draw():
+    draws = [stratified_split(labels_of([50, 50]), np.arange(100), 0.2, seed)[1].tolist() for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
