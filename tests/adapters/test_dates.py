@@ -42,11 +42,8 @@ def test_a_time_without_a_format(value, date):
         assert (found.tolist(), unit) == ([pd.Timestamp(date).timestamp()] * 2, "s")
 
 
-def test_integers_in_another_unit_are_no_dates():
+def test_integers_in_another_unit_are_no_dates_and_among_dates_all_have_to_be():
     assert times(column(["2013", "2014"]), "step")[0].tolist() == [2013, 2014]
-
-
-def test_no_date_among_integers_that_are_dates_is_refused():
     with pytest.raises(SettingsError, match="row 3: when is '20130230'"):
         times(column([20130131, 20130201, 20130230]))
 

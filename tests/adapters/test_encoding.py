@@ -125,7 +125,4 @@ def test_outputs_become_named_predictions() -> None:
 def test_nobodys_rows_are_encoded() -> None:
     frame = pd.DataFrame({"x": [1.0, 3.0, None], "c": [None, "a", "b"], "k": [3, 4, 5]})
     encoding = fitted(frame, ["x"], ["c", "k"])
-    assert encoding.apply(encoding.example()).tolist() == [
-        [0, 0, 1, 0, 0, 1, 0, 0],
-        [0, 1, 0, 0, 1, 0, 0, 0],
-    ]
+    assert encoding.apply(encoding.example()).tolist() == [[0, 0, 1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0, 0, 0]]

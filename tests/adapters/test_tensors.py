@@ -177,10 +177,7 @@ def test_a_torch_test_set_has_the_same_columns():
     [
         ({}, "training sample 0 has no 0; it has 'x', 'y', 'who', 'when'"),
         ({"inputs": "x", "label": "z"}, "training sample 0 has no 'z'"),
-        (
-            {"inputs": "x", "label": "y", "client": WHO, "test": Mapped(2)},
-            "with a test set, expected the index or key",
-        ),
+        ({"inputs": "x", "label": "y", "client": WHO, "test": Mapped(2)}, "with a test set, expected the index or key"),
     ],
 )
 def test_what_a_torch_dataset_cannot_be(options, message):

@@ -16,20 +16,7 @@ from fedtide.federation.rounds.round import RoundRecord
 from fedtide.settings.params import Params
 from fedtide.world import dataset
 from fedtide.world.dataset import Dataset
-from support import (
-    closest,
-    deal,
-    federation,
-    images,
-    one,
-    run_rounds,
-    series,
-    settings,
-    steady,
-    timeline,
-    vectors,
-    watch,
-)  # fmt: skip
+from support import closest, deal, federation, images, one, run_rounds, settings, steady, timeline, vectors, watch
 
 PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 TWO = {"name": "backdoor", "clients": [2, 4], "patch": 2, "target": 1}
@@ -254,7 +241,6 @@ def test_a_frozen_body_sees_the_patch_too(monkeypatch: pytest.MonkeyPatch) -> No
     ("data", "attack", "message"),
     [
         (vectors(), {}, "attack backdoor requires images, but data tiny is vector"),
-        (series(), {}, "attack backdoor requires images, but data tiny is series"),
         (images(), {"target": 3}, "attack.target = 3: data tiny has classes 0 to 2"),
         (images(), {"patch": 9}, "attack.patch = 9: images of data tiny have 8 x 8 pixels"),
         (images(), {"clients": [5]}, "attack.clients: unknown client 5; client IDs are 0 to 4"),

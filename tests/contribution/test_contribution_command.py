@@ -75,21 +75,15 @@ def test_what_has_no_contributions_is_refused(
     assert not (folder / "contribution").exists()
 
 
-def test_the_table_of_another_run_is_left_alone(fedtide: Fedtide, folder: Path) -> None:
+def test_the_table_of_another_run_is_left_alone_and_a_damaged_one_named(fedtide: Fedtide, folder: Path) -> None:
     file = folder / "contribution" / "contribution.csv"
     assert fedtide("contribution", *SET, "--clients", "1").status == 0
-    before = file.read_text()
+    before, lines = file.read_text(), file.read_text().splitlines()
     called = fedtide("contribution", *SET, "--set", "seed=1")
     assert called.status == 2
     assert called.err[-1].startswith("fedtide: contribution/contribution.csv: of the run fedavg-previous-s0-")
     assert called.err[-1].endswith("; choose another folder with --out")
     assert file.read_text() == before
-
-
-def test_a_damaged_table_is_named(fedtide: Fedtide, folder: Path) -> None:
-    file = folder / "contribution" / "contribution.csv"
-    assert fedtide("contribution", *SET, "--clients", "1").status == 0
-    lines = file.read_text().splitlines()
     for damaged in (lines[1].replace(",1,", ",x,", 1), lines[1][: lines[1].index(",") + 3]):
         file.write_text(f"{lines[0]}\n{damaged}\n")
         called = fedtide("contribution", *SET)

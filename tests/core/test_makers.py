@@ -58,7 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("subprocess:check_output", "; this one is not annotated to return it, so call it in a function of your own"),
         ("own_makers:subprocess.check_output", "; this one is not annotated"),
-        ("torch.hub:load", "; this one is not annotated"),
         ("subprocess:Popen", ", got the class Popen"),
         ("own_makers:other", ", got a function that returns int"),
         ("own_makers:bound", ", got partial"),

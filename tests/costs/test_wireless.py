@@ -119,7 +119,7 @@ def test_a_job_costs_the_same_alone_and_among_others(values: dict[str, Any]) -> 
             assert (alone.slots[0], alone.device_J[0]) == (many.slots[number], many.device_J[number])
 
 
-def test_places_last_for_the_run_and_fading_for_a_round() -> None:
+def test_places_last_for_the_run_or_a_round_and_fading_for_a_round() -> None:
     model = Wireless(CostSettings(), 5, 1000, 1.0)
     assert model.gain(3, [0]) == model.gain(3, [9])
     assert model.gain(3, [0]) != model.gain(4, [0])
@@ -131,9 +131,6 @@ def test_places_last_for_the_run_and_fading_for_a_round() -> None:
     assert not np.array_equal(first.up_s, gradient.up_s)
     alone = model.round_cost([0], [4], once([1]), 10**6, 10**6)
     assert alone.down_s[0] == first.down_s[1]
-
-
-def test_devices_may_be_placed_anew_in_every_round() -> None:
     moving = Wireless(CostSettings(placement="every_round"), 5, 1000, 1.0)
     assert moving.gain(3, [0]) == moving.gain(3, [0])
     assert moving.gain(3, [0]) != moving.gain(3, [1])

@@ -227,13 +227,15 @@ def test_tiny_imagenet(tmp_path):
     assert make(TinyImagenet, normalization="fedwcm").read(tmp_path).std == (0.5, 0.5, 0.5)
 
 
-@pytest.mark.parametrize("annotations", ["val_0.JPEG\tn02\n", "val_0.JPEG\tn02\nval_1.JPEG\tn99\n"])
-def test_tiny_imagenet_with_incomplete_annotations_is_refused(tmp_path, annotations):
-    write_tiny(tmp_path, annotations)
-    refused(TinyImagenet, tmp_path)
-
-
-@pytest.mark.parametrize("picture", [jpeg((1, 2, 3))[:-300], jpeg((1, 2, 3), size=32)])
-def test_tiny_imagenet_with_a_damaged_picture_is_refused(tmp_path, picture):
-    write_tiny(tmp_path, **{"train/n01/images/n01_1.JPEG": picture})
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"annotations": "val_0.JPEG\tn02\n"},
+        {"annotations": "val_0.JPEG\tn02\nval_1.JPEG\tn99\n"},
+        {"train/n01/images/n01_1.JPEG": jpeg((1, 2, 3))[:-300]},
+        {"train/n01/images/n01_1.JPEG": jpeg((1, 2, 3), size=32)},
+    ],
+)
+def test_tiny_imagenet_with_incomplete_annotations_or_a_damaged_picture_is_refused(tmp_path, damaged):
+    write_tiny(tmp_path, **damaged)
     refused(TinyImagenet, tmp_path)

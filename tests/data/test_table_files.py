@@ -82,11 +82,7 @@ REFUSED = [
     (text(), {"window": 3, "time": None}, r"window = 3 requires time"),
     (text(), {"stride": 3}, r"stride = 3 requires a window"),
     (text(), {"client": "late"}, r"label and client: column 'late' is given twice; each needs its own"),
-    (
-        text("a,soon,1,x,0"),
-        {},
-        r"line 42: when is 'soon', .* empty the cell and set data\.unlabeled: drop",
-    ),
+    (text("a,soon,1,x,0"), {}, r"line 42: when is 'soon', .* empty the cell and set data\.unlabeled: drop"),
     ("\n".join([HEAD, "a,2024-01-01,1,x,"]), {"unlabeled": "drop"}, r"no row has all of late, who, when"),
     (text(), {"window": 30}, r"data\.window = 30: no client has this many rows"),
 ]

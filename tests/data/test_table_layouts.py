@@ -88,14 +88,11 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_formats_are_refused(tmp_path, name):
+def test_other_formats_and_a_damaged_archive_are_refused(tmp_path, name):
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
         archive.writestr("sheet.xml", PLAIN)
     with pytest.raises(SettingsError, match=rf"{name}: {OTHERS[name]}; save the table as \.csv"):
         data(tmp_path / name)
-
-
-def test_a_damaged_archive_is_refused(tmp_path):
     (tmp_path / "rows.csv.xz").write_bytes(b"no")
     with pytest.raises(SettingsError, match="not a readable table"):
         data(tmp_path / "rows.csv.xz")

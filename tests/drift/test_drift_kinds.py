@@ -27,9 +27,13 @@ from support import settings, steady, vectors
 WORLDS: dict[str, Any] = json.loads((Path(__file__).parent / "drift_worlds.json").read_text(encoding="utf-8"))
 
 
+def created(**drift: Any) -> Drift:
+    return plugins.create(Drift, settings(drift=drift).drift)
+
+
 def concepts(clients: int, rounds: int, seed: int = 0, **drift: Any) -> Ints:
     """The concept of each client in each round."""
-    plugin = plugins.create(Drift, settings(drift=drift).drift)
+    plugin = created(**drift)
     return plugin.concepts(population(plugin, clients, rounds, seed))
 
 
@@ -63,8 +67,7 @@ def test_tables_are_those_of_the_file(world: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", WORLDS["gradual"], ids=lambda case: f"{case['start']}-{case['length']}")
 def test_shares_of_a_gradual_drift_are_those_of_the_file(case: dict[str, Any]) -> None:
-    own = {"start": case["start"], "length": case["length"]}
-    plugin = plugins.create(Drift, settings(drift={"name": "gradual", "concepts": [{"turns": 1}], **own}).drift)
+    plugin = created(name="gradual", concepts=[{"turns": 1}], start=case["start"], length=case["length"])
     world = population(plugin, 2, len(case["shares"]))
     assert [plugin.share(t, world) for t in range(len(case["shares"]))] == pytest.approx(case["shares"])
 
@@ -108,8 +111,8 @@ def test_clients_drawn_one_by_one_do_not_depend_on_the_others() -> None:
 
 
 def gradual(sizes: list[int], length: int = 10) -> Timeline:
-    drift = settings(drift={"name": "gradual", "start": 2, "length": length, "concepts": SWAP}).drift
-    return with_drift(steady(sizes, 15), plugins.create(Drift, drift), vectors(sum(sizes)), seed=3)
+    drift = created(name="gradual", start=2, length=length, concepts=SWAP)
+    return with_drift(steady(sizes, 15), drift, vectors(sum(sizes)), seed=3)
 
 
 def test_a_gradual_drift_never_turns_back_and_has_its_share() -> None:
@@ -143,7 +146,7 @@ def test_a_gradual_drift_never_turns_back_and_has_its_share() -> None:
 )
 def test_an_impossible_drift_is_refused_in_one_line(drift: dict[str, Any], message: str) -> None:
     with pytest.raises((SettingsError, ValueError)) as error:
-        with_drift(steady([4] * 3, 5), plugins.create(Drift, settings(drift=drift).drift), vectors(12), seed=0)
+        with_drift(steady([4] * 3, 5), created(**drift), vectors(12), seed=0)
     assert message in str(error.value)
 
 
@@ -157,8 +160,8 @@ def test_a_table_of_labels_is_part_of_the_data(tmp_path: Path) -> None:
     plugin = plugins.create(DatasetPlugin, settings(data={"name": "two_rules", "samples": 50, "tested": 20}).data)
     data = load(plugin, tmp_path)
     assert data.digest != replace(data, digest=content_digest(replace(data, tables=None))).digest
-    drift = settings(drift={"name": "sudden", "start": 1, "concepts": [{"table": 1}]}).drift
-    world = with_drift(steady([30, 20], 3, 2), plugins.create(Drift, drift), data, seed=0)
+    drift = created(name="sudden", start=1, concepts=[{"table": 1}])
+    world = with_drift(steady([30, 20], 3, 2), drift, data, seed=0)
     seen = under(data, world.concepts)
     positions = torch.from_numpy(world.shards_at(2)[0])
     inputs, labels = seen.read("train", positions)

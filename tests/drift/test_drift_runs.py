@@ -199,32 +199,20 @@ def test_clients_with_one_served_model_are_tested_under_their_own_concepts() -> 
 @pytest.mark.parametrize(
     ("before", "after", "drifted"),
     [
-        (
-            {0: 0, 1: 1},
-            {0: 0, 1: 2},
-            [0.0, 1.0],
-        ),  # client 1 held other labels in the round before, in which it was not drawn
-        ({0: 0, 1: 1}, {0: 0, 1: 1}, [0.0, 0.0]),  # the same samples have the same loss, so delta = 0 raises no alarm
-        ({0: 0}, {0: 0, 1: 2}, [0.0, 0.0]),  # it held none
+        ({0: 0, 1: 1}, {0: 0, 1: 2}, [0.0, 1.0]),
+        ({0: 0, 1: 1}, {0: 0, 1: 1}, [0.0, 0.0]),
+        ({0: 0}, {0: 0, 1: 2}, [0.0, 0.0]),
     ],
 )
 def test_the_round_before_is_that_of_all_clients_that_held_samples(
     before: dict[int, int], after: dict[int, int], drifted: list[float]
 ) -> None:
+    """Client 1, not drawn in the round before, held other labels in it, the same samples (whose loss is the same), or none."""
     data = vectors(count=24, features=4)
-    labels = data.train_labels.clone()
-    labels[16:] = (labels[8:16] + 1) % 3
-    inputs = data.train_inputs.clone()
-    inputs[16:] = inputs[8:16]
+    inputs, labels = data.train_inputs.clone(), data.train_labels.clone()
+    inputs[16:], labels[16:] = inputs[8:16], (labels[8:16] + 1) % 3
     world = timeline(deal((8, 8, 8)), [before, after], clients=2)
-    fed = federation(
-        settings(
-            algorithm={"name": "feddrift", "reference": "round", "delta": 0.0},
-            local={"steps": 5, "batch_size": 8, "lr": 0.5},
-        ),
-        world,
-        dataset(inputs, labels, 3),
-        cohorts=[[0], [0, 1]],
-    )
-    _, records = run_rounds(fed)
+    algorithm = {"name": "feddrift", "reference": "round", "delta": 0.0}
+    chosen = settings(algorithm=algorithm, local={"steps": 5, "batch_size": 8, "lr": 0.5})
+    _, records = run_rounds(federation(chosen, world, dataset(inputs, labels, 3), cohorts=[[0], [0, 1]]))
     assert records[1].clients["drifted"] == drifted

@@ -15,19 +15,21 @@ FAMILY = Path(__file__).parents[2] / "experiments/dynamicfl"
 FILES = sorted(set(FAMILY.glob("*.yaml")) - set(FAMILY.glob("*fmnist*")))
 
 
+def labeled(file: Path, profile: str) -> dict[str, RunSettings]:
+    """Settings by label, in the first world of a table."""
+    recipe = Recipe(file, profile)
+    return {cell.algorithm: recipe.runs(cell, 0)[0] for cell in reversed(recipe.cells)}
+
+
 @pytest.fixture(scope="module", params=FILES, ids=lambda file: file.stem)
 def runs(request: pytest.FixtureRequest) -> dict[str, dict[str, RunSettings]]:
-    """Settings by profile and label, in the first world of a table."""
-    return {
-        profile: {cell.algorithm: recipe.runs(cell, 0)[0] for cell in reversed(recipe.cells)}
-        for profile in ("released", "corrected")
-        for recipe in [Recipe(request.param, profile)]
-    }
+    """Settings by profile and label."""
+    return {profile: labeled(request.param, profile) for profile in ("released", "corrected")}
 
 
 def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings]]) -> None:
-    for profile, labeled in runs.items():
-        for label, settings in labeled.items():
+    for profile, found in runs.items():
+        for label, settings in found.items():
             communication: Any = settings.communication
             if communication.name == "per_round":
                 assert settings.algorithm.name == label
@@ -44,14 +46,13 @@ def test_labels_name_the_settings_of_a_run(runs: dict[str, dict[str, RunSettings
 
 
 def test_the_released_program_keeps_momentum(runs: dict[str, dict[str, RunSettings]]) -> None:
-    scopes = {profile: labeled["dynamicsgd"].local.momentum_scope for profile, labeled in runs.items()}
+    scopes = {profile: found["dynamicsgd"].local.momentum_scope for profile, found in runs.items()}
     assert scopes == {"released": "client", "corrected": "round"}
-    for labeled in runs.values():
-        assert labeled["fednova"].local == labeled["fedavg"].local
+    assert all(found["fednova"].local == found["fedavg"].local for found in runs.values())
 
 
 def test_feddyn_as_released_has_no_penalty(runs: dict[str, dict[str, RunSettings]]) -> None:
-    found: dict[str, Any] = {profile: labeled["feddyn"].algorithm for profile, labeled in runs.items()}
+    found: dict[str, Any] = {profile: by_label["feddyn"].algorithm for profile, by_label in runs.items()}
     assert (found["released"].alpha, found["released"].weighting.name) == (0.0, "samples")
     assert (found["corrected"].alpha, found["corrected"].weighting.name) == (0.1, "uniform")
 
@@ -83,11 +84,8 @@ def test_the_published_numbers_are_there() -> None:
 
 @pytest.mark.parametrize("kind", ["shards", "dirichlet"])
 def test_on_fashion_mnist_rows_are_those_of_cifar_10_with_300_steps(kind: str) -> None:
-    here, there = (
-        {cell.algorithm: recipe.runs(cell, 0)[0] for cell in reversed(recipe.cells)}
-        for name in (f"dynamicfl_intervals_fmnist_{kind}", f"dynamicfl_intervals_{kind}")
-        for recipe in [Recipe(FAMILY / f"{name}.yaml", "corrected")]
-    )
+    names = (f"dynamicfl_intervals_fmnist_{kind}", f"dynamicfl_intervals_{kind}")
+    here, there = (labeled(FAMILY / f"{name}.yaml", "corrected") for name in names)
     for label, run in here.items():
         same = there[label].model_copy(update={"data": run.data, "model": run.model})
         assert same == run

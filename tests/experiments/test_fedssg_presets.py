@@ -48,12 +48,9 @@ def test_what_a_preset_says(label: str, values: dict[str, Any]) -> None:
     assert {name: getattr(chosen, name) for name in values} == values
 
 
-def test_disco_weighs_the_participants_of_its_host() -> None:
+def test_disco_weighs_the_participants_of_its_host_and_the_released_fedvra_is_feddyn() -> None:
     chosen = algorithm("feddisco").settings
     assert (chosen.weighting.name, chosen.weighting.a, chosen.weighting.b) == ("feddisco", 0.5, 0.1)
-
-
-def test_the_released_fedvra_is_feddyn() -> None:
     assert algorithm("fedvra_release").settings == plugins.load("algorithms", "feddyn").Settings()
 
 

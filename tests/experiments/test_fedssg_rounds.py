@@ -10,14 +10,12 @@ from raw_files import batch, noise, write_emnist, write_tar
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
-OTHERS = (
-    "table1_cifar100_100",
-    "table4_emnist_10",
-    "table4_emnist_500",
-    "table1_cifar10_100",
-    "table1_cifar10_500",
-    "table1_cifar100_500",
-)
+SLOW = ("table1_cifar100_100", "table1_cifar10_100", "table1_cifar10_500")
+CIFAR = {
+    "cifar10": ("labels", "cifar-10-batches-py", {f"data_batch_{n}": 200 for n in range(1, 6)} | {"test_batch": 100}),
+    "cifar100": ("fine_labels", "cifar-100-python", {"train": 1000, "test": 100}),
+}
+"""Key of the labels, folder, and samples by file."""
 
 
 def write_files(name, data):
@@ -28,15 +26,7 @@ def write_files(name, data):
     if kind == "emnist_letters":
         write_emnist(raw / "emnist-gzip.zip", train=100, test=10)
         return
-    classes, key, folder, sizes = {
-        "cifar10": (
-            10,
-            "labels",
-            "cifar-10-batches-py",
-            {f"data_batch_{n}": 200 for n in range(1, 6)} | {"test_batch": 100},
-        ),
-        "cifar100": (100, "fine_labels", "cifar-100-python", {"train": 1000, "test": 100}),
-    }[kind]
+    (key, folder, sizes), classes = CIFAR[kind], int(kind.removeprefix("cifar"))
     files = {
         f"{folder}/{file}": batch(key, noise(place, size, 3072), np.tile(np.arange(classes), size // classes).tolist())
         for place, (file, size) in enumerate(sizes.items())
@@ -44,10 +34,7 @@ def write_files(name, data):
     write_tar(raw / f"{folder}.tar.xz", "w:xz", files)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["table4_emnist_15", *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)],
-)
+@pytest.mark.parametrize("name", ["table4_emnist_15", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_two_rounds(name, fedtide, folder, request):
     (folder / "experiments").symlink_to(request.config.rootpath / "experiments")
     write_files(name, folder / "data")

@@ -67,7 +67,7 @@ def test_unpaired_intervals_are_those_of_welch(others):
     assert interval((0.0, 3), (0.0, 3)) == 0
 
 
-def test_the_best_other_counts_in_every_row(here):
+def test_the_best_other_counts_in_every_row_and_without_others_the_value_itself(here):
     low = found(here, against=["best"], where={"alpha": ["0.1"]})
     assert (low.obtained, low.published, low.seeds, low.signed) == (4, 5, 3, True)
     assert low.half == interval((1, 3), (1, 3))
@@ -76,18 +76,14 @@ def test_the_best_other_counts_in_every_row(here):
     assert both.half == pytest.approx((low.half + interval((2, 3), (0, 3))) / 2)
     assert found(here, against=["strong", "weak"], where={"alpha": ["0.1"]}) == low
     assert found(here, against=["weak"], where={"alpha": ["0.1"]}).obtained == 20
+    alone = found(here, where={"alpha": ["0.1"]})
+    assert (alone.obtained, alone.published, alone.half, alone.signed) == (70, 80, interval((1, 3)), False)
 
 
 def test_fewer_rounds_are_better_and_what_was_never_reached_is_not_the_best(here):
     row = found(here, quantity="rounds", against=["best"], lower=True)
     assert (row.obtained, row.published, row.half) == (6 - 4, 8 - 9, 0)
     assert math.isnan(found(here, quantity="rounds", against=["best"], lower=True, spread=False).half)
-
-
-def test_a_value_itself(here):
-    row = found(here, where={"alpha": ["0.1"]})
-    assert (row.obtained, row.published, row.signed) == (70, 80, False)
-    assert row.half == interval((1, 3))
 
 
 def test_one_seed_has_no_interval_nor_has_a_mean_with_it(here):

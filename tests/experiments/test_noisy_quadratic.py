@@ -1,15 +1,13 @@
 """The noisy quadratic model of CFL: simulations against closed recursions, and who wins."""
 
 import runpy
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[2] / "experiments/cfl/quadratic.py"
-SCRIPT = runpy.run_path(str(FILE))
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "experiments/cfl/quadratic.py"))
 SETTINGS, METHODS, problem, simulate = (SCRIPT[name] for name in ("SETTINGS", "METHODS", "problem", "simulate"))
 
 
@@ -57,11 +55,11 @@ def test_without_step_noise_the_run_is_the_closed_recursion(setting, method: str
 
 
 @pytest.mark.slow
-def test_bad_arguments_are_refused() -> None:
+def test_bad_arguments_are_refused(script: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--curves", "nowhere/figure2.csv"], "--curves nowhere/figure2.csv: no folder nowhere"),
         (["--seeds", "0"], "--seeds = 0: should be at least 1"),
     ):
-        called = subprocess.run([sys.executable, FILE, *arguments], capture_output=True, text=True)
-        assert called.returncode == 2
-        assert message in called.stderr
+        with pytest.raises(SystemExit, match=r"^2$"):
+            script("cfl/quadratic.py", *arguments)
+        assert message in capsys.readouterr().err

@@ -129,13 +129,7 @@ def test_both_bases_are_the_same_for_balanced_classes():
 
 def test_the_remainder_goes_to_the_first_client_if_asked():
     labels = shuffled([13, 10])
-    assert sizes(rule("dirichlet_equal", remainder="first").deal(labels, 5, 2, 0)).tolist() == [
-        7,
-        4,
-        4,
-        4,
-        4,
-    ]
+    assert sizes(rule("dirichlet_equal", remainder="first").deal(labels, 5, 2, 0)).tolist() == [7, 4, 4, 4, 4]
     assert sizes(rule("dirichlet_equal").deal(labels, 5, 2, 0)).tolist() == [5, 5, 5, 4, 4]
 
 
@@ -196,6 +190,15 @@ def test_class_counts_are_multinomial_not_proportional():
     split = [len(rule("dirichlet_class", alpha=1e9).deal(labels, 2, 1, seed)[0]) for seed in range(60)]
     assert np.std(split) == pytest.approx(10, rel=0.35)
     assert np.mean(split) == pytest.approx(200, abs=6)
+
+
+@pytest.mark.parametrize("name", ["dirichlet_class", "dirichlet_balanced"])
+def test_the_first_class_is_spread_with_the_concentration_asked_for(name):
+    """The mean of the sum of squared shares of K clients is (alpha + 1) / (K alpha + 1)."""
+    labels = np.repeat([0, 1], 5000)
+    deals = [rule(name, alpha=0.3, min_per_client=0).deal(labels, 10, 2, seed) for seed in range(200)]
+    squares = [sum((np.count_nonzero(labels[share] == 0) / 5000) ** 2 for share in shares) for shares in deals]
+    assert np.mean(squares) == pytest.approx(1.3 / 4, abs=3.5 * np.std(squares) / np.sqrt(200))
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0])

@@ -5,6 +5,7 @@ import pytest
 
 from fedtide.core import plugins
 from fedtide.world.dataset import Samples
+from worlds import plugin
 
 NAMES = plugins.names("partitions")
 LABELS = np.random.default_rng(5).permutation(np.repeat(np.arange(10), 40))
@@ -13,8 +14,7 @@ FIXED = ("label_blocks", "natural")  # without a draw
 
 
 def deal(name, seed=0, group=0):
-    cls = plugins.load("partitions", name)
-    return cls(cls.Settings()).assign(SAMPLES, 10, 10, seed, group).shards
+    return plugin("partitions", name).assign(SAMPLES, 10, 10, seed, group).shards
 
 
 @pytest.mark.parametrize("name", NAMES)

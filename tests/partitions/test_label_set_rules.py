@@ -5,12 +5,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedtide.core import plugins
+from worlds import plugin
 
 
 def deal(name, labels, clients, classes, seed=0, **chosen):
-    cls = plugins.load("partitions", name)
-    return cls(cls.Settings(**chosen)).deal(labels, clients, classes, seed)
+    return plugin("partitions", name, **chosen).deal(labels, clients, classes, seed)
 
 
 def balanced(classes, each, seed=0):

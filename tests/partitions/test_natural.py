@@ -24,13 +24,10 @@ def test_everybody_holds_their_own(clients):
     assert dealt.notes["left_out"] == {"clients": 0, "samples": 0}
 
 
-def test_small_clients_are_left_out_and_counted():
+def test_small_clients_are_left_out_and_counted_and_of_the_others_the_largest_or_a_draw_stay():
     dealt = assign([0, 0, 0, 1, 2, 2], min_samples=2)
     assert dealt.origins.tolist() == [0, 2]
     assert dealt.notes["left_out"] == {"clients": 1, "samples": 1}
-
-
-def test_the_largest_or_a_draw():
     clients = np.repeat(np.arange(20), np.arange(1, 21))
     assert assign(clients, max_clients=3, choice="largest").origins.tolist() == [17, 18, 19]
     drawn = [assign(clients, max_clients=3, seed=seed).origins.tolist() for seed in (0, 0, 1)]

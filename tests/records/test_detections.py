@@ -40,14 +40,12 @@ def test_without_drift_every_alarm_is_false() -> None:
 
 
 def test_the_summary_of_a_history() -> None:
+    """Where no drift was planted, alarms are counted and not judged."""
     rows = [{"alarm": str(alarm), "concepts_changed": str(c)} for alarm, c in zip(at(9, 1, 6), at(9, 4), strict=True)]
     assert summary(rows) == {"alarms": 2, "drift_detected": 1, "drift_false_alarms": 1, "drift_delay": 2}
     quiet = [{"alarm": "0", "concepts_changed": "0"}, {"alarm": "", "concepts_changed": ""}]
     assert summary(quiet) == {"alarms": 0, "drift_detected": 0, "drift_false_alarms": 0, "drift_delay": None}
     assert summary([{"concepts_changed": "1"}]) == summary([]) == {}
-
-
-def test_where_no_drift_was_planted_alarms_are_counted_and_not_judged() -> None:
     assert summary([{"alarm": "1"}, {"alarm": ""}, {"alarm": "1"}]) == {"alarms": 2}
 
 

@@ -101,17 +101,18 @@ def test_events_divide_the_rounds_after_the_first(rounds: list[tuple[int, float]
             assert accuracy[event.start + int(event.rounds)] >= event.before - drifts.TOLERANCE > event.dip
 
 
-def drifting(**drift: Any) -> Timeline:
-    chosen = settings(drift=drift).drift
-    return with_drift(steady((12, 8, 20), 8), plugins.create(Drift, chosen), vectors(40), seed=0)
+def drifting(world: Timeline, **drift: Any) -> Timeline:
+    return with_drift(world, plugins.create(Drift, settings(drift=drift).drift), vectors(40), seed=0)
 
 
 def test_the_column_of_a_run_finds_the_drifts_of_its_timeline_again() -> None:
-    world = drifting(name="gradual", start=3, length=4)
+    world = drifting(steady((12, 8, 20), 8), name="gradual", start=3, length=4)
     _, records = run_rounds(federation(settings(), world, vectors(40)))
     changed = [record.row[drifts.COLUMN] for record in records]
     assert changed == [len(world.changed_at(t)) for t in range(world.rounds)]
     assert starts(np.array(changed, dtype=float)) == [3]
+    _, records = run_rounds(federation(settings(), steady((12, 8), 2), vectors(40)))
+    assert drifts.COLUMN not in records[0].row
 
 
 def test_a_session_that_replaces_everybody_is_no_drift() -> None:
@@ -119,15 +120,8 @@ def test_a_session_that_replaces_everybody_is_no_drift() -> None:
     who = [{0: 0}, {0: 0}, {1: 1}, {0: 0}, {0: 0, 1: 1}]
     world = timeline(deal((12, 8)), who, session_of_round=[0, 0, 1, 2, 2])
     steps = [[0, 0], [0, 0], [0, 1], [1, 0], [1, 1]]
-    chosen = settings(drift={"name": "table", "steps": steps}).drift
-    world = with_drift(world, plugins.create(Drift, chosen), vectors(20), seed=0)
+    world = drifting(world, name="table", steps=steps)
     assert [world.changed_at(t).tolist() for t in range(5)] == [[]] * 5
     steps[4] = [0, 1]
-    chosen = settings(drift={"name": "table", "steps": steps}).drift
-    again = with_drift(timeline(deal((12, 8)), who), plugins.create(Drift, chosen), vectors(20), seed=0)
+    again = drifting(timeline(deal((12, 8)), who), name="table", steps=steps)
     assert again.changed_at(4).tolist() == [0]
-
-
-def test_runs_without_drift_have_no_such_column() -> None:
-    _, records = run_rounds(federation(settings(), steady((12, 8), 2), vectors(40)))
-    assert drifts.COLUMN not in records[0].row

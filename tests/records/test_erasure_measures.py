@@ -33,15 +33,10 @@ def test_rounds_until_the_others_are_served_as_well(step: float, change: list[fl
 
 
 def test_a_session_brings_back_the_difference_to_the_end_of_the_one_before() -> None:
+    """A request at a boundary comes before the session starts; without a later session nothing comes back."""
     excess, start = [NAN, 0.1, 0.2, 0.3, 0.4], [0.9, NAN, NAN, 0.7, 0.8]
     assert resurrection(excess, 0.05, start, 1) == pytest.approx(0.5)
-
-
-def test_a_request_at_a_boundary_comes_before_the_session_starts() -> None:
     assert resurrection([NAN, 0.3], 0.05, [NAN, 0.7], 1) == pytest.approx(0.65)
-
-
-def test_without_a_later_session_nothing_comes_back() -> None:
     assert math.isnan(resurrection([0.1, 0.2], 0.05, [0.5, NAN], 1))
 
 
@@ -72,11 +67,8 @@ def test_the_summary_has_the_last_values_and_costs() -> None:
     assert found["erased_gap_left"] is None
 
 
-def test_without_comparison_there_are_costs_alone() -> None:
+def test_without_comparison_there_are_costs_alone_and_before_the_first_request_nothing() -> None:
     assert summary(rows(erased=[0, 1], erase_up=[0.0, 8.0])) == {"erase_up": 8}
     assert summary([{"round": "1"}]) == summary([]) == {}
-
-
-def test_before_the_first_request_nothing_is_known() -> None:
     columns = {name: [NAN] * 2 for name in COMPARED}
     assert last_request({**columns, "": [0, 0]}) == {"reached": None, "resurrection": None}

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from fedtide.records.measures import metrics, statistics
@@ -18,6 +20,13 @@ def test_the_mean_over_the_periods_is_that_of_their_ends() -> None:
     assert metrics.mean_next([0.1, 0.6, 0.2, 0.9, NAN, NAN], [1, 1, 2, 2, 2, 3]) == pytest.approx(0.75)
     assert math.isnan(metrics.mean_next([0.1, 0.6, NAN, NAN], [1, 1, 2, 3]))  # a period that was not evaluated
     assert math.isnan(metrics.mean_next([NAN, NAN], [1, 1]))
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.integers(1, 4))
+def test_every_period_weighs_the_same(ends: list[float], rounds: int) -> None:
+    values = [value for end in ends[:-1] for value in (*[0.0] * rounds, end)] + [NAN]
+    session = [place for place in range(len(ends) - 1) for _ in range(rounds + 1)] + [len(ends)]
+    assert metrics.mean_next(values, session) == pytest.approx(np.mean(ends[:-1]))
 
 
 def test_every_score_of_a_history_has_its_mean() -> None:

@@ -77,8 +77,8 @@ def columns(path):
 
 
 @pytest.mark.slow
-def test_the_table_averages_the_evaluations_in_the_last_rounds(dirs, out):
-    """Rounds 32 and 36 of the last six."""
+def test_the_table_averages_the_last_evaluations_and_newcomers_over_the_sessions_that_have_some(dirs, out):
+    """Rounds 32 and 36 of the last six; sessions two and three."""
     table = pd.read_csv(out / "fairness.csv").set_index("label")
     for label in LEVEL:
         runs = [columns(path) for path in dirs if path.name.startswith(label)]
@@ -86,13 +86,6 @@ def test_the_table_averages_the_evaluations_in_the_last_rounds(dirs, out):
             each = [run[f"client_accuracy_{name}"].iloc[[31, 35]].mean() for run in runs]
             assert table[f"client_{name}_mean"][label] == pytest.approx(np.mean(each))
             assert table[f"client_{name}_std"][label] == pytest.approx(np.std(each, ddof=1))
-
-
-@pytest.mark.slow
-def test_newcomers_are_averaged_over_the_sessions_that_have_some(dirs, out):
-    table = pd.read_csv(out / "fairness.csv").set_index("label")
-    for label in LEVEL:
-        runs = [columns(path) for path in dirs if path.name.startswith(label)]
         each = [run["client_accuracy_newcomers"].iloc[12:].mean() for run in runs]
         assert table["client_newcomers_mean"][label] == pytest.approx(np.mean(each))
         gaps = [(run["client_accuracy_newcomers"] - run["client_accuracy_stayers"]).mean() for run in runs]
@@ -190,11 +183,7 @@ def test_what_models_of_their_own_are_worth_is_in_the_table(tmp_path):
     table = fairness.fairness(records.load([path]), 6)
     assert table is not None
     row = dict(zip([column.title for column in table.columns], fairness.sheet(table, 6).rows[0][1], strict=True))
-    assert (row["Mean, %"], row["Gain, points"], row["Hurt, % of clients"]) == (
-        "70.0",
-        "+5.0",
-        "25.0",
-    )
+    assert (row["Mean, %"], row["Gain, points"], row["Hurt, % of clients"]) == ("70.0", "+5.0", "25.0")
 
 
 def test_clients_far_below_the_others_are_named(tmp_path):

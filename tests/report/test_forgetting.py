@@ -53,15 +53,15 @@ MEASURED = rows([0.8, NAN, NAN, NAN], [0.9, 0.6, NAN, NAN], [0.7, 0.5, 0.9, NAN]
 
 
 def test_the_three_measures_of_a_matrix_written_by_hand():
-    """The best score of session 2 is that of the last model, which is not among those that it is compared with."""
+    """The best score of session 2 is that of the last model, which is not among those that it is compared with.
+
+    Signs mean the same where lower is better.
+    """
     found = forgetting(MEASURED)
     assert found.seen == pytest.approx((0.4 + 0.7 + 0.8 + 0.6) / 4)
     assert found.backward == pytest.approx(((0.4 - 0.8) + (0.7 - 0.6) + (0.8 - 0.9)) / 3)
     assert found.forgotten == pytest.approx(((0.9 - 0.4) + (0.6 - 0.7) + (0.9 - 0.8)) / 3)
-
-
-def test_signs_mean_the_same_where_lower_is_better():
-    found, mirrored = forgetting(MEASURED), forgetting(1 - MEASURED, sign=-1)
+    mirrored = forgetting(1 - MEASURED, sign=-1)
     assert mirrored == pytest.approx((1 - found.seen, found.backward, found.forgotten))
 
 

@@ -91,12 +91,23 @@ def test_the_last_bit_of_a_number_is_not_on_the_page(of: str) -> None:
     assert drawn(values) == drawn(np.nextafter(values, 1)) != drawn(values + 1e-6)
 
 
-def test_the_page_draws_every_chart(page: str) -> None:
-    drawn = {each["id"] for each in Reader(page).named("div") if each.get("class") == "plotly-graph-div"}
+def test_the_page_draws_every_chart_and_needs_nothing_else(page: str) -> None:
+    tags = Reader(page)
+    drawn = {each["id"] for each in tags.named("div") if each.get("class") == "plotly-graph-div"}
     assert drawn == {
         *("accuracy_over_rounds", "accuracy_over_bytes", "transition_accuracy", "per_class"),
         *("weights", "session_start_losses", "newcomers"),
     }
+    assert not [attributes for tag in ("script", "link") for attributes in tags.named(tag) if "src" in attributes]
+    assert tags.named("link") == []
+    assert "plotly.js v" in page
+    assert len(page.encode()) < 6_000_000
+    plots = [each for each in tags.named("div") if each.get("role") == "img"]
+    assert len(plots) == 7
+    assert all(each["aria-label"] for each in plots)
+    assert all(each.get("alt") for each in tags.named("img"))
+    assert "a <b>" not in page
+    assert "a &lt;b&gt;" in page
 
 
 def test_values_and_ranges_are_those_of_the_runs(curves: list[Any], out: Path) -> None:
@@ -108,24 +119,6 @@ def test_values_and_ranges_are_those_of_the_runs(curves: list[Any], out: Path) -
     assert line.x.tolist() == list(range(1, 85))
     assert line.y == pytest.approx(frame.mean(axis=1).tolist(), rel=1e-6)
     assert line.customdata[-1] == pytest.approx([frame.min(axis=1).iloc[-1], frame.max(axis=1).iloc[-1]], rel=1e-6)
-
-
-def test_the_page_needs_nothing_else(page: str) -> None:
-    tags = Reader(page)
-    assert not [attributes for tag in ("script", "link") for attributes in tags.named(tag) if "src" in attributes]
-    assert tags.named("link") == []
-    assert "plotly.js v" in page
-    assert len(page.encode()) < 6_000_000
-
-
-def test_every_figure_has_words_and_names_are_no_markup(page: str) -> None:
-    tags = Reader(page)
-    plots = [each for each in tags.named("div") if each.get("role") == "img"]
-    assert len(plots) == 7
-    assert all(each["aria-label"] for each in plots)
-    assert all(each.get("alt") for each in tags.named("img"))
-    assert "a <b>" not in page
-    assert "a &lt;b&gt;" in page
 
 
 def test_tables_and_figures_of_the_changes(page: str, out: Path) -> None:

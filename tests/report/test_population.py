@@ -35,16 +35,12 @@ def test_only_clients_of_the_data_move() -> None:
     assert movements(replace(world(), origin_of_client=np.zeros(0, dtype=np.int64)))["present"] == []
 
 
-def test_scores_are_those_of_the_last_round_of_a_session(tmp_path) -> None:
+def test_scores_are_those_of_the_last_round_of_a_session_and_scores_ahead_belong_to_the_next(tmp_path) -> None:
     read = load([write_run(tmp_path, "fedavg", sessions=4, rounds=3)])
     found = per_session(read)
     history = read.history.set_index("round")
     assert found["session"].tolist() == [1, 2, 3, 4]
     assert found["score"].tolist() == history.loc[[3, 6, 9, 12], "test_accuracy"].tolist()
-
-
-def test_scores_ahead_belong_to_the_next_session(tmp_path) -> None:
-    read = load([write_run(tmp_path, "fedavg", sessions=4, rounds=3)])
     history = read.history.assign(test_accuracy_next=read.history["test_accuracy"].where(read.history["session"] < 4))
     found = per_session(replace(read, history=history, score=Score("accuracy_next")))
     assert found["session"].tolist() == [2, 3, 4]

@@ -111,20 +111,15 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
     assert "chosen for its lowest mean" in page
 
 
-def test_the_terminal_table_shows_labels_as_they_are(single):
+def test_one_run_has_its_label_as_it_is_and_the_picture_of_its_world_and_is_compared_with_nothing(single):
     console = Console(width=160, file=io.StringIO(), record=True)
     console.print(single.table)
     assert "fedavg[bold]" in console.export_text()
-
-
-def test_one_run_is_compared_with_nothing(single):
     assert single.results[0].startswith("Mean accuracy in the last 5 rounds: fedavg[bold], ")
-    assert "Paired comparison" not in single.page.read_text()
+    page = single.page.read_text()
+    assert "Paired comparison" not in page
     assert pd.read_csv(single.page.with_name("comparison.csv")).empty
-
-
-def test_pictures_of_the_world_are_embedded(single):
-    assert base64.b64encode(b"not really a picture").decode() in single.page.read_text()
+    assert base64.b64encode(b"not really a picture").decode() in page
 
 
 def test_all_diverged(tmp_path):

@@ -28,24 +28,18 @@ def test_mean_of_last_counts_rounds_not_evaluations():
     assert metrics.mean_of_last(accuracy, 100) == pytest.approx(0.375)
 
 
-def test_drops_at_session_changes():
+def test_drops_at_session_changes_span_rounds_that_were_not_evaluated():
     accuracy, session = [0.3, 0.8, 0.1, 0.7, 0.5, 0.9], [1, 1, 2, 2, 3, 3]
     np.testing.assert_allclose(metrics.drops(accuracy, session), [0.7, 0.2])
     assert metrics.mean(metrics.drops(accuracy, session)) == pytest.approx(0.45)
-
-
-def test_a_drop_spans_rounds_that_were_not_evaluated():
     np.testing.assert_allclose(metrics.drops([0.8, NAN, NAN, 0.2], [1, 1, 2, 2]), [0.6])
     assert np.isnan(metrics.drops([0.8, NAN, NAN, NAN], [1, 1, 2, 2])).all()
 
 
-def test_transition_accuracy_counts_every_change_the_same():
+def test_transition_accuracy_counts_every_change_the_same_and_one_session_has_none():
     accuracy, session = [1.0, 0.2, 0.4, 0.9, 0.6], [1, 2, 2, 2, 3]
     assert metrics.transition_accuracy(accuracy, session, [2, 3], 2) == pytest.approx((0.3 + 0.6) / 2)
     assert metrics.transition_accuracy(accuracy, session, [1, 3], 2) == pytest.approx((1.0 + 0.6) / 2)
-
-
-def test_one_session_has_no_transition():
     assert math.isnan(metrics.transition_accuracy([0.1, 0.2], [1, 1], []))
     assert math.isnan(metrics.mean(metrics.drops([0.1, 0.2], [1, 1])))
     assert len(metrics.drops([], [])) == 0

@@ -38,19 +38,15 @@ def test_failed_runs_are_kept_and_marked(tmp_path):
         write_run(tmp_path, seed=1, state="diverged", until=7),
         write_run(tmp_path, seed=2, state="running", until=9),
         write_run(tmp_path, seed=3, state="running", until=0),
+        write_run(tmp_path, seed=5, state="running"),
         tmp_path / "fedavg-previous-s4-gone",
     ]
+    for name in ("history.csv", "per_class.csv"):  # which leaves the settings alone
+        (dirs[4] / name).unlink()
     records = load(dirs)
-    assert records.runs["state"].tolist() == ["complete", "diverged", "unfinished", "unfinished"]
-    assert records.runs["rounds"].tolist() == [24, 7, 9, 0]
+    assert records.runs["state"].tolist() == ["complete", "diverged", *["unfinished"] * 3]
+    assert records.runs["rounds"].tolist() == [24, 7, 9, 0, 0]
     assert records.missing == ("fedavg-previous-s4-gone",)
-
-
-def test_a_run_that_has_only_settings_is_unfinished(tmp_path):
-    path = write_run(tmp_path)
-    for name in ("history.csv", "per_class.csv", "summary.json"):
-        (path / name).unlink()
-    assert load([path]).runs["state"].tolist() == ["unfinished"]
 
 
 def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
@@ -58,15 +54,12 @@ def test_differing_settings_tell_methods_of_one_label_apart(tmp_path):
     assert load(dirs).methods == [("fedavg (local.lr=0.1)", "previous"), ("fedavg (local.lr=0.5)", "previous")]
 
 
-def test_seeds_and_speed_do_not_make_a_method(tmp_path):
+def test_seeds_and_speed_do_not_make_a_method_and_other_settings_do(tmp_path):
     records = load([write_run(tmp_path, seed=seed) for seed in (0, 1)])
     assert {values["engine.chunk"] for values in records.settings.values()} == {0, 1}
     assert records.methods == [("fedavg", "previous")]
     assert records.differing() == {}
-
-
-def test_differing_settings_of_different_methods(tmp_path):
-    records = load([write_run(tmp_path, "fedavg"), write_run(tmp_path, "fedprox")])
+    records = load([tmp_path / "fedavg-previous-s0", write_run(tmp_path, "fedprox")])
     assert records.differing()["algorithm.mu"] == {"fedprox-previous-s0": 0.01}
     assert records.methods == [("fedavg", "previous"), ("fedprox", "previous")]
 

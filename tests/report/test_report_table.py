@@ -28,10 +28,12 @@ def test_columns_follow_the_sessions(tmp_path):
     assert [column.key for column in static.columns][3:] == ["rounds_to_target", "bytes_to_target", "bytes"]
 
 
-def test_the_target_is_nine_tenths_of_the_best(tmp_path):
+@pytest.mark.parametrize("target", [None, 0.585])
+def test_the_target_is_given_or_nine_tenths_of_the_best(tmp_path, target):
     dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
-    table = tabulate(load(dirs), ReportSettings(last=5))
-    assert table.target == math.floor(90 * table.methods["last_mean"].max()) / 100
+    table = tabulate(load(dirs), ReportSettings(last=5, target=target))
+    assert table.target == (target or math.floor(90 * table.methods["last_mean"].max()) / 100)
+    assert f"Rounds to {100 * table.target:.3g} %" in [column.title for column in table.columns]
     reached = table.runs.set_index("label")["rounds_to_target"]
     curve = accuracies("scaffold", "previous", 0, 1, 40)
     assert reached["scaffold"] == np.argmax(curve >= table.target) + 1
@@ -57,11 +59,3 @@ def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):
     assert wide.columns.tolist() == [("scaffold", "previous"), ("fedavg", "previous")]
     assert wide.index.tolist() == [3, 5]
     assert wide[("fedavg", "previous")][5] == pytest.approx(accuracies("fedavg", "previous", 5, 2, 12)[-1])
-
-
-def test_the_target_can_be_given(tmp_path):
-    dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
-    table = tabulate(load(dirs), ReportSettings(last=5, target=0.585))
-    assert "Rounds to 58.5 %" in [column.title for column in table.columns]
-    reached = table.runs.set_index("label")["rounds_to_target"]
-    assert reached["scaffold"] == np.argmax(accuracies("scaffold", "previous", 0, 1, 40) >= 0.585) + 1

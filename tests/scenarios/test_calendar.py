@@ -76,13 +76,16 @@ def test_every_sample_has_one_use():
 
 
 def test_all_of_the_next_period_is_tested_but_for_its_validation_samples():
+    """Whatever clients remember."""
     data = people()
     made, alone, period = world(data), world(data, next_period_on="held_out"), data.origins.train_time // MONTH
+    remembering = world(data, memory=3)
     for round_ in range(8):
         ahead, session = made.evaluated_ahead_at(round_), made.session_of_round[round_]
         held = np.sort(np.concatenate([ahead.train, ahead.validation]))
         assert np.array_equal(held, np.flatnonzero(period == session + 1))
         assert np.array_equal(ahead.train, np.sort(np.concatenate(made.shards_at(round_ + 2 - round_ % 2))))
+        assert np.array_equal(ahead.train, remembering.evaluated_ahead_at(round_).train)
         assert not len(made.evaluated_at(round_).train)
         other = alone.evaluated_ahead_at(round_)
         assert (len(other.train), *map(list, (other.test, other.validation))) == (
@@ -91,13 +94,6 @@ def test_all_of_the_next_period_is_tested_but_for_its_validation_samples():
         )
     assert made.evaluated_ahead_at(8) is made.evaluated_ahead_at(9) is None
     assert made.digest != alone.digest
-
-
-def test_samples_of_the_next_period_do_not_depend_on_memory():
-    data = people()
-    for round_ in range(8):
-        one, other = (world(data, memory=memory).evaluated_ahead_at(round_) for memory in (0, 3))
-        assert np.array_equal(one.train, other.train)
 
 
 def test_what_is_tested_is_saved(tmp_path):

@@ -89,23 +89,17 @@ def test_arrivals_and_departures_do_not_change_what_the_others_hold(drift):
     assert some.session_of_round.tolist() == np.repeat(np.arange(4), 3).tolist()
 
 
-def test_clients_that_do_not_remember_are_refused_memories():
-    data = vectors(count=400)
-    chosen = run_settings(
-        scenario={"name": "evolving", **SMALL, "drift": "fresh"}, partition="dirichlet_prior", algorithm="scaffold"
-    )
-    with pytest.raises(SettingsError, match="algorithm scaffold requires stateful clients"):
-        federation(chosen, build_timeline(chosen, data), data)
-
-
-def test_clients_that_do_not_remember_have_no_momentum_of_their_own():
-    data = vectors(count=400)
-    chosen = run_settings(
-        scenario={"name": "evolving", **SMALL, "drift": "fresh"},
-        partition="dirichlet_prior",
-        local={"momentum": 0.9, "momentum_scope": "client"},
-    )
-    with pytest.raises(SettingsError, match=r"local\.momentum_scope = client requires stateful clients"):
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"algorithm": "scaffold"}, "algorithm scaffold"),
+        ({"local": {"momentum": 0.9, "momentum_scope": "client"}}, r"local\.momentum_scope = client"),
+    ],
+)
+def test_clients_that_do_not_remember_are_refused_memories(values, what):
+    data, scenario = vectors(count=400), {"name": "evolving", **SMALL, "drift": "fresh"}
+    chosen = run_settings(scenario=scenario, partition="dirichlet_prior", **values)
+    with pytest.raises(SettingsError, match=f"{what} requires stateful clients"):
         federation(chosen, build_timeline(chosen, data), data)
 
 

@@ -69,13 +69,9 @@ def test_a_default_name_is_a_name():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_what_the_same_command_sets_is_kept(order):
+def test_what_the_same_command_sets_is_kept_and_stays_strict(order):
     items = ["partition.name=dirichlet_client", "partition.alpha=0.7"][::order]
     assert Params.read(FILE, items).run().partition.alpha == 0.7
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_what_the_same_command_sets_stays_strict(order):
     with pytest.raises(SettingsError, match=r"^--set partition.alpha=0.7: unknown key 'partition.alpha'"):
         Params.read(FILE, ["partition.name=natural", "partition.alpha=0.7"][::order])
 

@@ -6,14 +6,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from commands import Fedtide
 from fedtide.settings.params import Params
 from fedtide.world.building.build import build_timeline
+from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load_data
+from fedtide.world.timeline import Timeline
 
+Floats = NDArray[np.float64]
 TABLE = "data={name: table, file: visits.csv, label: late, client: shop, time: date}"
 SET = ("scenario={name: calendar, rounds_per_period: 2}", "partition=natural", "evaluation.metrics=[auroc]")
 
@@ -35,13 +39,19 @@ def table(folder: Path) -> Path:
     return folder
 
 
+def loaded(items: list[str], seed: int = 0) -> tuple[Dataset, Timeline, Floats, Floats]:
+    """The data and the timeline of the runs, and the inputs and labels of the training rows."""
+    run = Params.read("params.yaml", items).run(seed=seed)
+    data = load_data(run)
+    x, y = data.train_inputs.double().numpy(), data.train_labels.double().numpy()
+    return data, build_timeline(run, data), x, y.ravel()
+
+
 def test_pooled_trees_are_the_model_on_all_rows_so_far(fedtide: Fedtide, table: Path) -> None:
     called = fedtide("trees", *settings(TABLE, *SET, "compare.seeds=[3]"), "--json", "--quiet")
     assert called.status == 0, called.err
     found = pd.read_csv(table / "trees" / "trees.csv")
-    run = Params.read("params.yaml", [TABLE, *SET]).run(seed=3)
-    data = load_data(run)
-    world, x, y = build_timeline(run, data), data.train_inputs.double().numpy(), data.train_labels.numpy()
+    data, world, x, y = loaded([TABLE, *SET], seed=3)
     held = np.sort(np.concatenate(world.shards_at(0) + world.shards_at(2)))
     model = HistGradientBoostingClassifier(random_state=3).fit(x[held], y[held])
     ahead = world.evaluated_ahead_at(3)
@@ -65,9 +75,7 @@ def test_local_trees_predict_the_rows_of_their_owners(fedtide: Fedtide, table: P
     assert fedtide("trees", *given, "--only", "local_trees", "--quiet").status == 0
     frame = pd.read_csv("trees/trees.csv")
     assert set(frame["baseline"]) == {"local_trees"}
-    run = Params.read("params.yaml", [TABLE, *SET]).run(seed=0)
-    data = load_data(run)
-    world, x, y = build_timeline(run, data), data.train_inputs.double().numpy(), data.train_labels.numpy()
+    data, world, x, y = loaded([TABLE, *SET])
     tested = world.evaluated_at(0)
     assert tested is not None
     assert data.origins.test_client is not None
@@ -85,23 +93,14 @@ def test_a_regression_has_the_scores_of_its_runs(fedtide: Fedtide, table: Path) 
     called = fedtide("trees", *settings(*given), "--only", "pooled_trees", "--quiet")
     assert called.status == 0, called.err
     frame = pd.read_csv("trees/trees.csv")
-    assert [name for name in map(str, frame) if name.startswith("test_") and not name.endswith("_next")] == [
-        "test_r2",
-        "test_mae",
-        "test_loss",
-    ]
-    run = Params.read("params.yaml", given).run()
-    loaded = load_data(run)
-    world, x, y = (
-        build_timeline(run, loaded),
-        loaded.train_inputs.double().numpy(),
-        loaded.train_labels.double().numpy(),
-    )
+    scores = [name for name in map(str, frame) if name.startswith("test_") and not name.endswith("_next")]
+    assert scores == ["test_r2", "test_mae", "test_loss"]
+    rows, world, x, y = loaded(given)
     held, tested = np.sort(np.concatenate(world.shards_at(0))), world.evaluated_at(0)
     assert tested is not None
-    model = HistGradientBoostingRegressor(random_state=0).fit(x[held], y[held].ravel())
-    outputs = model.predict(loaded.test_inputs.double().numpy()[tested.test])
-    assert frame["test_r2"][0] == pytest.approx(r2_score(loaded.test_labels.numpy()[tested.test].ravel(), outputs))
+    model = HistGradientBoostingRegressor(random_state=0).fit(x[held], y[held])
+    outputs = model.predict(rows.test_inputs.double().numpy()[tested.test])
+    assert frame["test_r2"][0] == pytest.approx(r2_score(rows.test_labels.numpy()[tested.test].ravel(), outputs))
 
 
 def test_the_table_of_means_names_the_scores(fedtide: Fedtide, table: Path) -> None:
@@ -125,10 +124,7 @@ def test_the_table_of_means_names_the_scores(fedtide: Fedtide, table: Path) -> N
             "partition = dirichlet_equal: local_trees score rows by owner; use partition natural and data with owners, "
             "or --only pooled_trees",
         ),
-        (
-            settings(TABLE, "drift=sudden"),
-            "drift = sudden: trees are fitted on the rows as they are; use drift none",
-        ),
+        (settings(TABLE, "drift=sudden"), "drift = sudden: trees are fitted on the rows as they are; use drift none"),
     ],
     ids=["pictures", "only", "owners", "drift"],
 )

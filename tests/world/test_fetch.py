@@ -19,6 +19,12 @@ def resource(*urls, file="file.bin", checksum=f"md5:{MD5}", **options):
     return Resource(file, urls, checksum, **options)
 
 
+def write(path, content=CONTENT):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
 def raw_names(root):
     return sorted(path.name for path in (root / "toy" / "raw").iterdir())
 
@@ -88,9 +94,7 @@ def test_file_without_an_address_is_asked_for(tmp_path):
 
 def test_wrong_file_placed_by_hand_is_refused_and_left_alone(site, tmp_path):
     site.files["file.bin"] = CONTENT
-    placed = tmp_path / "toy" / "raw" / "file.bin"
-    placed.parent.mkdir(parents=True)
-    placed.write_bytes(CONTENT[:100])
+    placed = write(tmp_path / "toy" / "raw" / "file.bin", CONTENT[:100])
     message = refusal(tmp_path, resource(site.url("file.bin")))
     assert f"{placed} has md5 {hashlib.md5(CONTENT[:100]).hexdigest()}, expected {MD5}; delete it" in message
     assert placed.read_bytes() == CONTENT[:100]
@@ -99,25 +103,20 @@ def test_wrong_file_placed_by_hand_is_refused_and_left_alone(site, tmp_path):
 
 def test_mirror_comes_before_the_network(site, tmp_path):
     site.files["file.bin"] = CONTENT
-    mirror = tmp_path / "mirror" / "deep" / "down"
-    mirror.mkdir(parents=True)
-    (mirror / "file.bin").write_bytes(CONTENT)
+    write(tmp_path / "mirror" / "deep" / "down" / "file.bin")
     raw = fetch("toy", [resource(site.url("file.bin"))], tmp_path / "root", tmp_path / "mirror")
     assert (raw / "file.bin").read_bytes() == CONTENT
     assert site.requests == []
 
 
 def test_mirror_of_the_environment(tmp_path, monkeypatch):
-    (tmp_path / "mirror").mkdir()
-    (tmp_path / "mirror" / "file.bin").write_bytes(CONTENT)
+    write(tmp_path / "mirror" / "file.bin")
     monkeypatch.setenv("FEDTIDE_MIRROR", str(tmp_path / "mirror"))
     assert (fetch("toy", [resource()], tmp_path) / "file.bin").read_bytes() == CONTENT
 
 
 def test_compressed_spelling_in_the_mirror_is_unpacked_and_checked(tmp_path):
-    mirror = tmp_path / "mirror"
-    mirror.mkdir()
-    (mirror / "file.bin.gz").write_bytes(gzip.compress(CONTENT))
+    mirror = write(tmp_path / "mirror" / "file.bin.gz", gzip.compress(CONTENT)).parent
     fetch("toy", [resource()], tmp_path, mirror)
     assert raw_names(tmp_path) == ["file.bin"]
     (mirror / "file.bin.gz").write_bytes(gzip.compress(CONTENT[:-1]))
@@ -129,16 +128,14 @@ def test_compressed_spelling_in_the_mirror_is_unpacked_and_checked(tmp_path):
 
 def test_file_of_the_same_name_from_another_dataset_is_skipped(tmp_path):
     for folder, content in (("a", b"other"), ("b", CONTENT), ("c", b"third")):
-        (tmp_path / "mirror" / folder).mkdir(parents=True)
-        (tmp_path / "mirror" / folder / "file.bin").write_bytes(content)
+        write(tmp_path / "mirror" / folder / "file.bin", content)
     raw = fetch("toy", [resource()], tmp_path, tmp_path / "mirror")
     assert (raw / "file.bin").read_bytes() == CONTENT
 
 
 def test_other_wrapping_keeps_its_name_and_counts_as_present(tmp_path):
     wanted = resource(file="set.tar.gz", alternatives=("set.tar.xz",))
-    (tmp_path / "mirror").mkdir()
-    (tmp_path / "mirror" / "set.tar.xz").write_bytes(b"wrapped otherwise")
+    write(tmp_path / "mirror" / "set.tar.xz", b"wrapped otherwise")
     raw = fetch("toy", [wanted], tmp_path, tmp_path / "mirror")
     assert wanted.path(raw) == raw / "set.tar.xz"
     assert wanted.path(fetch("toy", [wanted], tmp_path)).read_bytes() == b"wrapped otherwise"
@@ -146,9 +143,8 @@ def test_other_wrapping_keeps_its_name_and_counts_as_present(tmp_path):
 
 def test_pattern_brings_all_files_of_one_folder(tmp_path):
     for folder in ("a", "b"):
-        (tmp_path / "mirror" / folder).mkdir(parents=True)
         for number in (1, 0):
-            (tmp_path / "mirror" / folder / f"part_{number}.json").write_text(folder)
+            write(tmp_path / "mirror" / folder / f"part_{number}.json", folder.encode())
     wanted = Resource("part_*.json")
     raw = fetch("toy", [wanted], tmp_path, tmp_path / "mirror")
     assert [path.name for path in wanted.paths(raw)] == ["part_0.json", "part_1.json"]
@@ -173,8 +169,7 @@ def test_second_process_waits_for_the_first(site, tmp_path, together):
 
 
 def test_what_a_killed_process_began_to_copy_or_download_is_removed(tmp_path):
-    (tmp_path / "mirror").mkdir()
-    (tmp_path / "mirror/file.bin").write_bytes(CONTENT)
+    write(tmp_path / "mirror" / "file.bin")
     script = "import os, sys, pathlib\nfrom fedtide.world.storage.sources import Resource, fetch\n"
     script += "class Deadly(Resource):\n    def check(self, path):\n        os.kill(os.getpid(), 9)\n"
     script += "fetch('toy', [Deadly('file.bin')], pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"

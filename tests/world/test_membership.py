@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedtide.world.presence.membership import GROUPS, last_round, membership
-from fedtide.world.timeline import Assignment, Timeline
+from support import timeline
 
 CLIENTS = 5
 
@@ -16,26 +16,15 @@ def worlds(draw):
     presence = draw(st.lists(st.sets(st.integers(0, CLIENTS - 1), min_size=1), min_size=1, max_size=8))
     steps = draw(st.lists(st.booleans(), min_size=len(presence), max_size=len(presence)))
     sessions = np.cumsum([0, *steps[1:]])
-    distinct = [list(clients) for clients in {frozenset(clients) for clients in presence}]
-    tables = [Assignment(np.array(sorted(clients)), np.array(sorted(clients))) for clients in distinct]
-    index = [next(i for i, clients in enumerate(distinct) if set(clients) == now) for now in presence]
-    timeline = Timeline(
-        num_clients=CLIENTS,
-        num_classes=1,
-        shards=[np.array([client]) for client in range(CLIENTS)],
-        assignments=tables,
-        assignment_of_round=np.array(index),
-        session_of_round=sessions,
-        label_views=np.ones((1, 1), dtype=bool),
-        view_of_round=np.zeros(len(presence), dtype=np.int64),
-        validation=np.zeros(0, dtype=np.int64),
-    )
-    return timeline, presence, sessions.tolist()
+    tables = [{client: client for client in clients} for clients in presence]
+    shards = [np.array([client]) for client in range(CLIENTS)]
+    made = timeline(shards, tables, clients=CLIENTS, session_of_round=sessions.tolist(), classes=1)
+    return made, presence, sessions.tolist()
 
 
 @given(worlds())
 def test_groups_are_those_of_a_naive_reading(world):
-    timeline, presence, sessions = world
+    made, presence, sessions = world
     for t, now in enumerate(presence):
         seen = {client: {sessions[r] for r in range(t) if client in presence[r]} for client in range(CLIENTS)}
         earlier = {client: {session for session in seen[client] if session < sessions[t]} for client in seen}
@@ -46,12 +35,12 @@ def test_groups_are_those_of_a_naive_reading(world):
             "departed": [c for c in seen if seen[c] and c not in now],
         }
         expected = {group: sorted(named[group]) if sessions[t] else [] for group in GROUPS}
-        assert {group: ids.tolist() for group, ids in membership(timeline, t).items()} == expected
+        assert {group: ids.tolist() for group, ids in membership(made, t).items()} == expected
 
 
 @given(worlds())
 def test_the_last_round_of_a_client(world):
-    timeline, presence, _ = world
+    made, presence, _ = world
     for t in range(len(presence)):
         expected = [max((r for r in range(t + 1) if client in presence[r]), default=-1) for client in range(CLIENTS)]
-        assert last_round(timeline, t).tolist() == expected
+        assert last_round(made, t).tolist() == expected

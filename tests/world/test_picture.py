@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+import support
 from fedtide.report.picture import boundaries, concept_shares, draw, holdings, most_frequent_labels, presence, summary
 from fedtide.world.concepts import Concept, Concepts
-from fedtide.world.timeline import Assignment, Timeline
 from worlds import timeline, world
 
 LABELS = np.array([0, 0, 0, 1, 1, 1, 0, 1])
@@ -22,18 +22,10 @@ def ids(*numbers):
 @pytest.fixture
 def moving():
     """Client 0 has two overlapping shards in turn, client 1 one, client 2 none, client 3 never comes."""
-    return Timeline(
-        num_clients=4,
-        num_classes=2,
-        shards=[ids(0, 1, 3), ids(1, 2), ids(4, 5), ids()],
-        assignments=[Assignment(ids(0, 2), ids(0, 3)), Assignment(ids(0, 1), ids(1, 2))],
-        assignment_of_round=ids(0, 0, 1),
-        session_of_round=ids(0, 0, 1),
-        label_views=np.ones((1, 2), dtype=bool),
-        view_of_round=ids(0, 0, 0),
-        validation=ids(6, 7),
-        notes={"scenario": "by hand"},
-    )
+    shards, present = [ids(0, 1, 3), ids(1, 2), ids(4, 5), ids()], [{0: 0, 2: 3}, {0: 0, 2: 3}, {0: 1, 1: 2}]
+    notes = {"scenario": "by hand"}
+    made = support.timeline(shards, present, clients=4, session_of_round=[0, 0, 1], classes=2, notes=notes)
+    return replace(made, validation=ids(6, 7))
 
 
 def test_holdings_count_a_sample_once(moving):

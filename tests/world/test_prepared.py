@@ -8,8 +8,8 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.discovery import source
 from fedtide.core.errors import SettingsError
-from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import content_digest, load
+from support import dataset
 
 READER = '''import torch
 
@@ -84,16 +84,7 @@ def test_what_is_malformed_is_refused_and_not_stored(plugin, tmp_path, labels, s
 
 
 def test_digest_covers_everything_but_itself():
-    base = Dataset(
-        name="toy",
-        kind="vector",
-        train_inputs=torch.arange(6.0).view(3, 2),
-        train_labels=torch.tensor([0, 1, 0]),
-        test_inputs=torch.zeros(1, 2),
-        test_labels=torch.tensor([1]),
-        num_classes=2,
-        digest="",
-    )
+    base = dataset(torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 0]), 2)
     changed = [
         {"train_inputs": base.train_inputs.double()},
         {"train_inputs": base.train_inputs.view(2, 3)},

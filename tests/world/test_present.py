@@ -21,16 +21,9 @@ def world(tmp_path):
     frame.to_csv(tmp_path / "rows.csv", index=False)
 
     def make(scenario, **partition):
-        data = {
-            "name": "table",
-            "root": str(tmp_path),
-            "file": str(tmp_path / "rows.csv"),
-            "client": "who",
-            "time": "when",
-        }
-        settings = Params(
-            {"data": data, "scenario": scenario, "partition": {"name": "natural", **partition}, "validation": 0.2}
-        ).run()
+        table = {"name": "table", "root": str(tmp_path), "file": str(tmp_path / "rows.csv")}
+        data, partition = {**table, "client": "who", "time": "when"}, {"name": "natural", **partition}
+        settings = Params({"data": data, "scenario": scenario, "partition": partition, "validation": 0.2}).run()
         return build_timeline(settings, load_data(settings)), load_data(settings)
 
     return make
@@ -46,6 +39,8 @@ def world(tmp_path):
 def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
     plain, data = world(scenario)
     timeline, _ = world(scenario, test_on="present")
+    assert [shard.tolist() for shard in plain.shards] == [shard.tolist() for shard in timeline.shards]
+    assert plain.assignment_of_round.tolist() == timeline.assignment_of_round.tolist()
     assert len({len(timeline.at(t).clients) for t in range(timeline.rounds)}) > 1 or scenario["name"] == "calendar"
     for t in range(timeline.rounds):
         present = set(timeline.origin_of_client[timeline.at(t).clients])
@@ -57,10 +52,3 @@ def test_the_samples_of_the_clients_present_and_no_others(world, scenario):
         ahead, other = timeline.evaluated_ahead_at(t), plain.evaluated_ahead_at(t)
         assert (ahead is None) == (other is None)
         assert ahead is None or ahead.test.tolist() == other.test.tolist()
-
-
-def test_nothing_else_changes(world):
-    scenario = {"name": "incremental_arrival", "num_clients": 6, "initial": 3, "start": 1, "interval": 2, "rounds": 6}
-    plain, present = world(scenario)[0], world(scenario, test_on="present")[0]
-    assert [shard.tolist() for shard in plain.shards] == [shard.tolist() for shard in present.shards]
-    assert plain.assignment_of_round.tolist() == present.assignment_of_round.tolist()
