@@ -151,16 +151,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_new_kind_and_its_feature_do_all_that_a_capability_does(extended: Path) -> None:
     paths = os.pathsep.join([str(extended), str(TESTS)])
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        str(TESTS / "contract/damping/checks.py"),
-    ]
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *options, str(TESTS / "contract/damping/checks.py")]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

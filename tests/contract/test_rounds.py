@@ -224,14 +224,3 @@ def test_models_resume(model: str) -> None:
     world = timeline(deal((3, 2)), [{0: 0, 1: 1}, {0: 0, 1: 1}])
     local = {"steps": 1, "batch_size": 2, "lr": 0.05}
     assert_resumes((settings(model=network(model), local=local), world, data))
-
-
-def test_states_hold_nothing_but_tensors_and_numbers(world: Any) -> None:
-    state, _ = run_rounds(
-        federation(*world(algorithm="scaffold", initializer="average", evaluation={"models": ["global", "all"]}))
-    )
-
-    def kinds(value: Any) -> set[type]:
-        return set().union(*map(kinds, value.values())) if isinstance(value, dict) else {type(value)}
-
-    assert kinds(state.tensors()) <= {torch.Tensor, int, float}

@@ -37,23 +37,18 @@ def test_nothing_saved_is_no_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_state_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
-    checkpoint.Generations(tmp_path).save(saved(1))
-    checkpoint.Generations(tmp_path).save(saved(2))
-    newest = checkpoint.generations(tmp_path)[0]
+def test_a_damaged_state_falls_back_to_the_one_before_and_a_run_never_starts_afresh_in_silence(
+    tmp_path: Path, damage: str
+) -> None:
+    for number in (1, 2):
+        checkpoint.Generations(tmp_path).save(saved(number))
+    newest, older = checkpoint.generations(tmp_path)
     DAMAGES[damage](newest)
     loaded, skipped = checkpoint.load(tmp_path, "run")
     assert loaded is not None
     assert loaded.round == 1
     assert skipped == {newest: "state-00000002.pt is damaged"}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_run_never_starts_afresh_in_silence(tmp_path: Path, damage: str) -> None:
-    for number in (1, 2):
-        checkpoint.Generations(tmp_path).save(saved(number))
-    for path in checkpoint.generations(tmp_path):
-        DAMAGES[damage](path)
+    DAMAGES[damage](older)
     with pytest.raises(
         SettingsError, match=r"\(state-00000002\.pt is damaged; state-00000001\.pt is damaged\)"
     ) as caught:

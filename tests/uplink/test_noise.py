@@ -18,12 +18,12 @@ from torch import Tensor
 
 from commands import Fedtide, fedtide, folder, shared_data
 from federation.test_ranks import SIZES, compare
+from fedtide.authoring.rounds import assert_resumes
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
 from fedtide.federation.assembly.footprint import advice
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import restored_state
 from fedtide.methods.accounting import gaussian
 from fedtide.methods.accounting.mechanisms import Banded, Blt, square_root
 from fedtide.methods.algorithms.base import Vectors
@@ -31,7 +31,7 @@ from fedtide.methods.uplink.base import Sending
 from fedtide.world.participation.base import Participation
 from fedtide.world.timeline import Timeline
 from small_runs import execute, small
-from support import assert_same, deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
+from support import deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors, watch
 from uplink.passing import length
 
 __all__ = ["fedtide", "folder", "shared_data", "small"]
@@ -138,13 +138,7 @@ def test_any_number_of_processes_adds_the_same_noise_once(links: list[Any]) -> N
 
 @pytest.mark.parametrize("links", CHAINS.values(), ids=CHAINS)
 def test_a_resumed_run_has_the_same_noise(links: list[Any]) -> None:
-    whole, records = run_rounds(made(links))
-    half, _ = run_rounds(made(links), 2)
-    resumed, later = run_rounds(again := made(links), 3, restored_state(again.parts, half.tensors()))
-    assert_same(whole, resumed)
-    columns = ("epsilon", "noise_norm", "clip_bound")
-    for mine, other in zip(records[2:], later, strict=True):
-        assert [mine.row.get(name) for name in columns] == [other.row.get(name) for name in columns]
+    assert_resumes((made(links).parts.settings, steady(SIZES, 5), vectors()))
 
 
 ROWS = st.lists(st.lists(st.floats(width=32), min_size=4, max_size=4), min_size=3, max_size=3)
@@ -163,7 +157,6 @@ def test_one_client_moves_a_sum_by_the_bound_at_most(rows: list[list[float]], co
     for link in fed.parts.links:
         memory = {name: torch.zeros(3, link.width(name, 4), dtype=torch.float64) for name in link.memory}
         link.apply(D, Sending(0, 3, [0, 1, 2], [0, 1, 2], Vectors(memory), {}, {"clip": {}}, 0, "x", (0,)))
-    fed.parts.workers.close()
     assert float(length(D).max()) <= 0.3 * (1 + 1e-12)
 
 
@@ -195,8 +188,6 @@ def test_clients_are_accounted_for_a_few_at_a_time(monkeypatch: pytest.MonkeyPat
     first, second = whole.parts.links[-1], split.parts.links[-1]
     assert first.guarantees() == second.guarantees()
     assert first.spending.after.tolist() == second.spending.after.tolist()  # type: ignore[attr-defined]
-    for fed in (whole, split):
-        fed.parts.workers.close()
 
 
 @pytest.mark.parametrize("values", [{}, TREE, BANDED, BLT], ids=["independent", "tree", "banded", "blt"])
@@ -215,10 +206,8 @@ def test_bands_are_the_fewest_rounds_between_two_participations() -> None:
     link: Any = fed.parts.links[-1]
     assert link.mechanism.coefficients == square_root(3)
     assert link.guarantees()["sensitivity"][0] == pytest.approx(math.sqrt(2 * (1 + 1 / 4 + 9 / 64)))
-    fed.parts.workers.close()
     often = made([CLIP, noise(mechanism="banded")])
     assert any("one band is independent noise" in line for line in advice(often.parts))
-    often.parts.workers.close()
 
 
 KNOWN: dict[str, dict[str, Any]] = {
@@ -257,7 +246,6 @@ def test_poisson_samples_are_amplified() -> None:
     known = made([CLIP, noise(2.0, mechanism="banded", bands=2)], world, participation=BERNOULLI)
     assert max(known.parts.links[-1].guarantees()["participations"]) == 4
     assert max(known.parts.links[-1].guarantees()["epsilon"]) > 2 * spent[3]
-    known.parts.workers.close()
 
 
 def test_poisson_samples_need_their_library_and_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +281,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "algorithm fedcm divides updates .* set local.steps instead of local.epochs",
     ),
     "buffers": ({"model": {"name": "resnet18", "norm": "batch"}}, "running statistics .* model.norm: group"),
+    "detector": (
+        {"detector": {"name": "adwin"}},
+        "detector adwin reads the clients' training losses, .* use detector: none",
+    ),
     "rule": ({"aggregation": "median"}, "aggregation median is not a sum, .* use aggregation: mean"),
     "gradient rounds": (
         {"initializer": "dynamic"},
@@ -354,19 +346,9 @@ def test_what_it_does_not_go_with_is_one_line_before_anything_is_written(
     assert not [path for path in folder.rglob("*") if path not in before and path.is_file()]
 
 
-@pytest.mark.usefixtures("drop_in")
-def test_detectors_are_refused() -> None:
-    with pytest.raises(
-        SettingsError, match=r"detector after reads the clients' training losses, .* use detector: none"
-    ):
-        made([CLIP, noise()], detector={"name": "after", "losses": 2})
-
-
-@pytest.mark.usefixtures("drop_in")
 def test_nothing_follows_the_noise() -> None:
     fed = made([CLIP, noise()])
     first, last = fed.parts.links
-    fed.parts.workers.close()
     with pytest.raises(SettingsError, match="link clip would change single updates after the noise; remove it"):
         last.bind([last, first], fed.parts.layout)
 

@@ -1,21 +1,15 @@
 """Checks of the throw-away capability, run by ``test_new_kind.py`` in a copy of the project that has it."""
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from federation.test_ranks import compare
+from fedtide.authoring.rounds import assert_resumes
 from fedtide.authoring.trial import Trial
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from fedtide.federation.state import restored_state
 from fedtide.runs.open_run import modules
 from support import assert_same, closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
@@ -54,10 +48,7 @@ def test_a_client_that_leaves_loses_what_is_kept() -> None:
 
 
 def test_a_resumed_run_goes_on() -> None:
-    whole, _ = run_rounds(made(damping=HALF))
-    half, _ = run_rounds(made(damping=HALF), 1)
-    fed = made(damping=HALF)
-    assert_same(whole, run_rounds(fed, 2, restored_state(fed.parts, half.tensors()))[0])
+    assert_resumes((settings(local=LOCAL, damping=HALF), steady(SIZES, 3), vectors()))
 
 
 def test_three_processes_compute_and_record_what_one_does() -> None:
@@ -79,47 +70,3 @@ def test_its_code_and_settings_are_part_of_the_run() -> None:
     assert "damping" not in settings(damping="none").canonical()
     assert plugins.names("damping") == ["none", "scale"]
     assert Trial("damping", "scale").settings(factor=0.25).canonical()["damping"]["factor"] == 0.25
-
-
-CALLBACK = """
-import os, signal
-import lightning as L
-
-class Kill(L.Callback):
-    def on_train_epoch_end(self, trainer, pl_module):
-        if pl_module.state.round == 3 and not os.path.exists("killed"):
-            open("killed", "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_killed_run_continues_to_the_same_records(tmp_path: Path) -> None:
-    raw = {
-        "damping": HALF,
-        "model": "softmax_regression",
-        "scenario": {"name": "static", "num_clients": 4, "rounds": 5},
-        "checkpoint": {"every": 1},
-        "engine": {"workers": 1, "precision": "64-true", "callbacks": [{"path": "kill:Kill"}]},
-        "tracking": {"mlflow": False},
-    }
-    histories = []
-    for name, codes in (("killed", [-signal.SIGKILL, 0]), ("whole", [0])):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "kill.py").write_text(CALLBACK)
-        (folder / "params.yaml").write_text(yaml.safe_dump(raw))
-        if name == "whole":
-            (folder / "killed").touch()
-        environment = {**os.environ, "PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{folder}"}
-        for code in codes:
-            done = subprocess.run(
-                [sys.executable, "-m", "fedtide", "run"], cwd=folder, env=environment, capture_output=True, check=False
-            )
-            assert done.returncode == code, done.stderr.decode()
-        (history,) = (folder / "runs").glob("*/history.csv")
-        (clients,) = (folder / "runs").glob("*/clients.csv")
-        rows = [line.split(",") for line in history.read_text().splitlines()]
-        seconds = rows[0].index("seconds")
-        histories.append(([row[:seconds] + row[seconds + 1 :] for row in rows], clients.read_text()))
-    assert histories[0] == histories[1]
-    assert len(histories[0][0]) == 6
