@@ -10,6 +10,9 @@ from fedtide.core.errors import SettingsError
 from fedtide.world.dataset import Dataset
 from support import federation, images, preview, settings, steady, tokens, vectors
 
+pytestmark = pytest.mark.usefixtures("drop_in")
+
+MLP = {"model": {"name": "mlp", "widths": [4]}}
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], Callable[[], Dataset], str]] = [
     ({"name": "apfl"}, {"model": "cnn_svhn"}, images, "algorithm apfl keeps a full model per client, but BatchNorm"),
     ({"name": "apfl"}, {"local": {"momentum": 0.9}}, vectors, "local.momentum = 0.9: algorithm apfl"),
@@ -36,6 +39,26 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], Callable[[], Dataset], str]]
         vectors,
         "algorithm.target: 2 frequencies, but the data have 3 classes",
     ),
+    (
+        {"name": "fedper"},
+        {},
+        vectors,
+        "algorithm fedper trains the last layer of a model separately; model softmax_regression has no other layers",
+    ),
+    (
+        {"name": "fedper", "personal": "norms"},
+        MLP,
+        vectors,
+        "algorithm.personal = norms: the model has no normalization layers",
+    ),
+    ({"name": "fedper", "personal": "tail"}, MLP, vectors, "algorithm.personal: the model has no parameter 'tail'"),
+    (
+        {"name": "fedper", "personal": "body"},
+        {"model": "normed"},
+        vectors,
+        "algorithm.personal keeps body layers per client",
+    ),
+    *(({"name": "fedper", "personal": part}, MLP, vectors, "algorithm.personal") for part in ("", [], 3)),
     (
         {"name": "fedwcm_x", "momentum_norm": "nominal"},
         {},

@@ -202,16 +202,14 @@ def test_the_loss_is_recorded_when_it_is_due_and_falls_with_the_size() -> None:
 def test_the_loss_of_two_visits_by_hand() -> None:
     chosen = settings(algorithm=cores(size=2, measure_every=1), local=LOCAL)
     fed = federation(chosen, evolving(VISITS[:2]), vectors())
-    seen, state = watch(fed), initial_state(fed.parts)
-    with torch.no_grad():
-        records = [fed.run_round(state) for _ in range(2)]
-        r, gaps = seen[1][0], []
-        for subset in (0, 3, 1, 4):
-            rows = state.extra["stored"][state.extra["stored"][:, 1] == subset]
-            assert len(rows) == 2
-            true, kept = r.services.full_gradient(r.w, [deal(SIZES)[subset], rows[:, 2].numpy()])
-            gaps.append(float((true - kept).norm()))
-    fed.parts.workers.close()
+    seen = watch(fed)
+    state, records = run_rounds(fed)
+    r, gaps = seen[1][0], []
+    for subset in (0, 3, 1, 4):
+        rows = state.extra["stored"][state.extra["stored"][:, 1] == subset]
+        assert len(rows) == 2
+        true, kept = r.services.full_gradient(r.w, [deal(SIZES)[subset], rows[:, 2].numpy()])
+        gaps.append(float((true - kept).norm()))
     assert loss(records[1]) == pytest.approx(np.mean(gaps))
 
 

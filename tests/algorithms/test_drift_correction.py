@@ -11,7 +11,7 @@ from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import RunPreview
 from fedtide.methods.algorithms.fedavg import FedAvg
-from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
+from support import closest, federation, largest_gap, run_rounds, settings, steady, stepped, trajectory, vectors, watch
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1, "weight_decay": 0.01}
@@ -45,18 +45,14 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
     """sel: mean of the participants; all: of everybody's latest model, the first one if never drawn; cld: what is sent."""
     fed = federation(settings(algorithm=algorithm, local=LOCAL), steady(SIZES, 2), vectors(), cohorts=COHORTS)
     seen = watch(fed)
-    state = initial_state(fed.parts)
     latest = fed.parts.w0.expand(len(SIZES), -1).clone()
-    with torch.no_grad():
-        for t in range(2):
-            record = fed.run_round(state)
-            r, w = seen[t]
-            latest[COHORTS[t]] = r.W
-            for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
-                loss = fed.parts.evaluator.scores((model, state.b)).mean_loss(fed.parts.timeline.labels_at(t))
-                assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
-            assert closest(latest_mean(fed.parts, state, t), latest.mean(0)) < 1e-15
-    fed.parts.workers.close()
+    for t, (state, record) in enumerate(stepped(fed)):
+        r, w = seen[t]
+        latest[COHORTS[t]] = r.W
+        for suffix, model in (("", w), ("_participants", r.W.mean(0)), ("_all", latest.mean(0))):
+            loss = fed.parts.evaluator.scores((model, state.b)).mean_loss(fed.parts.timeline.labels_at(t))
+            assert record.row[f"test_loss{suffix}"] == pytest.approx(loss, abs=1e-12)
+        assert closest(latest_mean(fed.parts, state, t), latest.mean(0)) < 1e-15
 
 
 def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_without_a_gate() -> None:
@@ -132,12 +128,9 @@ def test_feddcs_control_variates_use_the_first_or_the_current_learning_rate() ->
     for control_lr in ("initial", "current"):
         chosen = settings(algorithm={"name": "feddc", "control_lr": control_lr}, local=local)
         fed = federation(chosen, steady((4, 4), 2), vectors())
-        state = initial_state(fed.parts)
-        with torch.no_grad():
-            fed.run_round(state)
-            before = state.memory["c_k"] - state.server["c"]
-            fed.run_round(state)
-        fed.parts.workers.close()
+        state, _ = run_rounds(fed, 1)
+        before = state.memory["c_k"] - state.server["c"]
+        run_rounds(fed, state=state)
         change[control_lr] = state.memory["c_k"] - before
     assert closest(change["current"], 2 * change["initial"]) < 1e-13
 

@@ -36,7 +36,6 @@ def test_a_single_client_is_sgd_on_its_data(momentum: float) -> None:
     local = {"epochs": 2, "batch_size": 4, "lr": 0.1, "order": "stored", "momentum": momentum, "weight_decay": 0.01}
     models, _ = trajectory("fedavg", steady((11,), 3), vectors(), local=local)
     fed = federation(settings(), steady((11,), 1), vectors())
-    fed.parts.workers.close()
     y = torch.nn.Parameter(fed.parts.w0.clone())
     for w in models:
         optimizer = torch.optim.SGD([y], lr=0.1, momentum=momentum, weight_decay=0.01)

@@ -73,7 +73,6 @@ def test_a_folded_generator_is_the_generator_in_evaluation_mode() -> None:
 def test_what_the_clients_add() -> None:
     """Against torch's own losses, on the samples that the key stands for."""
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
-    fed.parts.workers.close()
     algorithm: Any = fed.parts.algorithm
     made, g, statistics = drawn()
     tensors = {**made.folded(g, statistics), "labels": torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64)}
@@ -142,7 +141,6 @@ def test_the_server_trains_its_generator_as_plain_modules_would() -> None:
 
 def test_the_generator_travels_down_and_counts_travel_up() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), WORLD, vectors())
-    fed.parts.workers.close()
     model = fed.parts.layout.size
     generator = (3 + 3) * 6 + 3 * 6 + (6 + 1) * 5
     assert (fed.parts.payload().down, fed.parts.payload().up) == (4 * (model + generator), 4 * (model + 3))
@@ -151,7 +149,6 @@ def test_the_generator_travels_down_and_counts_travel_up() -> None:
 
 def test_labels_of_the_whole_federation_are_taught_in_every_cohort() -> None:
     fed = federation(settings(algorithm=SMALL, local=LOCAL), steady((7, 9, 5), 1), vectors())
-    fed.parts.workers.close()
     extra = fed.parts.algorithm.extra() | {"taken": torch.ones(())}
     present = torch.tensor([[4.0, 0, 0], [0, 0, 9]])
     services = SimpleNamespace(population_counts=lambda: present)

@@ -209,6 +209,5 @@ def test_creff_leaves_features_that_already_agree_and_approaches_others() -> Non
 
 def test_creffs_traffic() -> None:
     fed = federation(settings(algorithm="creff", model={"name": "mlp", "widths": [6]}), steady((20, 20), 1), labeled())
-    fed.parts.workers.close()
     head, size = 6 * 3 + 3, fed.parts.layout.size
     assert (fed.parts.payload().down, fed.parts.payload().up) == (4 * (size + head), 4 * (size + 3 * head))

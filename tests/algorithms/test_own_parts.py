@@ -187,39 +187,7 @@ def test_processes_may_share_a_round(algorithm: str) -> None:
     compare(algorithm, "threads", 2, {"epochs": 2, "batch_size": 3, "lr": 0.2}, communication=False, model=MODEL)
 
 
-# Sessions.
-
-
 # What is refused.
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "model", "line"),
-    [
-        (
-            "fedper",
-            "softmax_regression",
-            "algorithm fedper trains the last layer of a model separately; model softmax_regression has no other layers",
-        ),
-        (NORMS, MODEL, "algorithm.personal = norms: the model has no normalization layers"),
-        ({"name": "fedper", "personal": "tail"}, MODEL, "algorithm.personal: the model has no parameter 'tail'"),
-        ({"name": "fedper", "personal": "body"}, "normed", "algorithm.personal keeps body layers per client"),
-    ],
-    ids=str,
-)
-def test_other_networks_are_refused(algorithm: Any, model: Any, line: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        made(algorithm, model=model)
-    assert str(caught.value).startswith(line)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("personal", ["", [], 3])
-def test_a_part_is_a_word_or_a_list_of_names(personal: Any) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings(algorithm={"name": "fedper", "personal": personal}, model=MODEL)
-    assert "algorithm.personal" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_rule_is_refused_where_it_would_see_what_is_not_sent() -> None:

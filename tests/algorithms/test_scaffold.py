@@ -6,18 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from fedtide.federation.state import initial_state
 from support import (
     closest,
     deal,
     federation,
     largest_gap,
+    run_rounds,
     settings,
     steady,
     timeline,
     trajectory,
     vectors,
-    watch,
 )
 
 SIZES = (5, 2, 7, 4)
@@ -37,17 +36,6 @@ def test_both_options_agree_on_one_full_batch_step(decay: float) -> None:
     )
     assert largest_gap(first, second) < 1e-13
     assert closest(a.memory["c_k"], b.memory["c_k"]) < 1e-12
-
-
-def test_option_one_keeps_the_gradient_at_the_received_model() -> None:
-    fed = federation(settings(algorithm=scaffold(option="I"), local=LOCAL), steady(SIZES, 1), vectors())
-    seen = watch(fed)
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-    r, _ = seen[0]
-    assert closest(state.memory["c_k"], r.services.full_gradient(r.w)) < 1e-15
-    fed.parts.workers.close()
 
 
 @pytest.mark.parametrize(("variant", "factor"), [("momentum_aware", 1.0), ("printed", 13.1441 / 5)])
@@ -79,16 +67,12 @@ def test_a_kept_c_fits_those_who_are_present(algorithm: Any, weighted: bool) -> 
     world = timeline(shards, present, session_of_round=[0, 0, 1])
     chosen = settings(algorithm=algorithm, local=LOCAL, client_state={"on_session_start": "keep"})
     fed = federation(chosen, world, vectors())
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        fed.run_round(state)
-        kept = state.memory["c_k"].clone()
-        started: list[torch.Tensor] = []
-        local = fed.parts.algorithm.local
-        fed.parts.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
-        fed.run_round(state)
-    fed.parts.workers.close()
+    state, _ = run_rounds(fed, 2)
+    kept = state.memory["c_k"].clone()
+    started: list[torch.Tensor] = []
+    local = fed.parts.algorithm.local
+    fed.parts.algorithm.local = lambda r: started.append(r.server.c.clone()) or local(r)  # type: ignore[method-assign]
+    run_rounds(fed, state=state)
     sizes = torch.tensor([float(len(shard)) for shard in shards[1:4]], dtype=kept.dtype).unsqueeze(1)
     omega = sizes / sizes.mean() if weighted else torch.ones_like(sizes)
     assert omega.unique().numel() == (len(sizes) if weighted else 1)

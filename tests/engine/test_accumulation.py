@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from support import assert_close, closest, federation, run_rounds, settings, steady, vectors
+from support import assert_close, closest, deal, federation, run_rounds, settings, steady, timeline, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -98,8 +98,6 @@ def test_dropout_differs_between_the_batches_of_a_step() -> None:
 
 def test_a_gradient_round_s_own_batch_size_is_one_batch() -> None:
     """`initializer.gradient_batch_size` beyond `local.batch_size` is no accumulation: BatchNorm sees all samples."""
-    from support import deal, timeline
-
     world = timeline(deal((12,)), [{0: 0}] * 3, session_of_round=[0, 1, 2])
     starts = {"name": "dynamic", "gradient_batch_size": 12, "gradient_steps": 1}
     found = []

@@ -221,9 +221,8 @@ def test_a_batch_of_one_sample_is_trained_on_with_batchnorm(algorithm: str) -> N
 
 def test_the_rule_is_fixed_by_family_size_and_device() -> None:
     def task(model: Any, data: Dataset) -> tuple[Task, EngineSettings]:
-        fed = federation(settings(model=model), steady([4], 1), data)
-        fed.parts.workers.close()
-        return fed.parts.task, fed.parts.settings.engine
+        parts = federation(settings(model=model), steady([4], 1), data).parts
+        return parts.task, parts.settings.engine
 
     tiny, engine = task("softmax_regression", vectors())
     large, _ = task({"name": "mlp", "widths": [TINY]}, vectors())

@@ -24,9 +24,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def network() -> Network:
     """A network with parameters, BatchNorm statistics and dropout."""
-    fed = federation(settings(model="cnn_svhn"), steady((3,), 1), images())
-    fed.parts.workers.close()
-    return fed.parts.task.network
+    return federation(settings(model="cnn_svhn"), steady((3,), 1), images()).parts.task.network
 
 
 def test_the_layout_is_the_order_of_named_parameters(network: Network) -> None:

@@ -135,7 +135,6 @@ def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
             with torch.inference_mode():
                 logits = traced(w, b, inputs)
             assert closest(logits, network(inputs)) < 1e-12
-    fed.parts.workers.close()
 
 
 def test_evaluation_in_parts_gives_the_logits_of_whole_batches(monkeypatch):
@@ -147,4 +146,3 @@ def test_evaluation_in_parts_gives_the_logits_of_whole_batches(monkeypatch):
     for images_at_once in (1, 7, 22):
         monkeypatch.setattr(forward, "_LARGEST", images_at_once * widest)
         assert closest(Forward(task)(w, b, inputs), whole) < 1e-12
-    fed.parts.workers.close()

@@ -10,11 +10,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from fedtide.core.randomness import generator, key64
-from fedtide.federation.state import initial_state
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.executors.executor import Advance
 from fedtide.training.engine.plan import BatchPlan, plan_batches, step_count
-from support import deal, federation, settings, steady, vectors
+from support import deal, federation, run_rounds, settings, steady, vectors
 
 BATCH = st.integers(1, 6)
 
@@ -152,7 +151,5 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
         return begin(cohort)
 
     fed.parts.executor.begin = note  # type: ignore[method-assign]
-    with torch.no_grad():
-        fed.run_round(initial_state(fed.parts))
-    fed.parts.workers.close()
+    run_rounds(fed)
     assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)

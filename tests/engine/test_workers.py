@@ -18,9 +18,7 @@ from support import federation, settings, steady, vectors
 @pytest.fixture
 def fed() -> Federation:
     """A tiny learning problem."""
-    made = federation(settings(), steady((4, 4), 1), vectors())
-    made.parts.workers.close()
-    return made
+    return federation(settings(), steady((4, 4), 1), vectors())
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

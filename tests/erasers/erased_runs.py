@@ -13,10 +13,15 @@ from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import deal, federation, one, settings, timeline, vectors
+from support import deal, federation, one, run_rounds, settings, timeline, vectors
 
 SIZES = (6, 4, 5, 3)
 EVERYBODY = (0, 1, 2, 3)
+
+PRESENT = [(0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)]
+SESSIONS = [0, 0, 1, 1, 2, 2, 3, 3]
+"""Two groups of clients take turns, in sessions of two rounds."""
+
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2}
 WHOLE = {"epochs": 2, "batch_size": 100, "lr": 0.2, "order": "stored"}
 """Steps on all samples of a client, in their order, so that nothing is drawn."""
@@ -107,12 +112,10 @@ def asked(
 ) -> tuple[Tensor, RunState, Any]:
     """The model before a request, the state right after it, and the feature."""
     fed = made([erase], there, cohorts, **values)
-    state = initial_state(fed.parts)
     feature = one(fed.parts, Erasure)
+    state, _ = run_rounds(fed, erase["at"])
+    before = state.w.clone()
     with torch.no_grad():
-        for _ in range(erase["at"]):
-            fed.run_round(state)
-        before = state.w.clone()
         feature.open(fed.parts, state, erase["at"])
     fed.parts.workers.close()
     return before, state, feature

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from erasers.erased_runs import ERASERS, LOCAL, WHOLE, made, request, run, same, seen, world
+from erasers.erased_runs import ERASERS, LOCAL, PRESENT, SESSIONS, WHOLE, made, request, run, same, seen, world
 from fedtide.federation.state import restored_state
-from support import largest_gap
+from support import largest_gap, run_rounds
 
 NEVER = [[0, 2], [2, 3], [0, 2, 3], [0, 3]]
 LATE = [[0, 2], [2, 3], [0, 1, 2], [0, 1], [1, 3], [0, 1, 2, 3]]
 """Client 1 takes part from round 2 on."""
-TURNS = [(0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)]
-SESSIONS = [0, 0, 1, 1, 2, 2, 3, 3]
 INITIALIZERS: list[dict[str, Any]] = [
     {"name": "previous"},
     {"name": "average"},
@@ -72,9 +70,9 @@ def test_nothing_happens_in_a_round_whose_clients_are_all_erased(algorithm: Any)
 @pytest.mark.parametrize(("initializer", "at"), product(INITIALIZERS, [4, 5]))
 def test_retraining_leads_into_the_counterfactual(initializer: dict[str, Any], at: int) -> None:
     """To the bit, from the request on, at the start of a session and within one."""
-    there, without = (world(TURNS, SESSIONS, gone) for gone in ([], [0]))
-    erased = run([request("retrain", [0], at)], there, TURNS, initializer=initializer)
-    assert same(erased.models[at:], run((), without, TURNS, initializer=initializer).models[at:])
+    there, without = (world(PRESENT, SESSIONS, gone) for gone in ([], [0]))
+    erased = run([request("retrain", [0], at)], there, PRESENT, initializer=initializer)
+    assert same(erased.models[at:], run((), without, PRESENT, initializer=initializer).models[at:])
     row = erased.rows[at]
     assert (row["erased_gap"], row["erased_excess_step"], row["erased_remembered"]) == (0, 0, 0.5)
 
@@ -114,7 +112,6 @@ def test_an_alarm_that_the_counterfactual_does_not_raise_begins_no_session() -> 
     first = seen(made([request("retrain", at=3)], world(), LATE, **values), 4)
     fed = made([request("retrain", at=3)], world(), LATE, **values)
     state = restored_state(fed.parts, first.state.tensors())
-    with torch.no_grad():
-        assert fed.run_round(state).row["session"] == 1
-    fed.parts.workers.close()
+    state, (record,) = run_rounds(fed, 1, state)
+    assert record.row["session"] == 1
     assert torch.equal(state.w, erased.models[4])

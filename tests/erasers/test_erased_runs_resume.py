@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from erasers.erased_runs import BARE, ERASERS, LOCAL, WHOLE, asked, made, request, run, same, world
+from erasers.erased_runs import BARE, ERASERS, LOCAL, PRESENT, SESSIONS, WHOLE, asked, made, request, run, same, world
 from federation.test_ranks import compare
 from fedtide.authoring.rounds import assert_resumes, run_rounds
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.state import restored_state
 from support import assert_same, closest, settings, vectors
-
-PRESENT = [(0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)]
-SESSIONS = [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize(("method", "at"), [*product(ERASERS, [5]), ("retrain", 4), ("fed_eraser", 4)])
@@ -85,7 +82,6 @@ def test_clients_are_named_by_share_number_and_modulus() -> None:
     found = {}
     for way in ({"number": 1}, {"number": 2}, {"share": 0.5}, {"share": 0.75}, {"modulus": 2, "below": 1}):
         fed = made([{"name": "continue_training", "at": 2, **way}])
-        fed.parts.workers.close()
         found[str(way)] = set(fed.parts.features[0].requests[0].ids.tolist())  # type: ignore[attr-defined]
     one, two, half, most, even = found.values()
     assert one < two == half < most

@@ -60,7 +60,6 @@ def test_linear_losses(name: str, values: dict[str, Any]) -> None:
     _, state, _ = asked(request(name, **values), **settings)
     way = 4 * (p[[0, 2, 3]] @ D[[0, 2, 3]])
     way = way if name == "puf" else way / (1 - p[1])
-    fed.parts.workers.close()
     assert closest(state.w, fed.parts.w0 + way) < 1e-14
 
 
@@ -129,7 +128,6 @@ def test_a_negated_client_trains_on_what_it_held_last() -> None:
 def test_two_negations_are_none(layers: str) -> None:
     fed = made((), model={"name": "mlp", "widths": [4]})
     layout, w = fed.parts.layout, fed.parts.w0
-    fed.parts.workers.close()
     plugin: Any = plugins.load("erasers", "weight_negation")
     eraser = plugins.create(Eraser, plugin.Settings(clients=(1,), at=4, layers=layers))
     once, twice = eraser.erase(seen_by(layout, w)), eraser.erase(seen_by(layout, eraser.erase(seen_by(layout, w))))

@@ -1,6 +1,5 @@
 """Requests that are refused before any work: one line with the key, the value, what is allowed, and a way out."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,16 +74,14 @@ def test_updates_of_single_clients_that_nobody_sees(method: str) -> None:
 @pytest.mark.parametrize("method", ["retrain", "rollback", "weight_negation", "continue_training"])
 def test_methods_that_need_none_go_with_noise_and_rules(method: str) -> None:
     for values in ({"aggregation": "median"}, NOISE):
-        fed = made([request(method)], **values)
-        fed.parts.workers.close()
+        made([request(method)], **values)
 
 
 @pytest.mark.parametrize("method", ["pga", "puf"])
 def test_clients_that_have_left_cannot_help(method: str) -> None:
     line = refused(request(method, at=3), world(LEFT))
     assert f"erase {method}: client 1 has left before round 3 and cannot help; ask while it is there" in line
-    fed = made([request(method, at=2)], world(LEFT))
-    fed.parts.workers.close()
+    made([request(method, at=2)], world(LEFT))
 
 
 def test_clients_that_were_not_there_yet() -> None:
@@ -100,13 +97,4 @@ def test_requests_out_of_order_and_twice() -> None:
     assert "requests before rounds 4, 2 should be in the order of their rounds" in refused([first, second])
     assert "requests before rounds 2, 2 should be" in refused([second, request("retrain", [0], 2)])
     assert "client 1 asks twice; name it in one request" in refused([second, request("retrain", [1], 4)])
-    fed = made([{**second, "after": "returns"}, request("retrain", [1], 4)])
-    fed.parts.workers.close()
-
-
-def test_the_command_line_ends_with_one_line(fedtide: Any, folder: Path) -> None:
-    called = fedtide("run", "--set", "erase=[{name: retrain, clients: [9], at: 2}]")
-    assert called.status == 2
-    (line,) = called.err
-    assert "erase.clients: unknown client 9" in line
-    assert not list(folder.glob("runs/*"))
+    made([{**second, "after": "returns"}, request("retrain", [1], 4)])

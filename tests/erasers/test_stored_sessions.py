@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from erasers.erased_runs import BARE, ERASERS, LOCAL, WHOLE, asked, made, request, run, same, world
+from erasers.erased_runs import BARE, ERASERS, LOCAL, PRESENT, SESSIONS, WHOLE, asked, made, request, run, same, world
 from support import closest, dataset, largest_gap
 
-PRESENT = [(0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3), (0, 1, 2), (0, 1, 2), (1, 2, 3), (1, 2, 3)]
-SESSIONS = [0, 0, 1, 1, 2, 2, 3, 3]
 DYNAMIC = {"name": "dynamic", "gradient_rounds": 1}
 
 
@@ -78,8 +76,6 @@ def test_models_of_a_retrained_run_are_what_a_later_request_finds() -> None:
     erased = run(asks, world(PRESENT, SESSIONS), PRESENT, **values)
     without = run((), world(PRESENT, SESSIONS, [0]), PRESENT, **values)
     assert same(erased.models[4:5], without.models[4:5])
-    fed = made(asks, world(PRESENT, SESSIONS), PRESENT, **values)
-    fed.parts.workers.close()
     total = erased.state.initializer["sum_w"] - erased.models[5] - erased.models[7]
     assert closest(total, -without.models[3]) < 1e-12
 
@@ -114,7 +110,6 @@ def test_two_requests_erase_both(first: str, method: str) -> None:
         for name, client, at in ((first, 1, 2), (method, 3, 5))
     ]
     fed = made((), **values)
-    fed.parts.workers.close()
     D = torch.stack([part.mean(0) for part in inputs[:18].split((6, 4, 5, 3))]) * 2 * 0.2
     way = D[0] + (D[0] + D[2]) / 2 + (D[0] + D[2]) / 2 + D[2]
     erased = run(asks, world(7), cohorts, **values)

@@ -35,8 +35,7 @@ SETTINGS = [
     {"name": "fedlesam", "base": "scaffold"},
     {"name": "fedlesam", "base": "feddyn"},
     {"name": "scaffold", "variate_weights": "samples"},
-    {"name": "mifa", "weighting": "samples"},
-    {"name": "fedvarp", "weighting": "samples"},
+    *({"name": name, "weighting": rule} for name in ("mifa", "fedvarp") for rule in ("samples", "feddisco")),
 ]
 
 

@@ -1,11 +1,12 @@
 """What does not go together is refused in one line, before anything is trained."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fedtide.core.errors import SettingsError
-from support import federation, settings, steady, vectors
+from support import federation, images, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 
@@ -46,6 +47,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "local.momentum_scope = client: algorithm in_parts resets momentum at the start of each of its training phases",
     ),
     ({**PARTS, **EVERY_STEP}, "intervals averages inside rounds, but algorithm in_parts trains in phases"),
+    # networks and inputs
+    (
+        {"model": "cnn_svhn", "engine": {"executor": "stacked"}, "on": images()},
+        "engine.executor = 'stacked': the model has BatchNorm statistics",
+    ),
+    (
+        {"local": {"crop": 4, "crop_padding": "reflect"}, "on": images(side=4)},
+        "local.crop = 4: reflect padding of 4 pixels allows at most 3",
+    ),
+    (
+        {"local": {"flip": 0.5}, "on": replace(vectors(), kind="image")},
+        "local.flip = 0.5, local.crop = 0 require images",
+    ),
     # links and rules
     ({"uplink": ["shrink", NOISY]}, "uplink lists shrink and shrink, which exclude each other; use one of them"),
     ({"uplink": ["shirnk"]}, "unknown name 'shirnk' in uplink; did you mean 'shrink'?"),
@@ -94,7 +108,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("values", "line"), REFUSED, ids=[line for _, line in REFUSED])
 def test_what_does_not_go_together_is_refused_in_one_line(values: dict[str, Any], line: str) -> None:
+    chosen = {name: value for name, value in values.items() if name != "on"}
     with pytest.raises(SettingsError) as caught:
-        federation(settings(**values), steady((5, 2, 7, 4, 6), 2), vectors())
+        federation(settings(**chosen), steady((5, 2, 7, 4, 6), 2), values.get("on", vectors()))
     (found,) = str(caught.value).splitlines()
     assert line in found

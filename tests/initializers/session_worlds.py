@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedtide.federation.federation import Federation
-from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.world.timeline import Timeline
-from support import deal, federation, settings, timeline, vectors
+from support import deal, federation, run_rounds, settings, timeline, vectors
 
 SIZES = (4, 3, 5, 2)
 LOCAL = {"steps": 2, "batch_size": 3, "lr": 0.2}
@@ -38,12 +36,6 @@ def made(initializer: Any, world: Timeline | None = None, data: Any = None, **va
 
 def sessions_of(fed: Federation) -> tuple[list[RunState], list[Tensor], list[Any]]:
     """Run everything: the state at the end (in a list), the model before each session, and what is on record of it."""
-    state, starts, openings = initial_state(fed.parts), [], []
-    with torch.no_grad():
-        for _ in range(fed.parts.timeline.rounds):
-            record = fed.run_round(state)
-            if record.initial is not None:
-                starts.append(record.initial)
-                openings.append(record.session)
-    fed.parts.workers.close()
-    return [state], starts, openings
+    state, records = run_rounds(fed)
+    begun = [record for record in records if record.initial is not None]
+    return [state], [record.initial for record in begun], [record.session for record in begun]

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from session_worlds import LOCAL, alternating, made
 from torch import Tensor, nn
 
-from fedtide.federation.state import initial_state
 from fedtide.methods.initializers.continuous import TEACHER, distillation, relation
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
-from support import closest, images, run_rounds, watch
+from support import closest, images, run_rounds, stepped, watch
 
 
 def batch(student: Tensor, teacher: Tensor, labels: Tensor, old: Tensor | None = None) -> TermBatch:
@@ -91,32 +90,20 @@ def test_the_first_teacher_is_the_end_of_the_pilot_or_nobody(start: str, pilot: 
     chosen = {"name": "continuous", "post_pilot_start": start}
     fed, plain = made(chosen, alternating(pilot + 2, pilot=pilot)), made("previous", alternating(pilot, pilot=pilot))
     end, _ = run_rounds(plain)
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        for _ in range(pilot):
-            fed.run_round(state)
-            assert not fed.parts.initializer.terms(state.initializer)
-        before = state.w.clone()
-        fed.run_round(state)
-        found = [term.references[TEACHER] for term in fed.parts.initializer.terms(state.initializer)]
-        assert torch.equal(before, end.w)
-        assert [torch.equal(teacher, before) for teacher in found] == ([True] if start == "carry" else [])
-        before = state.w.clone()
-        fed.run_round(state)
-        (term,) = fed.parts.initializer.terms(state.initializer)
-        assert torch.equal(term.references[TEACHER], before)
-    fed.parts.workers.close()
+    models = []
+    for t, (state, _) in enumerate(stepped(fed)):
+        teachers = [term.references[TEACHER] for term in fed.parts.initializer.terms(state.initializer)]
+        assert len(teachers) == (t >= pilot + (start == "reset"))
+        assert all(torch.equal(teacher, models[-1]) for teacher in teachers)
+        models.append(state.w.clone())
+    assert torch.equal(models[pilot - 1], end.w)
 
 
 def test_after_a_reset_the_teacher_may_be_uniform() -> None:
     """The first step after the pilot: cross-entropy plus kappa KL(uniform || p), by torch's own gradient."""
     chosen = {"name": "continuous", "post_pilot_start": "reset", "reset_teacher": "uniform", "strength": 0.7}
     fed = made(chosen, alternating(2, pilot=1))
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        fed.run_round(state)
-        fed.run_round(state)
-    fed.parts.workers.close()
+    state, _ = run_rounds(fed)
     (term,) = fed.parts.initializer.terms(state.initializer)
     assert not term.references[TEACHER].any()
     logits = torch.randn(4, 3, dtype=torch.float64)
@@ -143,14 +130,9 @@ def test_the_teacher_keeps_its_own_statistics() -> None:
         return modules
 
     fed.parts.executor._references = watched  # type: ignore[attr-defined]
-    state = initial_state(fed.parts)
-    with torch.no_grad():
-        for _ in range(2):
-            fed.run_round(state)
-        statistics = state.b.clone()
-        for _ in range(2):
-            fed.run_round(state)
-    fed.parts.workers.close()
+    state, _ = run_rounds(fed, 2)
+    statistics = state.b.clone()
+    run_rounds(fed, state=state)
     assert len(seen) == 4
     assert all(torch.equal(teacher, statistics) for teacher, _ in seen)
     assert closest(seen[-1][1], statistics) > 1e-6
@@ -161,10 +143,6 @@ def test_old_classes_are_those_of_earlier_sessions() -> None:
     object.__setattr__(world, "label_views", torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.bool).numpy())
     object.__setattr__(world, "view_of_round", world.session_of_round % 2)
     fed = made({"name": "continuous", "loss": "glfc"}, world)
-    state, found = initial_state(fed.parts), []
-    with torch.no_grad():
-        for _ in range(4):
-            fed.run_round(state)
-            found.append(state.initializer.get("teacher_labels", torch.zeros(3, dtype=torch.bool)).tolist())
-    fed.parts.workers.close()
+    nothing = torch.zeros(3, dtype=torch.bool)
+    found = [state.initializer.get("teacher_labels", nothing).tolist() for state, _ in stepped(fed)]
     assert found == [[False] * 3, [True, True, False], [True] * 3, [True] * 3]

@@ -77,25 +77,14 @@ def test_pilot_weights_sum_to_one(count: int, decay: float) -> None:
     assert pilot_weights(count, "ema", 0.0) == [0.0] * (count - 1) + [1.0]
 
 
-class Named(nn.Module):
-    """Parameters of given names and values."""
-
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
-        super().__init__()
-        for name, value in tensors.items():
-            owner: nn.Module = self
-            *folders, leaf = name.split(".")
-            for folder in folders:
-                if not hasattr(owner, folder):
-                    owner.add_module(folder, nn.Module())
-                owner = getattr(owner, folder)
-            owner.register_parameter(leaf, nn.Parameter(value))
-
-
 def flat(tensors: dict[str, Any]) -> tuple[Tensor, Layout]:
     """Named tensors as one vector."""
-    module = Named({name: torch.tensor(value, dtype=torch.float64) for name, value in tensors.items()})
-    return torch.cat([value.detach().reshape(-1) for value in module.parameters()]), Layout(module)
+    layers: dict[str, nn.ParameterDict] = {}
+    for name, value in tensors.items():
+        layer, _, part = name.rpartition(".")
+        layers.setdefault(layer, nn.ParameterDict())[part] = torch.tensor(value, dtype=torch.float64)
+    network = nn.ModuleDict(layers)
+    return torch.cat([value.detach().flatten() for value in network.parameters()]), Layout(network)
 
 
 def test_the_golden_distances_and_their_weights() -> None:
