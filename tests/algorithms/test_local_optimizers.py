@@ -7,18 +7,7 @@ import torch
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
-from support import (
-    clock,
-    closest,
-    federation,
-    images,
-    largest_gap,
-    light,
-    run_rounds,
-    settings,
-    steady,
-    trajectory,
-)
+from support import clock, closest, federation, images, largest_gap, light, run_rounds, settings, steady, trajectory
 from support import vectors as vector_data
 
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.02, "optimizer": "adam"}

@@ -12,17 +12,7 @@ from fedtide.methods.algorithms.base import ForwardPass
 from fedtide.methods.algorithms.creff import slope
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
-from support import (
-    dataset,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import dataset, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 THREADS = {"executor": "threads", "workers": 1}
 SIZES = (20, 12, 8)

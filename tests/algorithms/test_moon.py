@@ -12,13 +12,7 @@ from fedtide.core import plugins
 from fedtide.methods.algorithms.base import Term
 from fedtide.training.engine.local import TermBatch
 from fedtide.training.models.base import Outputs
-from support import (
-    federation,
-    run_rounds,
-    settings,
-    steady,
-    vectors,
-)
+from support import federation, run_rounds, settings, steady, vectors
 
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.2, "momentum": 0.9}
 SIZES = (5, 2, 7)

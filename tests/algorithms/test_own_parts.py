@@ -12,17 +12,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
-from support import (
-    assert_same,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    trajectory,
-    vectors,
-    watch,
-)
+from support import assert_same, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 

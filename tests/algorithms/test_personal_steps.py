@@ -8,16 +8,7 @@ import torch
 from fedtide.federation.federation import Federation
 from fedtide.federation.types import RunState
 from fedtide.settings.reading.yaml_files import read_value
-from support import (
-    closest,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    trajectory,
-    vectors,
-)
+from support import closest, federation, largest_gap, run_rounds, settings, steady, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
 COHORTS = [[0, 2], [1, 2], [2], [0, 1], [1]]  # client 3 is never drawn

@@ -6,18 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from support import (
-    closest,
-    deal,
-    federation,
-    largest_gap,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    trajectory,
-    vectors,
-)
+from support import closest, deal, federation, largest_gap, run_rounds, settings, steady, timeline, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
 LOCAL = {"epochs": 2, "batch_size": 3, "lr": 0.1}

@@ -11,17 +11,7 @@ from federation.test_ranks import SIZES, compare
 from fedtide.authoring.rounds import assert_resumes
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
-from support import (
-    closest,
-    deal,
-    federation,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    vectors,
-    watch,
-)
+from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 

@@ -18,18 +18,7 @@ from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.methods.uplink.base import Sending
-from support import (
-    closest,
-    federation,
-    largest_gap,
-    needs,
-    one,
-    run_rounds,
-    settings,
-    steady,
-    vectors,
-    watch,
-)
+from support import closest, federation, largest_gap, needs, one, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
 

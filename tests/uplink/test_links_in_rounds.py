@@ -18,18 +18,7 @@ from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
 from fedtide.methods.uplink.base import Sending
 from fedtide.world.timeline import Timeline
-from support import (
-    deal,
-    federation,
-    largest_gap,
-    one,
-    run_rounds,
-    settings,
-    steady,
-    timeline,
-    vectors,
-    watch,
-)
+from support import deal, federation, largest_gap, one, run_rounds, settings, steady, timeline, vectors, watch
 from uplink.passing import length
 
 PLAIN = {"epochs": 2, "batch_size": 3, "lr": 0.2}
