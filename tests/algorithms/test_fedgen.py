@@ -31,19 +31,6 @@ def test_the_first_round_is_fedavg() -> None:
         assert closest(found[1], plain[1]) > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("noise", "hidden", "classes", "width", "size"),
-    [
-        (64, 512, 10, 84, 82_516),
-        (64, 512, 100, 84, 128_596),
-        (64, 1024, 10, 512, 603_648),
-        (64, 1024, 100, 512, 695_808),
-    ],
-)
-def test_published_sizes(noise: int, hidden: int, classes: int, width: int, size: int) -> None:
-    assert Generator(noise, hidden, classes, width).size == size
-
-
 def modules(generator: Generator, g: Tensor, statistics: Tensor) -> nn.Sequential:
     """The generator as a plain network."""
     network = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 5)).double()

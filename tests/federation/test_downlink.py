@@ -162,7 +162,7 @@ def test_clients_without_memory_cannot_keep_what_they_have_received() -> None:
     world = timeline(deal(SIZES), [{k: k for k in range(5)}] * 2, notes={"stateless": True})
     with pytest.raises(SettingsError, match="downlink requires stateful clients, but scenario static"):
         made(TOP_K, world)
-    made(None, world).parts.workers.close()
+    made(None, world)
 
 
 def test_of_small_parts_scaled_places_are_a_contraction_where_more_than_half_is_sent() -> None:
@@ -325,12 +325,9 @@ def test_jobs_start_from_what_their_clients_have_received() -> None:
 def job_versions(algorithm: dict[str, Any]) -> list[int]:
     """The version that each job of the same run, whose times do not depend on bytes, starts from."""
     fed, noted = jobs(algorithm, UNEQUAL, steady(SIZES, 6), 3)
-    found, state = list[int](), initial_state(fed.parts)
-    for t in range(6):
-        with torch.no_grad():
-            fed.run_round(state)
+    found = list[int]()
+    for t, _ in enumerate(stepped(fed)):
         found += [t] * (len(noted.started) - len(found))
-    fed.parts.workers.close()
     return found
 
 

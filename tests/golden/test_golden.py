@@ -16,7 +16,6 @@ from fedtide.federation.scoring.scores import latest_mean
 from fedtide.federation.state import initial_state
 from fedtide.world.timeline import Timeline
 from golden import families
-from golden.clipping import ClippedSteps
 from golden.families.case import TOLERANCE, Case, Outcome, difference
 from support import federation, settings, watch
 
@@ -38,7 +37,7 @@ def runs() -> Iterator[Any]:
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:
-    """Run a case, watching the rounds, the mean of all clients' models and the clipped steps."""
+    """Run a case, watching the rounds and the mean of all clients' models."""
     start = torch.tensor(case.fields["w0"], dtype=torch.float64)
     chosen = settings(**case.settings, engine={"executor": executor, "workers": 1, **EXECUTORS[executor]})
     fed = federation(chosen, case.world, case.data, cohorts=case.cohorts, start=start)
@@ -51,9 +50,8 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
         kept = {name: [getattr(plan, name)[row] for row in rows] for name in ("ids", "shard_ids", "shards")}
         return replace(plan, **kept)
 
-    clipped_steps = ClippedSteps(monkeypatch)
     monkeypatch.setattr(gradient_rounds, "plan_gradient_round", probed)
-    state, rounds, everybody, clipped = initial_state(fed.parts), watch(fed), [], []
+    state, rounds, everybody = initial_state(fed.parts), watch(fed), []
     sessions, stores, rows = [], [], []
     for t in range(fed.parts.timeline.rounds):
         with torch.no_grad():
@@ -61,10 +59,9 @@ def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outc
         sessions.append(record.session)
         rows.append(record.row)
         stores.append(dict(state.initializer))
-        clipped.append(clipped_steps.since_last())
         if fed.parts.evaluates("all"):
             everybody.append(latest_mean(fed.parts, state, t))
-    return Outcome(fed, state, rounds, everybody, clipped, sessions, stores, rows)
+    return Outcome(fed, state, rounds, everybody, sessions, stores, rows)
 
 
 @pytest.mark.parametrize(("content", "run", "executor"), runs())

@@ -16,7 +16,6 @@ from fedtide.core.storage.files import canonical_json
 from fedtide.federation.federation import boundary_at
 from fedtide.federation.types import RunState
 from fedtide.methods.initializers import base as store
-from fedtide.settings.params import Params
 from fedtide.training.engine.passes.evaluation import full_gradient
 from support import closest, federation, images, run_rounds, settings, tensors, vectors
 
@@ -35,16 +34,6 @@ def test_the_scale_is_a_number_that_may_be_infinite_everywhere(scale: Any) -> No
     again = settings(initializer=written["initializer"])
     assert again == chosen
     assert again.canonical() == chosen.canonical()
-
-
-def test_yaml_and_the_command_line_know_infinity(tmp_path: Any) -> None:
-    file = tmp_path / "params.yaml"
-    file.write_text("initializer: {name: dynamic, similarity_scale: .inf}\n")
-    assert Params.read(file).run().initializer.similarity_scale == math.inf
-    file.write_text("initializer: dynamic\n")
-    for text in (".inf", "inf"):
-        run = Params.read(file, [f"initializer.similarity_scale={text}"]).run()
-        assert run.initializer.similarity_scale == math.inf
 
 
 @pytest.mark.parametrize("scale", [-1, math.nan, "many"])

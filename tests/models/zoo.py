@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 FEATURES, HIDDEN = 8, 6
@@ -83,11 +80,6 @@ class Temperature(Plain):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * self.logit_scale.exp()
-
-
-class LogSoftmax(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.log_softmax(super().forward(x), dim=1)
 
 
 # Parameters under several names, or computed from others.
@@ -262,10 +254,3 @@ class Bag(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(torch.tanh(self.bag(x.round().long().clamp(-2, 2) + 2)))
-
-
-class Mapped(Plain):
-    """Logits in a mapping."""
-
-    def forward(self, x: Tensor) -> Any:
-        return {"logits": super().forward(x)}

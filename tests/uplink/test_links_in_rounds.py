@@ -8,6 +8,7 @@ from torch import Tensor
 
 from federation.jobs import EQUAL, events
 from federation.test_ranks import SIZES, compare
+from federation.test_uplink import models
 from fedtide.authoring.rounds import assert_resumes
 from fedtide.core.discovery.faults import PluginError
 from fedtide.federation.features.uplink import Uplink
@@ -40,12 +41,6 @@ def made(world: Timeline | None = None, algorithm: Any = "fedavg", rounds: int =
 def after(fed: Federation, state: RunState, rounds: int = 1) -> tuple[RunState, list[RoundRecord]]:
     """Some rounds of another process, from a saved state."""
     return run_rounds(fed, rounds, restored_state(fed.parts, state.tensors()))
-
-
-def models(fed: Federation) -> list[Tensor]:
-    seen = watch(fed)
-    run_rounds(fed)
-    return [w for _, w in seen]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from commands import Fedtide, fedtide, folder, shared_data
 from federation.test_ranks import SIZES, compare
+from federation.test_uplink import models
 from fedtide.authoring.rounds import assert_resumes
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -58,12 +59,6 @@ def made(
         **{"local": PLAIN, "uplink": links, "participation": ALL, **values},
     )
     return federation(chosen, world or steady(SIZES, rounds), vectors())
-
-
-def models(fed: Federation) -> list[Tensor]:
-    seen = watch(fed)
-    run_rounds(fed)
-    return [w for _, w in seen]
 
 
 def added(fed: Federation) -> list[Tensor]:

@@ -87,16 +87,14 @@ class Outcome:
 
     Attributes:
         rounds: record and new global model of each round. everybody: mean of all clients' latest models after each
-            round, where it is evaluated. clipped: local steps of each round that were clipped. sessions: what is
-            recorded of the session that began with a round. stores: what the initializer has stored after each round.
-        rows: of the history, one per round.
+            round, where it is evaluated. sessions: what is recorded of the session that began with a round. stores: what
+            the initializer has stored after each round. rows: of the history, one per round.
     """
 
     federation: Federation
     state: RunState
     rounds: list[tuple[Round, Tensor]]
     everybody: list[Tensor]
-    clipped: list[int]
     sessions: list[dict[str, Any] | None]
     stores: list[dict[str, Tensor]]
     rows: list[dict[str, float | int | None]]
