@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from fedtide.core import plugins
 from fedtide.federation.rounds.round import RoundRecord
-from fedtide.federation.state import initial_state
 from fedtide.federation.traffic import payload
 from fedtide.methods.algorithms.cfl_core_set import equal_shares, herd
 from fedtide.methods.algorithms.cfl_regularization import present_weight
@@ -27,6 +26,7 @@ from support import (
     run_rounds,
     settings,
     smallest,
+    stepped,
     timeline,
     trajectory,
     vectors,
@@ -98,29 +98,22 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
     """A loop over the explicit triples, at the broadcast model and elsewhere, against what is sent."""
     chosen = taylor(curvature=curvature, window=window, reduce=reduce, probes=3)
     fed = federation(settings(algorithm=chosen, local=LOCAL), evolving(), vectors())
-    seen, triples, state = watch(fed), [], initial_state(fed.parts)
+    seen, triples = watch(fed), []
     algorithm: Any = fed.parts.algorithm
     w = fed.parts.w0 + 0.1
-    with torch.no_grad():
-        for t in range(fed.parts.timeline.rounds):
-            fed.run_round(state)
-            r = seen[t][0]
-            g = r.services.full_gradient(r.W)
-            probes = {"hutchinson": 3, "exact": None}
-            h = (
-                r.services.fisher_diagonal(r.W)
-                if curvature == "fisher"
-                else r.services.taylor(r.W, probes[curvature])[1]
-            )
-            triples += list(zip(g, h, r.W.clone(), strict=True))
-            last = triples if window is None else triples[-window:]
-            for center in (state.w, w):
-                c, H = algorithm.combined(state.extra, center)
-                for point in (center, center + 1.0):
-                    slopes = sum(gradient + curve * (point - own) for gradient, curve, own in last)
-                    explicit = slopes / len(last) if reduce == "mean" else slopes
-                    assert closest(c + H * (point - center), explicit) < 1e-12
-    fed.parts.workers.close()
+    for t, (state, _) in enumerate(stepped(fed)):
+        r = seen[t][0]
+        g = r.services.full_gradient(r.W)
+        probes = {"hutchinson": 3, "exact": None}
+        h = r.services.fisher_diagonal(r.W) if curvature == "fisher" else r.services.taylor(r.W, probes[curvature])[1]
+        triples += list(zip(g, h, r.W.clone(), strict=True))
+        last = triples if window is None else triples[-window:]
+        for center in (state.w, w):
+            c, H = algorithm.combined(state.extra, center)
+            for point in (center, center + 1.0):
+                slopes = sum(gradient + curve * (point - own) for gradient, curve, own in last)
+                explicit = slopes / len(last) if reduce == "mean" else slopes
+                assert closest(c + H * (point - center), explicit) < 1e-12
 
 
 def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> None:

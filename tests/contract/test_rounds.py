@@ -17,7 +17,6 @@ from fedtide.federation.traffic import Payload
 from fedtide.methods.algorithms.base import Algorithm
 from fedtide.training.objectives.base import Objective
 from fedtide.world.dataset import Dataset
-from fedtide.world.timeline import Timeline
 from support import (
     assert_same,
     clock,
@@ -150,16 +149,11 @@ def test_runs_of_a_trace_in_seconds_resume(world: Any, algorithm: str) -> None:
     assert_resumes(run)
 
 
-def session_starts(world: Timeline) -> list[int]:
-    """First round of every session."""
-    return [t for t in range(world.rounds) if world.session_span(t)[0] == t]
-
-
 def assert_charged(seen: Seen) -> None:
     """Every exchange, and what a session's start takes, is in the totals once."""
     parts, state, records = seen.fed.parts, seen.state, seen.records
     assert [exchanges for exchanges, _ in seen.payloads] == [int(record.row["selected"]) for record in records]
-    starts = session_starts(parts.timeline)
+    starts = parts.timeline.session_starts
     sessions = [parts.algorithm.session_traffic(parts.timeline.at(first).clients.size) for first in starts]
     for direction, once in (("up", 0), ("down", 1)):
         sent = [exchanges * getattr(payload, direction) for exchanges, payload in seen.payloads]

@@ -13,7 +13,7 @@ from fedtide.federation.state import initial_state
 from fedtide.federation.types import RunState
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
-from support import deal, federation, one, run_rounds, settings, timeline, vectors
+from support import dataset, deal, federation, one, run_rounds, settings, timeline, vectors
 
 SIZES = (6, 4, 5, 3)
 EVERYBODY = (0, 1, 2, 3)
@@ -119,6 +119,15 @@ def asked(
         feature.open(fed.parts, state, erase["at"])
     fed.parts.workers.close()
     return before, state, feature
+
+
+def linear(weighting: str) -> tuple[dict[str, Any], Tensor]:
+    """Clients with constant gradients: settings of FedAvg, and where each of them moves in a round, D [4, 3]."""
+    inputs = torch.randn(18, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    objective, algorithm = {"name": "quadratic", "curvatures": [0.0] * 3}, {"name": "fedavg", "weighting": weighting}
+    data = dataset(inputs, torch.arange(18) % 3, 3)
+    settings = {"data": data, "model": "point", "objective": objective, "local": WHOLE, "algorithm": algorithm}
+    return settings, torch.stack([part.mean(0) for part in inputs.split(SIZES)]) * 2 * 0.2
 
 
 def same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

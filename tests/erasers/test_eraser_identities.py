@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erasers.erased_runs import SIZES, WHOLE, asked, made, request, run, same, world
+from erasers.erased_runs import SIZES, WHOLE, asked, linear, made, request, run, same, world
 from fedtide.core import plugins
 from fedtide.methods.erasers.base import Eraser
 from fedtide.training.engine.flat import Layout
-from support import closest, dataset, steady, vectors
+from support import closest, steady, vectors
 
 LAST = [[0, 2], [2, 3], [0, 2], [0, 1, 3], [1, 2], [0, 3]]
 """Client 1 takes part in round 3 for the first time."""
@@ -32,14 +32,6 @@ def test_fed_eraser_is_retraining_if_the_client_came_last(ratio: float) -> None:
     assert closest(after("fed_eraser", LAST, interval=1, ratio=ratio), after("retrain", LAST)) < 1e-15
 
 
-def linear(**values: Any) -> dict[str, Any]:
-    """Clients with constant gradients: settings, and where each of them moves in a round, D [4, 3]."""
-    inputs = torch.randn(18, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    objective = {"name": "quadratic", "curvatures": [0.0] * 3}
-    data = dataset(inputs, torch.arange(18) % 3, 3)
-    return {"data": data, "model": "point", "objective": objective, "local": WHOLE, **values}
-
-
 @pytest.mark.usefixtures("drop_in")
 @pytest.mark.parametrize(
     ("name", "values"),
@@ -53,8 +45,7 @@ def linear(**values: Any) -> dict[str, Any]:
 )
 def test_linear_losses(name: str, values: dict[str, Any]) -> None:
     """All lead to w_0 + T sum p_k D_k / (1 - p_u); PUF at the rate T p_u leaves 1 - p_u of that way."""
-    settings = linear(algorithm={"name": "fedavg", "weighting": "samples"})
-    D = torch.stack([part.mean(0) for part in settings["data"].train_inputs.split(SIZES)]) * 2 * 0.2
+    settings, D = linear("samples")
     p = torch.tensor(SIZES, dtype=torch.float64) / sum(SIZES)
     fed = made((), **settings)
     _, state, _ = asked(request(name, **values), **settings)

@@ -6,8 +6,22 @@ from typing import Any
 import pytest
 import torch
 
-from erasers.erased_runs import BARE, ERASERS, LOCAL, PRESENT, SESSIONS, WHOLE, asked, made, request, run, same, world
-from support import closest, dataset, largest_gap
+from erasers.erased_runs import (
+    BARE,
+    ERASERS,
+    LOCAL,
+    PRESENT,
+    SESSIONS,
+    WHOLE,
+    asked,
+    linear,
+    made,
+    request,
+    run,
+    same,
+    world,
+)
+from support import closest, largest_gap
 
 DYNAMIC = {"name": "dynamic", "gradient_rounds": 1}
 
@@ -100,9 +114,7 @@ def test_two_requests_erase_both(first: str, method: str) -> None:
 
     In round 2 only client 1 was drawn, who is erased by then; nobody is there to be repeated.
     """
-    inputs = torch.randn(18, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    data, objective = dataset(inputs, torch.arange(18) % 3, 3), {"name": "quadratic", "curvatures": [0.0] * 3}
-    values = {"data": data, "model": "point", "objective": objective, "local": WHOLE, "algorithm": UNIFORM}
+    values, D = linear("uniform")
     cohorts = [[0, 1], [0, 2, 3], [1], [0, 2, 3], [1, 2], [2, 3], [0]]
     exact = {"interval": 1, "ratio": 1.0}
     asks = [
@@ -110,14 +122,10 @@ def test_two_requests_erase_both(first: str, method: str) -> None:
         for name, client, at in ((first, 1, 2), (method, 3, 5))
     ]
     fed = made((), **values)
-    D = torch.stack([part.mean(0) for part in inputs[:18].split((6, 4, 5, 3))]) * 2 * 0.2
     way = D[0] + (D[0] + D[2]) / 2 + (D[0] + D[2]) / 2 + D[2]
     erased = run(asks, world(7), cohorts, **values)
     assert closest(erased.models[5], fed.parts.w0 + way + D[2]) < 1e-14
     assert erased.rows[2]["selected"] == 0
-
-
-UNIFORM = {"name": "fedavg", "weighting": "uniform"}
 
 
 def test_means_are_over_clients_that_no_request_has_erased() -> None:

@@ -22,13 +22,11 @@ from fedtide.world.storage.prepared import load_data
 from small_runs import execute
 
 SESSIONS = {"name": "sessions", "num_devices": 3, "num_sessions": 3, "rounds_per_session": 2}
-
-
-TABLE = {"name": "table", "client": "who", "time": "when"}
+CALENDAR = {"scenario": {"name": "calendar", "rounds_per_period": 2}, "partition": "natural"}
 
 
 def table(root, label):
-    """Writes 600 rows of 12 clients in three months, whose labels follow from a client's number and a noisy sum."""
+    """Data settings of 600 rows of 12 clients in three months; labels follow from a client's number and a noisy sum."""
     rng = np.random.default_rng(5)
     x, who, month = rng.normal(size=(600, 2)), rng.integers(0, 12, 600), rng.integers(1, 4, 600)
     month[who == 3], month[who == 4] = 2, np.where(month[who == 4] == 2, 1, month[who == 4])
@@ -37,28 +35,29 @@ def table(root, label):
     )
     rows = rows.assign(x=x[:, 0], y=x[:, 1], label=label(who, x.sum(1) + rng.normal(size=600)))
     rows.to_csv(root / "rows.csv", index=False)
+    return {"name": "table", "client": "who", "time": "when", "file": str(root / "rows.csv")}
+
+
+def six_rounds(root, data, local, evaluation, **values):
+    raw = {
+        "data": {**data, "root": str(root)},
+        "model": "softmax_regression",
+        "local": {"steps": 3, "batch_size": 16, "lr": 0.1, **local},
+        "evaluation": {"clients_every": 2, **evaluation},
+        "engine": {"workers": 1, "accelerator": "cpu"},
+    }
+    return Params({**raw, **values}).run()
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     """Six rounds of two groups that take turns: ``settings(**evaluation)``; ``natural=True`` on a table of 12 clients."""
     root = tmp_path_factory.mktemp("data")
-    table(root, lambda who, target: (target > 0).astype(int))
+    rows = table(root, lambda who, target: (target > 0).astype(int))
 
     def make(natural=False, model="softmax_regression", local=None, **evaluation):
-        raw = {
-            "data": {"name": "digits", "root": str(root)},
-            "scenario": SESSIONS,
-            "model": model,
-            "algorithm": "fedavg",
-            "local": {"steps": 3, "batch_size": 16, "lr": 0.1, **(local or {})},
-            "evaluation": {"clients_every": 2, **evaluation},
-            "engine": {"workers": 1, "accelerator": "cpu"},
-        }
-        if natural:
-            raw["data"] |= {**TABLE, "file": str(root / "rows.csv")}
-            raw |= {"scenario": {"name": "calendar", "rounds_per_period": 2}, "partition": "natural"}
-        return Params(raw).run()
+        data, world = (rows, CALENDAR) if natural else ({"name": "digits"}, {"scenario": SESSIONS})
+        return six_rounds(root, data, local or {}, evaluation, model=model, **world)
 
     return make
 
@@ -67,17 +66,17 @@ def settings(tmp_path_factory):
 def regression(tmp_path_factory):
     """Six rounds in three periods of the same table; client 5 always has the same target: ``regression(**values)``."""
     root = tmp_path_factory.mktemp("numbers")
-    table(root, lambda who, target: np.where(who == 5, 1.0, target))
-    raw = {
-        "data": {**TABLE, "file": str(root / "rows.csv"), "root": str(root), "task": "regression"},
-        "scenario": {"name": "calendar", "rounds_per_period": 2},
-        "objective": "mean_squared_error",
-        "model": "softmax_regression",
-        "local": {"steps": 3, "batch_size": 16, "lr": 0.05},
-        "evaluation": {"clients_every": 2},
-        "engine": {"workers": 1, "accelerator": "cpu"},
-    }
-    return lambda **values: Params({**raw, "partition": "natural", **values}).run()
+    data = {**table(root, lambda who, target: np.where(who == 5, 1.0, target)), "task": "regression"}
+    usual = {"objective": "mean_squared_error", **CALENDAR}
+    return lambda **values: six_rounds(root, data, {"lr": 0.05}, {}, **{**usual, **values})
+
+
+def finished(chosen, folder):
+    """Data, timeline and the last table of client scores of a run."""
+    execute(chosen, folder, name="x")
+    data = load_data(chosen)
+    scores = pd.read_parquet(folder / "x" / "client_scores" / "round-000006.parquet")
+    return data, build_timeline(chosen, data), scores
 
 
 def history(run):
@@ -111,13 +110,10 @@ def test_the_summary_counts_clients_that_are_present_and_known():
 
 
 def test_dealt_data_give_the_accuracy_expected_under_the_label_shares(settings, tmp_path):
-    chosen = settings()
-    execute(chosen, tmp_path, name="x")
-    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
+    data, timeline, table = finished(settings(), tmp_path)
     logits = model_of(tmp_path / "x")(data.prepare(data.test_inputs))
     hits = (logits.argmax(1) == data.test_labels).double()
     losses = cross_entropy(logits.double(), data.test_labels, reduction="none")
-    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet")
     assert table.client.tolist() == [*timeline.at(5).clients, *timeline.at(3).clients]
     assert table.group.tolist() == ["returners"] * 3 + ["departed"] * 3
     for row in table.itertuples():
@@ -132,10 +128,7 @@ def test_dealt_data_give_the_accuracy_expected_under_the_label_shares(settings, 
 
 @pytest.mark.parametrize("split", ["test", "validation"])
 def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split):
-    chosen = settings(natural=True, splits=[split])
-    execute(chosen, tmp_path, name="x")
-    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
-    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet")
+    data, timeline, table = finished(settings(natural=True, splits=[split]), tmp_path)
     inputs, labels = (data.test_inputs, data.test_labels) if split == "test" else (data.train_inputs, data.train_labels)
     owners = data.origins.test_client if split == "test" else data.origins.train_client
     hits = (model_of(tmp_path / "x")(data.prepare(inputs)).argmax(1) == labels).double()
@@ -168,10 +161,9 @@ def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
 
 def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
     chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, finetune_steps=3)
-    execute(chosen, tmp_path, name="x")
-    data, timeline = load_data(chosen), build_timeline(chosen, load_data(chosen))
+    data, timeline, table = finished(chosen, tmp_path)
     start = list(torch.load(tmp_path / "x" / "model.pt", weights_only=True).values())
-    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet").set_index("client")
+    table = table.set_index("client")
     for client, shard in zip(timeline.at(5).clients, timeline.shards_at(5), strict=True):
         weights = [value.clone().requires_grad_() for value in start]
         optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.5, weight_decay=0.01)
@@ -199,13 +191,8 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
 
 
 def test_a_client_is_scored_on_its_own_samples(regression: Any, tmp_path: Path) -> None:
-    chosen = regression()
-    execute(chosen, tmp_path, name="x")
-    data = load_data(chosen)
-    timeline = build_timeline(chosen, data)
-    weight, bias = torch.load(tmp_path / "x" / "model.pt", weights_only=True).values()
-    errors = data.prepare(data.test_inputs).flatten(1) @ weight.T + bias - data.test_labels.reshape(-1, 1)
-    table = pd.read_parquet(tmp_path / "x" / "client_scores" / "round-000006.parquet")
+    data, timeline, table = finished(regression(), tmp_path)
+    errors = model_of(tmp_path / "x")(data.prepare(data.test_inputs)) - data.test_labels.reshape(-1, 1)
     assert dict(zip(table.name, table.group, strict=True))["c03"] == "departed"
     owners = data.origins.test_client
     assert owners is not None

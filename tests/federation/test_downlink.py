@@ -299,16 +299,12 @@ def test_jobs_start_from_what_their_clients_have_received() -> None:
     """With mode: async; what a client receives depends on the updates since its last job's."""
     buffered = {"name": "fedbuff", "buffer": 2}
     fed, noted = jobs(buffered, UNEQUAL, steady(SIZES, 6), 3, downlink=TOP_K)
-    seen, state, versions, bases = watch(fed), initial_state(fed.parts), list[Tensor](), list[Any]()
-    for _ in range(6):
-        versions.append(state.features["downlink"]["w"].clone())
-        with torch.no_grad():
-            fed.run_round(state)
+    seen, versions, bases = watch(fed), [fed.parts.w0], list[Any]()
+    for state, _ in stepped(fed):
         r = seen[-1][0]
-        bases += [
-            (r.base[row], versions[r.t - int(behind)]) for row, behind in enumerate(r.job.staleness[:, 0].tolist())
-        ]
-    fed.parts.workers.close()
+        behind = r.job.staleness[:, 0].tolist()
+        bases += [(base, versions[r.t - int(rounds)]) for base, rounds in zip(r.base, behind, strict=True)]
+        versions.append(state.features["downlink"]["w"].clone())
     assert all(torch.equal(base, version) for base, version in bases)
     assert len({id(version) for _, version in bases}) > 3
     starts = state.totals["bytes_down"]

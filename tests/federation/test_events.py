@@ -14,8 +14,6 @@ from fedtide.federation.clocks.presence import Presence
 from fedtide.methods.costs.wireless import Wireless
 from fedtide.settings.groups.evaluation import CostSettings
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.training.engine.executors.executor import Advance
-from fedtide.training.engine.local import Cohort
 from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count
 from support import deal, federation, largest_gap, run_rounds, settings, steady, timeline, vectors
 
@@ -54,12 +52,7 @@ def test_batches_are_keyed_by_the_job() -> None:
     local = {**LOCAL, "order": "shuffled"}
     fed, noted = made({"name": "fedbuff", "buffer": 3}, UNEQUAL, steady(SIZES, 5), 4, local=local)
     begin, plans = fed.parts.executor.begin, []
-
-    def note(cohort: Cohort) -> Advance:
-        plans.append(cohort.plan)
-        return begin(cohort)
-
-    fed.parts.executor.begin = note  # type: ignore[method-assign]
+    fed.parts.executor.begin = lambda cohort: plans.append(cohort.plan) or begin(cohort)  # type: ignore
     run_rounds(fed)
     chosen = fed.parts.settings.local
     expected = set()

@@ -40,10 +40,7 @@ def largest(found: Footprint) -> str:
             "a cohort of 6",
         ),
         ({"local": {"epochs": None, "steps": 10**9}}, "the batches of a round, 6 clients x 1000000000 local steps"),
-        (
-            {"local": {"epochs": 10**9, "batch_size": 3}},
-            "6 clients x 4000000000 local steps x 3 samples",
-        ),
+        ({"local": {"epochs": 10**9, "batch_size": 3}}, "6 clients x 4000000000 local steps x 3 samples"),
     ],
 )
 def test_the_part_that_does_not_fit_is_named_with_a_remedy(values: dict[str, Any], what: str) -> None:

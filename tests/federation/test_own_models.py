@@ -116,10 +116,9 @@ def test_one_drawn_sample_set_is_what_a_pass_over_it_gives() -> None:
 
 
 def test_personal_steps_begin_at_the_served_model() -> None:
-    """No steps to speak of leave the served model, and what is not trained stays as it was served."""
-    steady_world = steady(SIZES, 2)
+    """What is not trained stays as it was served."""
     evaluation = {"finetune_steps": 2, "finetune_part": "head"}
-    fed = made(steady_world, evaluation=evaluation)
+    fed = made(steady(SIZES, 2), evaluation=evaluation)
     each, models = fed.parts.evaluator.each, []
 
     def noted(rows: Any, of: Any, tested: Any) -> Any:

@@ -104,20 +104,12 @@ def test_every_phase_starts_at_rest(quadratics: Any, rule: dict[str, Any], expec
 
 
 def test_the_first_phase_has_the_batches_of_a_round_and_the_second_its_own() -> None:
-    fed = made("in_parts", rounds=1)
     keys: list[Tensor] = []
-    begin = fed.parts.executor.begin
-
-    def noted(cohort: Any) -> Any:
-        keys.append(cohort.plan.keys)
-        return begin(cohort)
-
-    fed.parts.executor.begin = noted  # type: ignore[method-assign]
-    run_rounds(fed)
-    plain = made("fedavg", rounds=1)
-    begin = plain.parts.executor.begin
-    plain.parts.executor.begin = noted  # type: ignore[method-assign]
-    run_rounds(plain)
+    for algorithm in ("in_parts", "fedavg"):
+        fed = made(algorithm, rounds=1)
+        begin = fed.parts.executor.begin
+        fed.parts.executor.begin = lambda cohort, begin=begin: keys.append(cohort.plan.keys) or begin(cohort)  # type: ignore
+        run_rounds(fed)
     first, second, usual = keys
     assert torch.equal(first, usual)
     assert not (first == second).any()

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.federation.saving import checkpoint
-from fedtide.records.run_directory import RunDirectory
 from fedtide.world.dataset import Dataset
 from small_runs import execute
 from support import deal, federation, run_rounds, settings, steady, timeline, vectors, watch
@@ -89,17 +88,6 @@ def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_af
     assert [facts["initializer"] for facts in events] == ["dynamic"] * 3
     assert list(events[-1]["weights"]) == list(events[-1]["distances"]) == ["2", "3"]
     assert sum(events[-1]["weights"].values()) == pytest.approx(1.0, abs=1e-12)
-
-
-def test_rewinding_drops_later_sessions_and_nothing_else(tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path)
-    directory.event("session", round=3, session=2)
-    marks = directory.mark_records()
-    directory.event("interrupted", round=4)
-    directory.event("session", round=5, session=3)
-    directory.rewind(marks)
-    lines = (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["session", "interrupted"]
 
 
 def test_samples_per_class_are_counted_once_for_each_shard_of_the_timeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.methods.algorithms.base import Algorithm
-from fedtide.methods.uplink.base import Sending
 from support import closest, federation, largest_gap, needs, one, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -217,12 +216,7 @@ def test_gradient_rounds_pass_the_links_with_draws_and_memories_of_their_own() -
     state, _ = run_rounds(made(uplink=[NOISY]), 1)
     lost, link, seen = state.memory["uplink.shrink.lost"].clone(), fed.parts.links[0], list[tuple[str, float]]()
     apply = link.apply
-
-    def noted(D: Tensor, s: Sending) -> dict[str, Tensor]:
-        seen.append((s.purpose, float(s.memory.lost.abs().max())))
-        return apply(D, s)
-
-    link.apply = noted  # type: ignore[method-assign]
+    link.apply = lambda D, s: seen.append((s.purpose, float(s.memory.lost.abs().max()))) or apply(D, s)  # type: ignore
     with torch.no_grad():
         GradientRounds(fed.parts, state, 0).train(state.w, state.b, 2, 0.1, None, None)
     fed.parts.workers.close()

@@ -47,11 +47,6 @@ class ReZero(Plain):
         return self.gate * self.skip(x) + super().forward(x)
 
 
-class Clamp(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).clamp(-2, 2)
-
-
 class InPlace(Plain):
     def more(self) -> None:
         self.scale = nn.Parameter(torch.ones(1))

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from federation.jobs import EQUAL, events
 from federation.test_ranks import SIZES, compare
@@ -17,7 +16,6 @@ from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.round import RoundRecord
 from fedtide.federation.state import restored_state
 from fedtide.federation.types import RunState
-from fedtide.methods.uplink.base import Sending
 from fedtide.world.timeline import Timeline
 from support import deal, federation, largest_gap, one, run_rounds, settings, steady, timeline, vectors, watch
 from uplink.passing import length
@@ -100,18 +98,6 @@ def test_a_resumed_run_is_the_same(links: list[Any]) -> None:
     assert_resumes((chosen, steady(SIZES, 3), vectors()))
 
 
-def test_what_is_recorded() -> None:
-    _, records = run_rounds(made(uplink=[ADAPTIVE, TOP_K]))
-    for record in records:
-        factors = record.clients["clip_factor"]
-        assert len(factors) == len(SIZES)
-        assert record.row["clipped"] == pytest.approx(sum(factor < 1 for factor in factors) / len(SIZES))
-    assert [record.clients["error_age"] for record in records] == [[0.0] * 5, [1.0] * 5, [1.0] * 5]
-    assert records[0].row["clip_bound"] == 0.1
-    assert records[1].row["error_norm"] == pytest.approx(records[0].row["compression_error"])
-    assert records[0].row["error_norm"] == records[1].row["error_lost"] == 0.0
-
-
 def test_a_client_that_leaves_takes_its_error_along() -> None:
     """Client 1 is away in the third of four rounds, and comes back as a new one."""
     here = {client: client for client in range(5)}
@@ -149,12 +135,7 @@ def test_gradient_rounds_use_the_bound_as_it_is() -> None:
     state, _ = run_rounds(made(uplink=[ADAPTIVE, TOP_K]), 2)
     before, clip, seen = state.features["uplink"]["clip"]["bound"].clone(), fed.parts.links[0], list[float]()
     apply = clip.apply
-
-    def noted(D: Tensor, s: Sending) -> dict[str, Tensor]:
-        seen.append(float(s.extra["bound"]))
-        return apply(D, s)
-
-    clip.apply = noted  # type: ignore[method-assign]
+    clip.apply = lambda D, s: seen.append(float(s.extra["bound"])) or apply(D, s)  # type: ignore
     with torch.no_grad():
         GradientRounds(fed.parts, state, 0).train(state.w, state.b, 2, 0.1, None, None)
     fed.parts.workers.close()

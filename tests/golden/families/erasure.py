@@ -252,23 +252,12 @@ def contributions(fields: Fields, outcome: Outcome) -> Iterator[Check]:
         yield f"client {each.client}: value", each.values[1], own["influence"]
 
 
-NAMED = (
-    {"remembered": "remembered", "accuracy_erased": "accuracy", "accuracy_erased_test": "accuracy_test"}
-    | {
-        name: name
-        for name in (
-            "gap",
-            "gap_left",
-            "memory_left",
-            "variation",
-            "agreement",
-            "remembered_test",
-            "retained_worst",
-            "retained_hurt",
-        )
-    }
-    | {"retained": "retained_change", "newcomers": "newcomers_change"}
+SAME = (
+    *("gap", "gap_left", "memory_left", "variation", "agreement"),
+    *("remembered", "remembered_test", "retained_worst", "retained_hurt"),
 )
+NAMED = {name: name for name in SAME} | {"accuracy_erased": "accuracy", "accuracy_erased_test": "accuracy_test"}
+NAMED |= {"retained": "retained_change", "newcomers": "newcomers_change"}
 
 
 def measured(point: dict[str, Any], seen: Seen, at: int) -> Iterator[Check]:
