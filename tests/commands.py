@@ -26,8 +26,20 @@ class Called(NamedTuple):
     out: list[str]
     err: list[str]
 
+    @property
+    def refusal(self) -> str:
+        """The line of a command that refuses its input: exit status 2, and nothing else is said."""
+        assert (self.status, self.out, len(self.err)) == (2, [], 1), self
+        assert self.err[0].startswith("fedtide: ")
+        return self.err[0].removeprefix("fedtide: ")
+
 
 Fedtide = Callable[..., Called]
+
+
+def sets(*settings: str) -> list[str]:
+    """Settings as words of a command."""
+    return [word for setting in settings for word in ("--set", setting)]
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,7 @@
 """Fixtures for tests that execute whole runs: six rounds on the digits."""
 
+import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,30 @@ Small = Callable[..., RunSettings]
 def execute(settings: RunSettings, runs: Path, name: str | None = None, loggers: Any = (), **watch: Any) -> Any:
     """The summary of a run in a folder of run directories, followed by ``watch``."""
     return execution.execute(settings, Workspace(runs, loggers=tuple(loggers)), name=name, watch=Watch(**watch))
+
+
+def history(run: Path) -> list[dict[str, str]]:
+    """Rows of a run's history, without the wall-clock seconds."""
+    with (run / "history.csv").open(encoding="utf-8", newline="") as stream:
+        return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(stream)]
+
+
+def events(run: Path, kind: str = "") -> list[dict[str, Any]]:
+    """Events of a run, of one kind where it is given."""
+    found = map(json.loads, (run / "events.jsonl").read_text(encoding="utf-8").splitlines())
+    return [event for event in found if kind in ("", event["event"])]
+
+
+def calendar(file: Path, rounds: int = 2, data: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
+    """A settings file's content: a session per month of a table whose rows have an owner ``who`` and a time ``when``."""
+    source = {"name": "table", "root": str(file.parent), "file": str(file), "client": "who", "time": "when"}
+    return {
+        "data": {**source, **(data or {})},
+        "scenario": {"name": "calendar", "rounds_per_period": rounds},
+        "partition": "natural",
+        "model": "softmax_regression",
+        **others,
+    }
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +70,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stop_after() -> Callable[[int], Any]:
     """A callback that stops the fit after a round, as a signal would."""
     import lightning as L

@@ -2,22 +2,17 @@
 
 import hashlib
 import json
-import os
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from commands import Fedtide
+from alarms import alarm
+from commands import Fedtide, sets
 
-GRID = [
-    "--set",
-    "compare={algorithms: [fedavg, fedprox], seeds: [0, 1], workers: 1}",
-    "--set",
-    "scenario.label_overlap=0.5",
-]
+__all__ = ["alarm"]
+
+GRID = sets("compare={algorithms: [fedavg, fedprox], seeds: [0, 1], workers: 1}", "scenario.label_overlap=0.5")
 PLAN = re.compile(
     r"(\d+) runs, (\d+) already ended; time: (unknown|about [\d.]+ min); largest run: at least [\d.]+ [MG]B"
 )
@@ -66,9 +61,7 @@ def test_the_time_is_that_of_the_label(fedtide: Fedtide, folder: Path) -> None:
 @pytest.mark.parametrize("option", ["--dry-run", "--rehearse"])
 def test_what_the_last_cell_refuses_is_named(option: str, fedtide: Fedtide, folder: Path) -> None:
     wrong = "algorithms={odd: {name: fedavg, with: {communication: intervals, uplink: [sign]}}}"
-    called = fedtide(
-        "compare", "--set", wrong, "--set", "compare.algorithms=[fedavg, odd]", "--set", "compare.workers=1", option
-    )
+    called = fedtide("compare", *sets(wrong, "compare={algorithms: [fedavg, odd], workers: 1}"), option)
     assert called.status == (2 if option == "--dry-run" else 1)
     assert "communication intervals averages inside rounds" in called.err[-1]
     assert "odd" in called.err[-1]
@@ -89,7 +82,7 @@ def test_a_rehearsal_of_erasure_and_of_clients_models(fedtide: Fedtide, folder: 
     erasing = "algorithms={gone: {name: fedavg, with: {erase: [{name: retrain, clients: [0], at: 2}]}}}"
     grid = "compare={algorithms: [gone, local, ditto], workers: 1}"
     static = "scenario={name: static, num_clients: 3, rounds: 9}"
-    called = fedtide("compare", "--set", erasing, "--set", grid, "--set", static, "--rehearse")
+    called = fedtide("compare", *sets(erasing, grid, static), "--rehearse")
     assert called.status == 0, called.err
     assert sum("stopped after round 1 of 9" in line for line in called.err) == 3
 
@@ -106,43 +99,9 @@ def test_a_dry_run_of_a_search_counts_trials(fedtide: Fedtide, folder: Path) -> 
     assert state(folder) == before
 
 
-ALARM = """
-import os
-import signal
-
-import lightning as L
-
-rounds = 0
-
-
-class Alarm(L.Callback):
-    \"\"\"The time is over in every fifth round of this process.\"\"\"
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        global rounds
-        rounds += 1
-        if rounds % 5 == 0:
-            os.kill(int(os.environ["COMMAND"]), signal.SIGALRM)
-"""
-
-
-@pytest.fixture
-def alarm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Settings of runs whose limit, far too long, ends in every fifth round."""
-    (folder / "alarm.py").write_text(ALARM)
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setenv("COMMAND", str(os.getpid()))
-    settings = (
-        "engine.callbacks=[{path: 'alarm:Alarm'}]",
-        "scenario={name: static, num_clients: 4}",
-        "compare.workers=1",
-    )
-    yield [word for setting in settings for word in ("--set", setting)]
-    sys.modules.pop("alarm", None)
-
-
-def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: list[str]) -> None:
-    grid = ["compare", *alarm, "--set", "scenario.rounds=100000", "--set", "compare.seeds=[0, 1]", "--seconds", "600"]
+def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: str) -> None:
+    static = "scenario={name: static, num_clients: 4, rounds: 100000}"
+    grid = ["compare", *sets(alarm.format(5), static, "compare={seeds: [0, 1], workers: 1}"), "--seconds", "600"]
     done = [0]
     for _ in range(2):
         called = fedtide(*grid)
@@ -154,15 +113,9 @@ def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: P
     assert (run / "events.jsonl").read_text().count('"interrupted"') == 2
 
 
-def test_a_search_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: list[str]) -> None:
-    search = [
-        "tune",
-        *alarm,
-        "--set",
-        "scenario.rounds=8",
-        "--set",
-        "tune={trials: 2, workers: 1, seconds: 600, prune: false}",
-    ]
+def test_a_search_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: str) -> None:
+    static = "scenario={name: static, num_clients: 4, rounds: 8}"
+    search = ["tune", *sets(alarm.format(5), static, "tune={trials: 2, workers: 1, seconds: 600, prune: false}")]
     called = fedtide(*search)
     assert (called.status, called.out[-1]) == (0, "stopped after 0 of 2 trials; re-run the same command to resume")
     called = fedtide(*search)

@@ -5,20 +5,15 @@ import re
 
 import pytest
 
-SESSIONS = (
-    "--set",
-    "scenario={name: sessions, num_devices: 3, num_sessions: 3, rounds_per_session: 2, pilot_sessions: 1}",
-)
-
-
-KEPT = ("--set", "checkpoint.keep_finished=true")
+from commands import sets
 
 
 @pytest.fixture
 def runs(fedtide, folder):
     """Two complete runs that keep their states; the folder."""
     for initializer in ("previous", "average"):
-        assert fedtide("run", "-q", *SESSIONS, *KEPT, "--set", f"initializer={initializer}").status == 0
+        chosen = sets("scenario.num_sessions=3", "checkpoint.keep_finished=true", f"initializer={initializer}")
+        assert fedtide("run", "-q", *chosen).status == 0
     return folder / "runs"
 
 
@@ -47,8 +42,7 @@ def test_all_runs_of_a_folder_are_verified(fedtide, runs):
 
 
 def test_a_folder_without_runs_is_refused(fedtide):
-    called = fedtide("check", "nowhere")
-    assert (called.status, called.err) == (2, ["fedtide: nowhere: no run directories in this folder"])
+    assert fedtide("check", "nowhere").refusal == "nowhere: no run directories in this folder"
 
 
 def test_states_of_complete_runs_are_pruned(fedtide, runs):

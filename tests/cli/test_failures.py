@@ -5,13 +5,15 @@ import json
 
 import pytest
 
+from commands import sets
+
+SEARCH = ("algorithm=fragile", "validation=0.2")
 LINE = "fragile.py:31: in finish: ZeroDivisionError: the third round is fragile"
 
 
 def algorithms(marks, **entries):
-    return ("--set", "algorithms=" + json.dumps({
-        "fedavg": {}, **{name: {"name": "fragile", "marks": str(marks), **entry} for name, entry in entries.items()}
-    }))  # fmt: skip
+    named = {name: {"name": "fragile", "marks": str(marks), **entry} for name, entry in entries.items()}
+    return sets(f"algorithms={json.dumps({'fedavg': {}, **named})}")
 
 
 def states(called):
@@ -24,14 +26,7 @@ def accuracies(folder, key):
 
 
 def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, folder, marks):
-    grid = (
-        "--set",
-        "compare.algorithms=[fragile, fedavg]",
-        "--set",
-        "compare.workers=2",
-        "--set",
-        "checkpoint.every=2",
-    )
+    grid = sets("compare={algorithms: [fragile, fedavg], workers: 2}", "checkpoint.every=2")
     called = fedtide("compare", "--json", *algorithms(marks, fragile={}), *grid)
     assert called.status == 0
     assert states(called) == {"fragile": "complete", "fedavg": "complete"}
@@ -46,8 +41,8 @@ def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, f
 
 
 def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_command(fedtide, folder, marks):
-    grid = (*algorithms(marks, dies={"times": 2}, raises={"how": "raise", "times": 3}),
-            "--set", "compare.algorithms=[dies, raises, fedavg]", "--set", "compare.workers=1")  # fmt: skip
+    bad = algorithms(marks, dies={"times": 2}, raises={"how": "raise", "times": 3})
+    grid = [*bad, *sets("compare={algorithms: [dies, raises, fedavg], workers: 1}")]
     first = fedtide("compare", "--json", *grid)
     assert first.status == 1
     assert states(first) == {"dies": "failed", "raises": "failed", "fedavg": "complete"}
@@ -68,7 +63,7 @@ def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_comman
 
 @pytest.mark.parametrize("how", [("--allow-failures",), ("--set", "compare.allow_failures=true")])
 def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how):
-    wild = ("--set", "local={steps: 2, lr: 1e+30}", "--set", "compare.workers=1")
+    wild = sets("local={steps: 2, lr: 1e+30}", "compare.workers=1")
     called = fedtide("compare", "--json", *wild, *how)
     assert called.status == 0
     assert states(called) == {"fedavg": "diverged"}
@@ -79,10 +74,9 @@ def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how
 
 def test_bad_input_that_shows_only_when_runs_begin_is_one_line(fedtide, folder):
     """Of all runs: exit status 2. Beside a run that can be done it is a failed one."""
-    short = ("--set", "algorithms={fedavg: {}, fedwcm: {target: [0.5, 0.5]}}", "--set", "compare.workers=1")
+    short = sets("algorithms={fedavg: {}, fedwcm: {target: [0.5, 0.5]}}", "compare.workers=1")
     message = "algorithm.target: 2 frequencies, but the data have 10 classes"
-    called = fedtide("compare", *short, "--set", "compare.algorithms=[fedwcm]")
-    assert (called.status, called.out, called.err) == (2, [], [f"fedtide: {message}"])
+    assert fedtide("compare", *short, "--set", "compare.algorithms=[fedwcm]").refusal == message
     assert not (folder / "runs").exists()
     called = fedtide("compare", "--json", *short, "--set", "compare.algorithms=[fedwcm, fedavg]")
     assert called.status == 1
@@ -92,8 +86,7 @@ def test_bad_input_that_shows_only_when_runs_begin_is_one_line(fedtide, folder):
 
 def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
     """One process of two dies while the other one waits for its next trial."""
-    settings = (*algorithms(marks, fragile={"times": 3}), "--set", "algorithm=fragile", "--set", "validation=0.2",
-                "--set", "tune.trials=3", "--set", "tune.workers=2", "--set", "tune.prune=false")  # fmt: skip
+    settings = [*algorithms(marks, fragile={"times": 3}), *sets(*SEARCH, "tune={trials: 3, workers: 2, prune: false}")]
     first = fedtide("tune", "--json", *settings)
     result = json.loads(first.out[-1])
     died = [line for line in first.err if "resuming" in line]
@@ -109,8 +102,8 @@ def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
 
 
 def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedtide, folder, marks):
-    settings = (*algorithms(marks, fragile={"how": "raise"}), "--set", "algorithm=fragile", "--set", "validation=0.2",
-                "--set", "tune.trials=2", "--set", "tune.workers=1", "--set", "tune.prune=false")  # fmt: skip
+    search = sets(*SEARCH, "tune={trials: 2, workers: 1, prune: false}")
+    settings = [*algorithms(marks, fragile={"how": "raise"}), *search]
     first = fedtide("tune", *settings)
     assert first.status == 1
     assert "1 trials, 1 of them complete" in "\n".join(first.out)

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from commands import sets
+
 SETTINGS = (
     "data={name: table, file: rows.csv, client: who, time: when}",
     "scenario={name: calendar, rounds_per_period: 1}",
@@ -25,7 +27,7 @@ def test_a_class_that_comes_later_is_an_output_from_the_start(fedtide):
     frame = table()
     frame.loc[(frame["when"] >= "2013-03") & (frame["x"] > 0.8), "label"] = 2
     frame.to_csv("rows.csv", index=False)
-    assert fedtide("run", "--name", "one", *(part for each in SETTINGS for part in ("--set", each))).status == 0
+    assert fedtide("run", "--name", "one", *sets(*SETTINGS)).status == 0
     with Path("runs/one/per_class.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["split"] == "test"]
     assert [bool(row["class_2"]) for row in rows] == [False, False, True, True]
@@ -37,8 +39,7 @@ def test_rows_to_predict_are_read_as_the_table_was(fedtide, folder):
     frame = table().assign(color=["null", "red", "?"] * 100, x=lambda rows: rows["x"].where(rows["x"] < 1, -999))
     frame.to_csv("rows.csv", index=False)
     written = "data={name: table, file: rows.csv, client: who, time: when, missing: ['?', -999]}"
-    settings = (written, *SETTINGS[1:], "model=softmax_regression")
-    called = fedtide("run", "--name", "one", *(part for each in settings for part in ("--set", each)))
+    called = fedtide("run", "--name", "one", *sets(written, *SETTINGS[1:], "model=softmax_regression"))
     assert called.status == 0
     assert any("color: read as names: 'null' (100 rows)" in line for line in called.err)
     frame.to_csv("numbered.csv")
@@ -53,7 +54,6 @@ def test_rows_to_predict_are_written_as_the_table(fedtide):
     frame = table()
     frame.to_csv("rows.csv", index=False, sep=";", decimal=",")
     written = "data={name: table, file: rows.csv, client: who, time: when, delimiter: ';', decimal: ','}"
-    settings = (written, *SETTINGS[1:], "model=softmax_regression")
-    assert fedtide("run", "--name", "one", *(part for each in settings for part in ("--set", each))).status == 0
+    assert fedtide("run", "--name", "one", *sets(written, *SETTINGS[1:], "model=softmax_regression")).status == 0
     called = fedtide("predict", "one", "rows.csv")
     assert (called.status, len(called.out)) == (0, 301)

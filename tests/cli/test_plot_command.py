@@ -7,11 +7,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import fedtide as package
-from commands import PARAMS, Fedtide
+from commands import PARAMS, Fedtide, sets
 from fedtide.settings.params import Params
 
-GRID = ("--set", "compare.algorithms=[fedavg]", "--set", "compare.initializers=[previous, average]", "--set",
-        "compare.seeds=[0]", "--set", "compare.workers=1")  # fmt: skip
+GRID = sets("compare={algorithms: [fedavg], initializers: [previous, average], seeds: [0], workers: 1}")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def test_python_has_the_same_figure(compared: Fedtide, folder: Path) -> None:
     [
         (
             ("accuracy_over_round",),
-            "these runs have no figure 'accuracy_over_round'; did you mean 'accuracy_over_rounds'?",
+            "these runs have no figure 'accuracy_over_round'; did you mean 'accuracy_over_rounds'",
         ),
         (("per_class", "--out", "figure.jpg"), "out = 'figure.jpg': should end in .pdf, .png, .svg"),
         (("per_class", "--out", "none/figure.pdf"), "out = 'none/figure.pdf': no folder none"),
@@ -70,14 +69,10 @@ def test_what_cannot_be_drawn_is_one_line(
     compared: Fedtide, folder: Path, arguments: tuple[str, ...], wanted: str
 ) -> None:
     before = sorted(folder.iterdir())
-    called = compared("plot", *arguments, *GRID)
-    assert (called.status, called.out) == (2, [])
-    (line,) = called.err
-    assert line.startswith(f"fedtide: {wanted}")
+    assert compared("plot", *arguments, *GRID).refusal.startswith(wanted)
     assert sorted(folder.iterdir()) == before
 
 
 def test_without_runs_there_is_no_figure(fedtide: Fedtide) -> None:
     called = fedtide("plot", *GRID)
-    assert called.status == 2
-    assert called.err[0].startswith("fedtide: no runs to report: runs has none of the 2 runs of `compare`")
+    assert called.refusal.startswith("no runs to report: runs has none of the 2 runs of `compare`")

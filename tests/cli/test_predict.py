@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fedtide as package
+from commands import sets
 from fedtide.runs.mlflow.logged_model import save
 from fedtide.settings.params import Params
 from fedtide.world.splits.split import SplitSettings, split_samples
@@ -51,10 +52,6 @@ def held_out(frame: pd.DataFrame) -> np.ndarray:
     return split_samples(SplitSettings(), groups, np.zeros(len(frame), dtype=np.int64), None)[1]
 
 
-def words(*settings: str) -> list[str]:
-    return [word for item in settings for word in ("--set", item)]
-
-
 def history(folder: str = "runs/one") -> dict[str, str]:
     return list(csv.DictReader(Path(folder, "history.csv").read_text().splitlines()))[-1]
 
@@ -74,7 +71,7 @@ def test_every_way_predicts_what_the_history_says(fedtide, folder, rows) -> None
     """Without the table: of the run, its directory and its MLflow model are left."""
     import mlflow.pyfunc
 
-    settings = words(TABLE, *SETTINGS)
+    settings = sets(TABLE, *SETTINGS)
     assert fedtide("run", "--name", "one", *settings).status == 0
     assert not Path("runs/one/served.pt").exists(), "all clients are served the global model"
     data = load_data(Params.read(Path("params.yaml"), settings[1::2]).run())
@@ -114,12 +111,8 @@ def test_every_way_predicts_what_the_history_says(fedtide, folder, rows) -> None
 
 @pytest.fixture
 def trained(fedtide, rows) -> pd.DataFrame:
-    assert fedtide("run", "--name", "one", *words(TABLE, *SETTINGS)).status == 0
+    assert fedtide("run", "--name", "one", *sets(TABLE, *SETTINGS)).status == 0
     return rows
-
-
-def as_text(frame: pd.DataFrame) -> list[str]:
-    return frame.to_csv(index=False).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -131,10 +124,7 @@ def as_text(frame: pd.DataFrame) -> list[str]:
         (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),
         (("one", "wrong.parquet"), "wrong.parquet: not a readable table: "),
         (("one", "empty.csv"), "empty.csv: no"),
-        (
-            ("one", "rows.csv", "--out", "no/out.csv"),
-            "--out = 'no/out.csv' should be a new file in a folder that exists",
-        ),
+        (("one", "rows.csv", "--out", "no/out.csv"), "--out = 'no/out.csv' should be a new file in a folder"),
         (("one", "rows.csv", "--out", "rows.csv"), "--out = 'rows.csv' should be a new file"),
     ],
 )
@@ -146,9 +136,7 @@ def test_what_cannot_be_predicted_is_one_line(fedtide, folder, trained, argument
     Path("wrong.parquet").write_text("rows")
     trained[:0].to_csv("empty.csv", index=False)
     before = sorted(folder.rglob("*"))
-    called = fedtide("predict", *arguments)
-    assert (called.status, called.out, len(called.err)) == (2, [], 1), called
-    assert called.err[0].startswith(f"fedtide: {message}")
+    assert fedtide("predict", *arguments).refusal.startswith(message)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -157,47 +145,49 @@ def test_damage_is_one_line_and_seen_by_check(fedtide, folder, trained) -> None:
     text, summary = stored.read_text(), Path("runs/one/summary.json").read_bytes()
 
     def refused() -> str:
-        called = fedtide("predict", "one", "rows.csv")
-        assert (called.status, called.out, len(called.err)) == (2, [], 1), called
-        return called.err[0]
+        return fedtide("predict", "one", "rows.csv").refusal
 
     stored.write_text(text.replace('"red"', '"rad"'))
-    assert refused().startswith("fedtide: runs/one: encoding.json was changed; restore it, or delete its summary.json")
+    assert refused().startswith("runs/one: encoding.json was changed; restore it, or delete its summary.json")
     assert fedtide("check").out == ["one: encoding.json was changed", "1 run: 1 damaged: one"]
     stored.unlink()
     assert "encoding.json is missing" in refused()
     # Without marks, what is read is checked all the same.
     Path("runs/one/summary.json").unlink()
     stored.write_text(text.replace('"red"', '"red", "pink"'))
-    assert refused().startswith("fedtide: runs/one/model.pt: does not match the current code of model mlp: ")
+    assert refused().startswith("runs/one/model.pt: does not match the current code of model mlp: ")
     # The same run restores it.
     stored.unlink()
     Path("runs/one/summary.json").write_bytes(summary)
-    assert fedtide("run", "--name", "one", *words(TABLE, *SETTINGS)).status == 0
+    assert fedtide("run", "--name", "one", *sets(TABLE, *SETTINGS)).status == 0
     assert stored.read_text() == text
     assert fedtide("check").out == ["1 run: 1 intact"]
 
 
 def test_runs_without_rows_or_a_model_are_one_line(fedtide, folder, rows) -> None:
     assert fedtide("run", "--name", "images").status == 0
-    assert fedtide("run", "--name", "diverged", *words(TABLE, *SETTINGS, "local.lr=1e30")).status == 1
+    assert fedtide("run", "--name", "diverged", *sets(TABLE, *SETTINGS, "local.lr=1e30")).status == 1
     for name, message in (
         ("images", "no encoding.json, since its data (digits) are not rows of a table"),
         ("diverged", "no final model, the run is diverged"),
     ):
-        called = fedtide("predict", f"runs/{name}", "rows.csv")
-        assert (called.status, called.out, called.err) == (2, [], [f"fedtide: runs/{name}: {message}"])
+        assert fedtide("predict", f"runs/{name}", "rows.csv").refusal == f"runs/{name}: {message}"
+
+
+def of_a_task(fedtide, frame: pd.DataFrame, label: str, *settings: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The held-out rows of a table with other labels, and what the command predicts of them after a run."""
+    frame.to_csv("other.csv", index=False)
+    chosen = sets(f"data={{{ROWS}, file: other.csv, {label}}}", *SETTINGS, *settings, "engine.precision=64-true")
+    assert fedtide("run", "--name", "one", *chosen).status == 0
+    test = frame.iloc[held_out(frame)]
+    test.to_csv("test.csv", index=False)
+    return test, predictions(fedtide("predict", "one", "test.csv").out)
 
 
 def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -> None:
     frame = rows.assign(minutes=rows["size"].fillna(5) * 20 + 100).drop(columns="verdict")
-    frame.to_csv("minutes.csv", index=False)
-    data = f"data={{{ROWS}, file: minutes.csv, label: minutes, task: regression, target_scale: 50}}"
-    settings = words(data, *SETTINGS, "objective=mean_squared_error", "local.lr=0.01", "engine.precision=64-true")
-    assert fedtide("run", "--name", "one", *settings).status == 0
-    test = frame.iloc[held_out(frame)]
-    test.to_csv("test.csv", index=False)
-    found = predictions(fedtide("predict", "one", "test.csv").out)
+    label = "label: minutes, task: regression, target_scale: 50"
+    test, found = of_a_task(fedtide, frame, label, "objective=mean_squared_error", "local.lr=0.01")
     assert list(found) == ["prediction"]
     error = (found["prediction"].to_numpy() - test["minutes"].to_numpy()) / 50
     assert np.abs(error).mean() == pytest.approx(float(history()["test_mae"]), abs=1e-6)
@@ -206,13 +196,8 @@ def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -
 
 def test_several_labels_have_columns_of_their_own(fedtide, folder, rows) -> None:
     frame = rows.assign(big=rows["size"] > 5, far=rows["zone"] > 15).drop(columns="verdict")
-    frame.to_csv("labels.csv", index=False)
-    data = f"data={{{ROWS}, file: labels.csv, labels: [big, far], task: multilabel}}"
-    settings = words(data, *SETTINGS, "objective=binary_cross_entropy", "engine.precision=64-true")
-    assert fedtide("run", "--name", "one", *settings).status == 0
-    test = frame.iloc[held_out(frame)]
-    test.to_csv("test.csv", index=False)
-    found = predictions(fedtide("predict", "one", "test.csv").out)
+    label = "labels: [big, far], task: multilabel"
+    test, found = of_a_task(fedtide, frame, label, "objective=binary_cross_entropy")
     assert list(found) == ["prediction_big", "prediction_far", "probability_big", "probability_far"]
     shares, labels = found.iloc[:, 2:].to_numpy(), test[["big", "far"]].to_numpy(dtype=float)
     assert (found.iloc[:, :2].to_numpy() == (shares > 0.5)).all()

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
+from commands import sets
 from fedtide.runs.compare import compare
 from fedtide.runs.display.progress import Follower, Position, Watch
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import CompareSettings
-from small_runs import small
 from terminals import bars, follow, lines
-
-__all__ = ["small"]
 
 
 def in_terminal(*arguments: str, command: Sequence[str] = ("-m", "fedtide")) -> tuple[int, str]:
@@ -51,7 +49,7 @@ def test_a_script_shows_nothing_elsewhere(folder: Path, capfd: pytest.CaptureFix
 @pytest.mark.slow
 def test_a_comparison_shows_all_runs_in_progress_and_the_total(folder: Path) -> None:
     settings = ["compare.algorithms=[fedavg, fedprox]", "compare.workers=2", "scenario.rounds_per_session=60"]
-    status, text = in_terminal("compare", *(word for item in settings for word in ("--set", item)))
+    status, text = in_terminal("compare", *sets(*settings))
     assert status == 0, text
     assert {(bar[1], bar[2]) for bar in bars(text, "total")} >= {("0", "2"), ("2", "2")}
     for label in ("fedavg", "fedprox"):

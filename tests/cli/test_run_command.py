@@ -3,6 +3,8 @@ import json
 import pytest
 import torch
 
+from commands import sets
+
 SUMMARY = {
     "run_key", "state", "rounds", "final_accuracy", "best_accuracy", "mean_last10_accuracy", "bytes_up", "bytes_down",
     "seconds",
@@ -29,22 +31,16 @@ def test_json_is_one_object_on_the_last_line(fedtide, folder):
 
 
 def test_labels_speed_and_saving_do_not_change_the_numbers(fedtide, folder):
-    for name, settings in {
-        "plain": ("--set", "algorithm=fedprox"),
-        "other": ("--set", "algorithm=mine", "--set", "algorithms={mine: {name: fedprox}}", "--set", "engine.workers=2",
-                  "--set", "checkpoint.every=1", "--set", "engine.chunk=1"),
-    }.items():  # fmt: skip
-        assert fedtide("run", "-q", "--name", name, *settings).status == 0
+    other = ("algorithm=mine", "algorithms={mine: {name: fedprox}}", "engine.workers=2", "checkpoint.every=1")
+    for name, settings in {"plain": ("algorithm=fedprox",), "other": (*other, "engine.chunk=1")}.items():
+        assert fedtide("run", "-q", "--name", name, *sets(*settings)).status == 0
     plain, other = (torch.load(folder / "runs" / name / "model.pt", weights_only=True) for name in ("plain", "other"))
     assert all(torch.equal(plain[name], other[name]) for name in plain)
 
 
 def test_without_json_it_prints_folder_and_accuracy(fedtide):
-    called = fedtide("run", "--name", "mine")
+    called, quiet = fedtide("run", "--name", "mine"), fedtide("run", "-q")
     (line,) = called.out
     assert line.startswith("runs/mine: final accuracy ")
     assert any("650 parameters" in remark for remark in called.err)
-
-
-def test_quiet_is_quiet(fedtide):
-    assert fedtide("run", "-q").err == []
+    assert quiet.err == []

@@ -1,6 +1,5 @@
 """``fedtide runs pack`` and ``merge``: records of runs in an archive, and what is refused."""
 
-import csv
 import io
 import json
 import tarfile
@@ -8,8 +7,10 @@ import zipfile
 
 import pytest
 
+from commands import sets
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import hashed, read_hashed
+from small_runs import history
 
 OWN = (".lock", ".lock.owner", "model.pt")
 
@@ -20,18 +21,13 @@ def contents(path):
     }
 
 
-def rows(path):
-    return [{**row, "seconds": ""} for row in csv.DictReader((path / "history.csv").open(newline=""))]
-
-
 @pytest.fixture
 def runs(fedtide, folder):
     """Two complete runs: one of a label, and one whose checkpoints are kept, after two and four rounds; the folder."""
     weak = "algorithms={weak: {name: fedprox, mu: 0.01, with: {local: {lr: 0.2}}}}"
-    chosen = ("compare.algorithms=[weak]", "compare.initializers=[previous]", "compare.seeds=[0]", "compare.workers=1")
-    assert fedtide("compare", "-q", "--set", weak, *(word for item in chosen for word in ("--set", item))).status == 0
-    kept = ("checkpoint={every: 2, keep_finished: true}", "seed=3")
-    assert fedtide("run", "-q", *(word for item in kept for word in ("--set", item))).status == 0
+    chosen = "compare={algorithms: [weak], initializers: [previous], seeds: [0], workers: 1}"
+    assert fedtide("compare", "-q", *sets(weak, chosen)).status == 0
+    assert fedtide("run", "-q", *sets("checkpoint={every: 2, keep_finished: true}", "seed=3")).status == 0
     return folder / "runs"
 
 
@@ -96,7 +92,7 @@ def test_complete_runs_arrive_as_they_were_without_their_models(fedtide, folder,
 
 def test_an_unfinished_run_continues_elsewhere_and_comes_back(fedtide, folder, runs, shared_data):
     (path,) = runs.glob("fedavg-*")
-    whole = rows(path)
+    whole = history(path)
     half(path)
     (runs / "begun/state").mkdir(parents=True)
     packed = fedtide("runs", "pack", "moved.zip")
@@ -106,13 +102,13 @@ def test_an_unfinished_run_continues_elsewhere_and_comes_back(fedtide, folder, r
     there = folder / "there" / path.name
     assert sorted(file.name for file in there.glob("state/*")) == ["state-00000002.pt"]
     assert fedtide("run", "-q", "--set", "seed=3", "--runs", "there").status == 0
-    assert rows(there) == whole
+    assert history(there) == whole
     assert '"resumed", "round": 2' in (there / "events.jsonl").read_text()
     assert fedtide("runs", "pack", "back.zip", "--runs", "there").status == 0
     assert fedtide(*merging(shared_data, "back.zip")).out == ["1 runs merged into runs; 1 already there"]
     assert contents(path).keys() == {file for file in contents(there) if file.parts[0] != "state"}
     assert fedtide(*merging(shared_data, "moved.zip")).out == ["0 runs merged into runs; 2 already there"]
-    assert rows(path) == whole
+    assert history(path) == whole
     assert not list(runs.glob(".merge-*"))
 
 
@@ -161,11 +157,9 @@ def test_a_run_of_other_settings_data_or_code_or_a_damaged_one_is_refused(
 
     assert fedtide("runs", "pack", "moved.zip").status == 0
     rewritten("moved.zip", changed)
-    more = [word for item in words for word in ("--set", item)]
-    called = fedtide(*merging(shared_data, "moved.zip", "--runs", "there"), *more)
-    assert (called.status, called.out, len(called.err)) == (2, [], 1)
-    assert called.err[0].startswith("fedtide: moved.zip: 1 runs refused, 0 merged: fedavg-previous-s3-")
-    assert reason in called.err[0]
+    line = fedtide(*merging(shared_data, "moved.zip", "--runs", "there"), *sets(*words)).refusal
+    assert line.startswith("moved.zip: 1 runs refused, 0 merged: fedavg-previous-s3-")
+    assert reason in line
     assert not (folder / "there").exists()
 
 
@@ -178,10 +172,8 @@ def test_another_run_of_the_same_name_stays_and_the_others_are_merged(fedtide, f
     next(runs.glob("fedavg-*")).rename(folder / "away")
     called = fedtide(*merging(shared_data, "moved.zip"))
     assert (called.status, len(called.err)) == (2, 1)
-    assert (
-        f"1 runs refused, 1 merged: {path.name}: differs from runs/{path.name} in results final_accuracy"
-        in called.err[0]
-    )
+    reason = f"{path.name}: differs from runs/{path.name} in results final_accuracy"
+    assert f"1 runs refused, 1 merged: {reason}" in called.err[0]
     assert contents(path) == before
     assert len(list(runs.glob("fedavg-*/summary.json"))) == 1
 
@@ -190,6 +182,7 @@ def test_another_run_of_the_same_name_stays_and_the_others_are_merged(fedtide, f
     ("words", "line"),
     [
         (("merge", "nothing.zip"), "nothing.zip: not an archive of runs (No such file or directory)"),
+        (("merge", "empty.zip", "--runs", "new"), "empty.zip: not an archive of runs (it is empty)"),
         (("merge", "params.yaml"), "params.yaml: not an archive of runs (File is not a zip file)"),
         (("pack", "a.zip"), "runs: no run directories in this folder"),
         (("pack", "a.zip", "--max", "much"), "--max = 'much': use a size such as 16MB"),
@@ -199,14 +192,7 @@ def test_another_run_of_the_same_name_stays_and_the_others_are_merged(fedtide, f
     ],
 )
 def test_wrong_use_is_one_line_and_writes_nothing(fedtide, folder, words, line):
-    before = sorted(folder.iterdir())
-    called = fedtide("runs", *words)
-    assert (called.status, called.out, called.err) == (2, [], [f"fedtide: {line}"])
-    assert sorted(folder.iterdir()) == before
-
-
-def test_an_empty_archive_is_refused(fedtide, folder):
     zipfile.ZipFile(folder / "empty.zip", "w").close()
-    called = fedtide("runs", "merge", "empty.zip", "--runs", "new")
-    assert (called.status, called.err) == (2, ["fedtide: empty.zip: not an archive of runs (it is empty)"])
-    assert not (folder / "new").exists()
+    before = sorted(folder.iterdir())
+    assert fedtide("runs", *words).refusal == line
+    assert sorted(folder.iterdir()) == before

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from commands import sets
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import ENVIRONMENT
 
@@ -45,12 +46,8 @@ def test_a_list_has_every_run_the_newest_first(fedtide, runs):
     assert len(table) == 4
     assert table[0].split()[:4] == ["label", "initializer", "seed", "state"]
     assert "kB" in table[2]
-    for option, value, count in (
-        ("--label", "fedavg", 1),
-        ("--seed", "3", 1),
-        ("--seed", "4", 0),
-        ("--state", "complete", 2),
-    ):
+    chosen = (("--label", "fedavg", 1), ("--seed", "3", 1), ("--seed", "4", 0), ("--state", "complete", 2))
+    for option, value, count in chosen:
         assert len(json.loads(fedtide("runs", "list", option, value, "--json").out[-1])) == count
     (runs / scaffold["run"] / "summary.json").write_text("{}")
     assert json.loads(fedtide("runs", "list", "--state", "damaged", "--json").out[-1])[0]["run"] == scaffold["run"]
@@ -68,9 +65,8 @@ def test_a_diff_names_what_differs_and_nothing_else(fedtide, runs):
     assert {"fedtide.methods.algorithms.fedavg", "fedtide.methods.algorithms.scaffold"} <= sources
     assert not {each["part"] for each in found} & {"data", "versions", "records"}
     assert ("results", "final_accuracy") in {(each["part"], each["name"]) for each in found}
-    assert any(
-        line.split()[:4] == ["settings", "local.lr", "0.2", "0.1"] for line in fedtide("runs", "diff", "fed", "sca").out
-    )
+    lines = [line.split()[:4] for line in fedtide("runs", "diff", "fed", "sca").out]
+    assert ["settings", "local.lr", "0.2", "0.1"] in lines
     assert fedtide("runs", "diff", "fedavg", str(first)).out == [f"{first.name} and {first.name} do not differ"]
     (first / ENVIRONMENT).unlink()  # as of a version that did not write it
     found = json.loads(fedtide("runs", "diff", "fedavg", "scaffold", "--json").out[-1])
@@ -94,9 +90,7 @@ def test_a_diff_names_what_differs_and_nothing_else(fedtide, runs):
 )
 def test_wrong_use_is_one_line_and_changes_nothing(fedtide, runs, words, line):
     before = names(runs)
-    called = fedtide("runs", *words)
-    assert (called.status, called.out, len(called.err)) == (2, [], 1)
-    assert called.err[0].startswith(f"fedtide: {line}")
+    assert fedtide("runs", *words).refusal.startswith(line)
     assert names(runs) == before
 
 
@@ -118,10 +112,8 @@ def test_a_run_in_use_is_not_removed_nor_are_the_others(fedtide, runs):
     before = names(runs)
     with held(runs / before[1] / ".lock", "held"):
         called = fedtide("runs", "remove", *before, "--yes")
-    assert called.status == 2
-    assert called.err[0].startswith(
-        f"fedtide: runs/{before[1]}: a process is working on this run (process {os.getpid()} on "
-    )
+    line = f"runs/{before[1]}: a process is working on this run (process {os.getpid()} on "
+    assert called.refusal.startswith(line)
     assert names(runs) == before
 
 
@@ -152,9 +144,7 @@ def test_damaged_runs_and_settings_do_not_prevent_removal(fedtide, runs, folder)
     (runs / name / "settings.json").write_text("{")
     assert [row["run"] for row in json.loads(fedtide("runs", "list", "--state", "damaged", "--json").out[-1])] == [name]
     (folder / "params.yaml").write_text("algorithm: nope\n")
-    called = fedtide("runs", "remove", name)
-    assert called.status == 2
-    assert called.err[0].endswith("; --yes removes the runs nevertheless")
+    assert fedtide("runs", "remove", name).refusal.endswith("; --yes removes the runs nevertheless")
     assert fedtide("runs", "remove", "--state", "damaged", "--yes").out[0].startswith("1 run removed")
     assert name not in names(runs)
 
@@ -162,16 +152,15 @@ def test_damaged_runs_and_settings_do_not_prevent_removal(fedtide, runs, folder)
 def test_a_run_like_a_recorded_one_has_its_key(fedtide, runs, folder):
     """What follows from another setting follows an override of that one: seed of the world, labels."""
     (folder / "params.yaml").write_text("local: {lr: 7}\n")
-    offline = ("--set", "tracking.mlflow=false", "--set", "engine.workers=1")
+    offline = sets("tracking.mlflow=false", "engine.workers=1")
     before = names(runs)
     for beginning in ("scaffold", "fedavg"):
         called = fedtide("run", "--like", beginning, *offline, "--json")
         assert called.status == 0
         assert json.loads(called.out[-1])["run_key"].startswith(beginning)
     assert names(runs) == before
-    assert (
-        fedtide("run", "-q", "--like", "scaffold", *offline, "--set", "algorithm=fedavg", "--set", "seed=0").status == 0
-    )
+    other = sets("algorithm=fedavg", "seed=0")
+    assert fedtide("run", "-q", "--like", "scaffold", *offline, *other).status == 0
     (new,) = set(names(runs)) - set(before)
     settings = json.loads((runs / new / "settings.json").read_text())
     assert (settings["label"], settings["world_seed"], settings["local"]["lr"]) == ("fedavg", 0, 0.1)
@@ -194,9 +183,7 @@ def test_what_no_run_can_be_like_is_one_line(fedtide, runs):
         (["--like", "fedavg", "--params", "params.yaml"], "--like and --params both give the settings of the run"),
         (["--like", "fedavg", "--set", "local.lr=-1"], "--set local.lr=-1: local.lr = -1: should be greater than 0"),
     ):
-        called = fedtide("run", *words)
-        assert (called.status, called.out, len(called.err)) == (2, [], 1)
-        assert called.err[0].startswith(f"fedtide: {line}")
+        assert fedtide("run", *words).refusal.startswith(line)
     assert names(runs) == before
 
 
@@ -205,24 +192,21 @@ def test_a_repeated_run_says_what_has_changed(fedtide, folder, monkeypatch):
     """Settings in this process; a source in another one, since sources are read once."""
     plugin = folder / "plugins/algorithms/mine.py"
     plugin.parent.mkdir(parents=True)
-    text = (
-        '"""Mine."""\nfrom fedtide.methods.algorithms.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    """Mine."""\n'
-    )
+    text = 'from fedtide.methods.algorithms.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    """Mine."""\n'
     plugin.write_text(text)
     monkeypatch.setenv("FEDTIDE_PLUGINS", str(folder / "plugins"))
-    mine = ("run", "--set", "algorithm=mine")
+    mine, changed = ("run", "--set", "algorithm=mine"), sets("local.lr=0.2", "local.steps=2")
     assert not [line for line in fedtide(*mine).err if "new run" in line]
     (first,) = names(folder / "runs")
-    other = [
-        line for line in fedtide(*mine, "--set", "local.lr=0.2", "--set", "local.steps=2").err if "new run" in line
-    ]
+    other = [line for line in fedtide(*mine, *changed).err if "new run" in line]
     (second,) = set(names(folder / "runs")) - {first}
-    changed = "local.lr (0.1 -> 0.2), local.steps (1 -> 2)"
-    assert other == [f"{second} is a new run: {first} is complete, but differs in {changed}"]
+    said = "local.lr (0.1 -> 0.2), local.steps (1 -> 2)"
+    assert other == [f"{second} is a new run: {first} is complete, but differs in {said}"]
     assert not [line for line in fedtide(*mine, "--set", "seed=1").err if "new run" in line]
     plugin.write_text(text + "    constant = 1\n")
-    command = [sys.executable, "-m", "fedtide", *mine, "--set", "local.lr=0.2", "--set", "local.steps=2"]
-    again = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    again = subprocess.run(
+        [sys.executable, "-m", "fedtide", *mine, *changed], cwd=folder, capture_output=True, text=True
+    )
     assert again.returncode == 0
     module = "sources fedtide.methods.algorithms.mine"
     assert f": {second} is complete, but differs in {module}\n" in again.stderr

@@ -12,9 +12,7 @@ from fedtide.cli.commands.watch import renew, served, signature
 from fedtide.cli.options import listening
 from fedtide.report.comparison import report, run_directories
 from fedtide.settings.params import Params
-from small_runs import execute, stop_after
-
-__all__ = ["stop_after"]
+from small_runs import execute
 
 
 @pytest.fixture
@@ -58,8 +56,7 @@ def test_a_port_that_is_taken_is_one_line(fedtide: Any, port: int) -> None:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         called = fedtide("watch", "--port", str(port))
-    wanted = f"fedtide: --port {port}: Address already in use; use another port"
-    assert (called.status, called.out, called.err) == (2, [], [wanted])
+    assert called.refusal == f"--port {port}: Address already in use; use another port"
 
 
 @pytest.mark.parametrize("command", ["watch", "ui"])
@@ -67,10 +64,9 @@ def test_a_port_that_is_taken_is_one_line(fedtide: Any, port: int) -> None:
 def test_an_address_of_another_machine_is_one_line(fedtide: Any, folder: Path, command: str, host: str) -> None:
     (folder / "mlruns").mkdir()
     (folder / "mlruns" / "mlflow.db").touch()
-    called = fedtide(command, "--host", host)
-    assert (called.status, called.out, len(called.err)) == (2, [], 1)
-    assert called.err[0].startswith(f"fedtide: --host = '{host}': ")
-    assert called.err[0].endswith("; use an address of this machine, such as 127.0.0.1 or 0.0.0.0")
+    line = fedtide(command, "--host", host).refusal
+    assert line.startswith(f"--host = '{host}': ")
+    assert line.endswith("; use an address of this machine, such as 127.0.0.1 or 0.0.0.0")
 
 
 def test_other_machines_are_let_in_with_a_warning(port: int, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

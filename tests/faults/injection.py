@@ -19,20 +19,8 @@ from pathlib import Path
 from typing import Any
 
 FSYNC = "os.fsync"  # Python has no audit event of this name, so its function is wrapped
-COUNTED = frozenset(
-    {
-        "open",
-        "os.mkdir",
-        "os.rename",
-        "os.remove",
-        "os.rmdir",
-        "os.link",
-        "os.symlink",
-        "os.truncate",
-        "sqlite3.connect",
-    }
-    | {FSYNC}
-)
+_CHANGING = ("mkdir", "rename", "remove", "rmdir", "link", "symlink", "truncate")
+COUNTED = frozenset({"open", "sqlite3.connect", FSYNC, *(f"os.{name}" for name in _CHANGING)})
 LEADER = "leader"
 """Role of the process that was started; those that it starts are ``worker-0``, ``worker-1``, ... as they first write."""
 
@@ -70,12 +58,7 @@ class Injection:
             has come; None for none of them.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        moments: tuple[Moment, ...] = (),
-        trace: Path | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, moments: tuple[Moment, ...] = (), trace: Path | None = None) -> None:
         self._folder, self._moments, self._trace = f"{folder.absolute()}/", list(moments), trace
         self._role: str | None = LEADER
         self._passed = self._total = 0
@@ -154,11 +137,8 @@ def _changed_path(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "open" and name.endswith(".lock"):  # how often it is tried is a matter of time
         return None
     with contextlib.suppress(OSError, IndexError):
-        if (
-            event in ("os.remove", "os.rmdir", "os.mkdir")
-            and not name.startswith("/")
-            and arguments[-1] not in (-1, None)
-        ):
+        relative = event in ("os.remove", "os.rmdir", "os.mkdir") and not name.startswith("/")
+        if relative and arguments[-1] not in (-1, None):
             name = f"{Path(f'/proc/self/fd/{arguments[-1]}').readlink()}/{name}"
     return os.path.abspath(name)  # noqa: PTH100  # pathlib would resolve less and cost more
 

@@ -1,6 +1,5 @@
 """What two executions with equal settings must agree on to the bit, however often one of them was interrupted."""
 
-import csv
 import io
 import json
 import zipfile
@@ -14,6 +13,7 @@ import torch
 from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving.checkpoint import StoredRows
 from fedtide.runs.check import check_run
+from small_runs import history
 
 _UNCOMPARED = frozenset({"mlruns", ".dvc", ".git", ".gitignore", "params.yaml", "experiments", "pipeline", "src"})
 _UNCOMPARED_KINDS = frozenset({".lock", ".owner", ".journal"})
@@ -21,23 +21,10 @@ _UNCOMPARED_KEYS = frozenset({"seconds", "files", "hash", "records"})
 _ARCHIVE = b"PK\x03\x04"
 
 
-def history(run: Path) -> list[dict[str, str]]:
-    """Rows of ``history.csv`` but for the seconds each round took."""
-    return _history((run / "history.csv").read_text(encoding="utf-8"))
-
-
 def same_records(run: Path, whole: Path) -> None:
     """All records of two runs are identical, but for saved states, events and manifests, which name the run."""
-    names = (
-        "history.csv",
-        "per_class.csv",
-        "clients.csv",
-        "session_scores.csv",
-        "privacy.csv",
-        "model.pt",
-        "summary.json",
-    )
-    for name in names:
+    tables = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "privacy.csv")
+    for name in (*tables, "model.pt", "summary.json"):
         assert (run / name).exists() == (whole / name).exists(), name
         if (run / name).exists():
             assert comparable(run / name) == comparable(whole / name), name
@@ -67,7 +54,7 @@ def complete_runs(folder: Path) -> set[str]:
 def comparable(path: Path) -> Any:
     """The content of a file without what may differ: seconds, and how often the run was interrupted."""
     if path.name == "history.csv":
-        return _history(path.read_text(encoding="utf-8"))
+        return history(path.parent)
     if path.name == "summary.json":
         return {key: value for key, value in json.loads(path.read_text()).items() if key not in _UNCOMPARED_KEYS}
     if path.name == "events.jsonl":
@@ -92,11 +79,6 @@ def comparable(path: Path) -> Any:
     if path.suffix == ".png":
         return path.stat().st_size > 0
     return path.read_bytes()
-
-
-def _history(text: str) -> list[dict[str, str]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    return [{key: cell for key, cell in row.items() if key != "seconds"} for row in rows]
 
 
 def _rounds_agree(run: Path) -> bool:

@@ -64,9 +64,8 @@ def test_a_full_disk_tears_files_and_the_next_attempt_mends_them(folder):
     for largest in sorted(int(generator(0, "full disk", size).integers(size // 2, size)) for size in sizes):
         attempt = Attempt(folder, largest=largest)
         assert attempt.end() == 1
-        assert re.fullmatch(
-            r"fedtide: \[Errno 27\] File too large; [\d,]+ bytes free: 'runs/run/.+'", attempt.lines[-1]
-        )
+        line = r"fedtide: \[Errno 27\] File too large; [\d,]+ bytes free: 'runs/run/.+'"
+        assert re.fullmatch(line, attempt.lines[-1])
     assert rows_of(folder / "runs/run") < 15
     again = Attempt(folder)
     assert again.end() == 0, again.lines

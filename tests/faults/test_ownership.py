@@ -25,9 +25,8 @@ def test_two_processes_never_work_on_the_same_run(folder):
     second = Attempt(folder)
     assert second.end() == 2
     (line,) = second.lines
-    assert line.startswith(
-        f"fedtide: runs/run: another process is working on this run (process {first.process} on {socket.gethostname()} since 2"
-    )
+    holder = f"process {first.process} on {socket.gethostname()} since 2"
+    assert line.startswith(f"fedtide: runs/run: another process is working on this run ({holder}")
     first.resume()
     assert first.end() == 0
     same_records(first.run, folder / "runs/whole")

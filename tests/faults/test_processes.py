@@ -10,26 +10,16 @@ import pytest
 import torch
 from attempt import rows_of
 
-from records import history
+from commands import sets
+from small_runs import events, history
 from waiting import until
 
 pytestmark = pytest.mark.slow
 
 
 def start(folder, name, devices, *settings):
-    command = [
-        sys.executable,
-        "-m",
-        "fedtide.cli.main",
-        "run",
-        "--json",
-        "--name",
-        name,
-        "--set",
-        f"engine.devices={devices}",
-    ]
-    for setting in settings:
-        command += ["--set", setting]
+    command = [sys.executable, "-m", "fedtide.cli.main", "run", "--json", "--name", name]
+    command += sets(f"engine.devices={devices}", *settings)
     with (folder / f"{name}.output").open("wb") as output:
         return subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
 
@@ -73,6 +63,6 @@ def test_two_processes_stop_together_and_resume(folder, number, status):
     assert 20 < rows_of(run) < 800
     summary, _ = finish(folder, "two", 2, longer)
     assert (summary["state"], summary["rounds"]) == ("complete", 800)
-    events = [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [event for event in events if event != "session"][-2:] == ["resumed", "complete"]
-    assert events.count("session") == 1
+    kinds = [event["event"] for event in events(run)]
+    assert [kind for kind in kinds if kind != "session"][-2:] == ["resumed", "complete"]
+    assert kinds.count("session") == 1

@@ -10,6 +10,7 @@ from attempt import Attempt, Moment, Process, rows_of
 
 from fedtide.cli import reporter
 from records import same_records
+from small_runs import events
 from terminals import HIDE, SHOW, bars, follow, lines
 from waiting import until
 
@@ -36,10 +37,8 @@ def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, n
     again = Attempt(folder)
     assert again.end() == 0
     same_records(again.run, folder / "runs/whole")
-    events = [json.loads(line) for line in (again.run / "events.jsonl").read_text().splitlines()]
-    assert [(event["event"], event["round"]) for event in events if event["event"] != "session"] == [
-        ("interrupted", done), ("resumed", done), ("complete", 15)
-    ]  # fmt: skip
+    told = [(event["event"], event["round"]) for event in events(again.run) if event["event"] != "session"]
+    assert told == [("interrupted", done), ("resumed", done), ("complete", 15)]
 
 
 def test_sigterm_before_the_first_round_is_not_lost(folder):
@@ -72,7 +71,7 @@ def plain_terminal():
 def test_ctrl_c_in_a_terminal_with_a_bar(folder):
     """The line fits, the state is saved, and the cursor is visible."""
     name = "fedavg · average · seed 0"
-    long = ["--set", "scenario.rounds_per_session=500", "--set", "evaluation.every=1"]
+    long = ["--set=scenario.rounds_per_session=500", "--set=evaluation.every=1"]
 
     def some_rounds(text):
         return any(int(bar[1]) > 20 and bar[6] not in (None, "-:--:--") for bar in bars(text[-2000:], name))
@@ -92,16 +91,8 @@ def test_ctrl_c_in_a_terminal_with_a_bar(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "status"), [([], 129), (["nohup"], 143)])
 def test_a_closed_terminal_stops_a_run_that_nohup_does_not_protect(folder, before, status):
-    command = [
-        *before,
-        sys.executable,
-        "-m",
-        "fedtide",
-        "run",
-        "--name",
-        "run",
-        "--set=scenario.rounds_per_session=2000",
-    ]
+    long = "--set=scenario.rounds_per_session=2000"
+    command = [*before, sys.executable, "-m", "fedtide", "run", "--name", "run", long]
     process, terminal = pty.fork()
     if process == 0:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may have been started with nohup

@@ -1,5 +1,7 @@
 """MLflow models of runs: what they hold, and that they predict what the run's own model does."""
 
+import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from shown import EXPERIMENT, Make
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -25,9 +28,6 @@ from fedtide.training.models.base import Model
 from fedtide.world.dataset import Dataset
 from fedtide.world.storage.prepared import load_data
 from support import dataset
-
-Make = Callable[..., RunSettings]
-EXPERIMENT = "tests"
 
 NETWORK = """
 from torch import nn
@@ -47,6 +47,29 @@ def saved(settings: RunSettings, folder: Path, data: Dataset | None = None) -> t
     found, directory = data or load_data(settings), folder / "runs" / summary["run_key"]
     save(directory, found, folder / "model")
     return folder / "model", found, directory
+
+
+def built(folder: Path, data: Dataset, name: str, change: Callable[[Any], object] = lambda network: None) -> Any:
+    """A network that ``change`` has changed, saved as that of a run in a folder."""
+    plugin = plugins.load(Model, name)
+    network = plugin(plugin.Settings()).build(data.input_shape, data.outputs, data.vocabulary).eval()
+    with torch.no_grad():
+        change(network)
+    folder.mkdir()
+    torch.save(network.state_dict(), folder / "model.pt")
+    (folder / "settings.json").write_text(json.dumps({"model": {"name": name}}))
+    return network
+
+
+def loaded(folder: Path, data: Dataset) -> Any:
+    """MLflow's model of that run."""
+    save(folder, data, folder / "mlflow")
+    return load(str(folder / "mlflow" / "data" / "data"))
+
+
+def filled(value: float) -> Callable[[Any], object]:
+    """All parameters of a network get this value."""
+    return lambda network: [parameter.fill_(value) for parameter in network.parameters()]
 
 
 def accuracy(model: Any, data: Dataset) -> float:
@@ -71,8 +94,6 @@ def test_a_network_of_the_users_brings_its_sources(
     with monkeypatch.context() as patch:
         patch.syspath_prepend(str(sources))
         path, data, directory = saved(settings(model={"name": "module", "path": "net_of_mine:Net"}), tmp_path)
-    import sys
-
     for name in ("net_of_mine", "helper_of_mine"):
         del sys.modules[name]
         (sources / f"{name}.py").unlink()
@@ -82,39 +103,20 @@ def test_a_network_of_the_users_brings_its_sources(
     assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-9)
 
 
-def test_a_model_plugin_of_the_users_comes_along(
-    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drop_in: None
-) -> None:
-    name = "point" if "point" in plugins.names(Model.kind) else pytest.skip("no drop-in model")
-    described: dict[str, Any] = {"name": name}
-    data = dataset(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), 3)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    network = plugins.load(Model, name)(plugins.load(Model, name).Settings(**described)).build((3,), 3, 0)
-    torch.save(network.state_dict(), folder / "model.pt")
-    import json
-
-    (folder / "settings.json").write_text(json.dumps({"model": described}))
-    save(folder, data, tmp_path / "model")
-    assert (tmp_path / "model" / "data" / "data" / "plugins" / "models" / f"{name}.py").is_file()
-    assert load(str(tmp_path / "model" / "data" / "data")).predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
+def test_a_model_plugin_of_the_users_comes_along(tmp_path: Path, drop_in: None) -> None:
+    data, run = dataset(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), 3), tmp_path / "run"
+    built(run, data, "point")
+    assert loaded(run, data).predict(np.zeros((2, 3), np.float32)).shape == (2, 3)
+    assert (run / "mlflow" / "data" / "data" / "plugins" / "models" / "point.py").is_file()
 
 
 def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
-    import json
-
     tokens = torch.randint(1, 20, (6, 5))
     text = Dataset("mine", "text", tokens, tokens[:, 0] % 2, tokens[:3], tokens[:3, 0] % 2, 2, "", vocabulary=20)
     vectors = dataset(torch.randn(6, 4), torch.arange(6) % 3, 3)
-    for data, chosen in ((text, {"name": "embedding_bag"}), (vectors, {"name": "softmax_regression"})):
-        plugin = plugins.load(Model, chosen["name"])
-        network = plugin(plugin.Settings(**chosen)).build(data.input_shape, data.num_classes, data.vocabulary).eval()
-        folder = tmp_path / chosen["name"]
-        folder.mkdir()
-        torch.save(network.state_dict(), folder / "model.pt")
-        (folder / "settings.json").write_text(json.dumps({"model": chosen}))
-        save(folder, data, folder / "mlflow")
-        found = load(str(next((folder / "mlflow").rglob("model.json")).parent)).predict(data.test_inputs.numpy())
+    for data, name in ((text, "embedding_bag"), (vectors, "softmax_regression")):
+        network = built(tmp_path / name, data, name)
+        found = loaded(tmp_path / name, data).predict(data.test_inputs.numpy())
         with torch.no_grad():
             expected = network(data.prepare(data.test_inputs)).softmax(1).numpy()
         assert found == pytest.approx(expected, abs=1e-7)
@@ -125,17 +127,8 @@ def test_vectors_and_texts_are_taken_as_they_are(tmp_path: Path) -> None:
 )
 def test_other_tasks_predict_what_they_are_about(task: Any, labels: torch.Tensor, outputs: int, tmp_path: Path) -> None:
     data = replace(dataset(torch.zeros(4, 3), labels, 1), task=task)
-    plugin = plugins.load(Model, "softmax_regression")
-    network = plugin(plugin.Settings()).build((3,), outputs, 0)
-    with torch.no_grad():
-        for value in network.parameters():
-            value.fill_(2.0)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    torch.save(network.state_dict(), folder / "model.pt")
-    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
-    save(folder, data, tmp_path / "model")
-    found = load(str(tmp_path / "model" / "data" / "data")).predict(np.ones((2, 3), np.float32))
+    built(tmp_path / "run", data, "softmax_regression", filled(2.0))
+    found = loaded(tmp_path / "run", data).predict(np.ones((2, 3), np.float32))
     wanted = torch.full((2, outputs), 8.0)
     assert np.array_equal(found, (wanted if task == "regression" else wanted.sigmoid()).numpy())
 
@@ -189,12 +182,8 @@ def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: 
     import mlflow.pyfunc
 
     data = dataset(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64), 2)
-    plugin = plugins.load(Model, "softmax_regression")
-    weights = plugin(plugin.Settings()).build((3,), 2, 0).state_dict()
     folder = tmp_path / "run"
-    folder.mkdir()
-    torch.save({name: torch.zeros_like(value) for name, value in weights.items()}, folder / "model.pt")
-    (folder / "settings.json").write_text('{"model": {"name": "softmax_regression"}}')
+    weights = built(folder, data, "softmax_regression", filled(0.0)).state_dict()
     biased = {name: torch.zeros(2, *value.shape) for name, value in weights.items()}
     next(value for value in biased.values() if value.ndim == 2)[1, 0] = 1.0  # of the second model, of the first class
     of = torch.tensor([0, 1, -1])

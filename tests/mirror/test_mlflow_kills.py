@@ -2,11 +2,11 @@
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+from shown import EXPERIMENT, Make, artifacts, only_run, steps
 
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
@@ -18,9 +18,6 @@ from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.run import RunSettings
-
-Make = Callable[..., RunSettings]
-EXPERIMENT = "tests"
 
 
 def kill(*_: Any) -> Any:
@@ -60,10 +57,8 @@ def killed(settings: RunSettings, runs: Path, mlruns: Path, moment: str) -> Path
 
 def shown(mlruns: Path) -> tuple[str, str, list[int], str]:
     """Status, outcome, rounds and id of the only run."""
-    store = Store(mlruns, EXPERIMENT)
-    (run,) = store.runs("tags.run_key != ''")
-    rounds = [item.step for item in store.client.get_metric_history(run.info.run_id, "session")]
-    return run.info.status, run.data.tags["outcome"], rounds, run.info.run_id
+    store, run = only_run(mlruns)
+    return run.info.status, run.data.tags["outcome"], steps(store, run, "session"), run.info.run_id
 
 
 def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards(
@@ -76,10 +71,8 @@ def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards
         lines: list[str] = []
         mirror([directory], mlruns, EXPERIMENT, lines.append)
         assert lines == [last]
-        status, outcome, rounds, key = shown(mlruns)
-        assert (status, outcome, rounds) == ("FINISHED", "complete", [1, 2, 3, 4])
-        files = {item.path for item in Store(mlruns, EXPERIMENT).client.list_artifacts(key)}
-        assert files == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
+        assert shown(mlruns)[:3] == ("FINISHED", "complete", [1, 2, 3, 4])
+        assert artifacts(*only_run(mlruns)) == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
 
 
 def test_a_killed_run_is_continued_where_it_is(settings: Make, tmp_path: Path, mlruns: Path) -> None:

@@ -6,7 +6,6 @@ import math
 import shutil
 import signal
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import lightning as L
 import pytest
 import torch
 from filelock import FileLock
+from shown import EXPERIMENT, Make, artifacts, only_run, recorded, steps, values
 
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
@@ -26,9 +26,6 @@ from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
-
-Make = Callable[..., RunSettings]
-EXPERIMENT = "tests"
 
 
 class Interrupt(L.Callback):
@@ -51,12 +48,6 @@ def mirrored(settings: RunSettings, runs: Path, mlruns: Path, *callbacks: L.Call
     return execute(settings, workspace, watch=Watch(options.get("log", print), callbacks=callbacks))
 
 
-def only_run(mlruns: Path) -> tuple[Store, Any]:
-    store = Store(mlruns, EXPERIMENT)
-    (run,) = store.runs("tags.run_key != ''")
-    return store, run
-
-
 @pytest.fixture(scope="module")
 def live(raw: dict[str, Any], empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Store and directory of a complete run that was mirrored while it was running."""
@@ -72,19 +63,6 @@ def live(raw: dict[str, Any], empty_store: Path, tmp_path_factory: pytest.TempPa
 def directory(live: tuple[Path, Path], tmp_path: Path) -> Path:
     """A copy of that directory, for changing."""
     return Path(shutil.copytree(live[1], tmp_path / live[1].name))
-
-
-def steps(store: Store, run: Any, metric: str) -> list[int]:
-    return [item.step for item in store.client.get_metric_history(run.info.run_id, metric)]
-
-
-def values(store: Store, run: Any, metric: str) -> list[tuple[int, float]]:
-    return [(item.step, item.value) for item in store.client.get_metric_history(run.info.run_id, metric)]
-
-
-def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
-    with (directory / "history.csv").open(encoding="utf-8") as stream:
-        return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
 
 
 def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
@@ -115,8 +93,7 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
     assert run.data.params["local.lr"] == "0.1"
     assert run.data.params["model.name"] == "softmax_regression"
 
-    names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
-    assert names == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
+    assert artifacts(store, run) == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
     model = store.client.download_artifacts(run.info.run_id, "model.pt", str(tmp_path))
     weights = torch.load(model, weights_only=True)
     assert sum(value.numel() for value in weights.values()) == 64 * 10 + 10
@@ -160,7 +137,9 @@ def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, t
     assert all(math.isfinite(value) for value in run.data.metrics.values())
 
 
-def test_training_continues_when_the_store_cannot_be_opened(settings: Make, tmp_path: Path) -> None:
+def test_training_continues_when_the_store_cannot_be_opened_and_mirror_refuses_it(
+    settings: Make, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "mlflow.db").write_bytes(b"not a database " * 100)
@@ -172,6 +151,8 @@ def test_training_continues_when_the_store_cannot_be_opened(settings: Make, tmp_
         f"{reason}training continues without it",
         f"{reason}`fedtide mlflow sync` uploads the run later",
     ]
+    with pytest.raises(SettingsError, match=r"cannot be used: file is not a database$"):
+        mirror([], broken, EXPERIMENT)
 
 
 @pytest.mark.parametrize("repaired", [True, False])
@@ -262,19 +243,10 @@ def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path,
     assert lines[1] == "MLflow: 0 runs written, 0 up to date, 1 not uploaded"
 
 
-def test_an_unusable_store_is_refused_when_rebuilding(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"not a database " * 100)
-    with pytest.raises(SettingsError, match=r"cannot be used: file is not a database$"):
-        mirror([], tmp_path, EXPERIMENT)
-
-
 def test_long_settings_are_cut_and_short_ones_kept(directory: Path, mlruns: Path) -> None:
     long = {"label": "x" * 400, "widths": list(range(200)), "deep": {"er": None}, "word": "plain"}
     (directory / "settings.json").write_text(json.dumps(long))
     mirror([directory], mlruns, EXPERIMENT)
     _, run = only_run(mlruns)
-    assert {key: len(value) for key, value in run.data.params.items() if key in ("label", "widths")} == {
-        "label": 250,
-        "widths": 250,
-    }
+    assert [len(run.data.params[key]) for key in ("label", "widths")] == [250, 250]
     assert (run.data.params["deep.er"], run.data.params["word"]) == ("null", "plain")

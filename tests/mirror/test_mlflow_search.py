@@ -54,12 +54,8 @@ def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str
     (tmp_path / "mlruns").write_text("in the way")
     params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})
     lines: list[str] = []
-    tune(
-        params,
-        Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests"),
-        tmp_path / "tuning",
-        Watch(lines.append),
-    )
+    place = Workspace(tmp_path / "runs", None, tmp_path / "mlruns", "tests")
+    tune(params, place, tmp_path / "tuning", Watch(lines.append))
     assert lines[-1].startswith("MLflow: ")
     assert lines[-1].endswith("; the files of the search are complete")
     assert (tmp_path / "tuning" / "front.png").is_file()

@@ -1,6 +1,5 @@
 """Runs on a real MLflow server: with the rounds as they come, never stopped by an outage, complete in the end."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 import lightning as L
 import pytest
 from servers import MlflowServer, silent_server
+from shown import EXPERIMENT, Make, artifacts, only_run, recorded, values
 
 from fedtide.core.errors import SettingsError
 from fedtide.runs.display.progress import Watch
@@ -20,10 +20,6 @@ from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.params import Params
-from fedtide.settings.run import RunSettings
-
-Make = Callable[..., RunSettings]
-EXPERIMENT = "tests"
 
 PREDICT = """
 import json, sys
@@ -68,28 +64,12 @@ class Once(L.Callback):
             self.action()
 
 
-def recorded(directory: Path, column: str) -> list[tuple[int, float]]:
-    with (directory / "history.csv").open(encoding="utf-8") as stream:
-        return [(int(row["round"]), float(row[column])) for row in csv.DictReader(stream) if row[column]]
-
-
-def values(store: Store, run: Any, metric: str) -> list[tuple[int, float]]:
-    return [(item.step, item.value) for item in store.client.get_metric_history(run.info.run_id, metric)]
-
-
-def found(where: Server, experiment: str) -> tuple[Store, Any]:
-    store = Store(where, experiment)
-    (run,) = store.runs("tags.run_key != ''")
-    return store, run
-
-
 def assert_complete(where: Server, experiment: str, directory: Path) -> Any:
-    store, run = found(where, experiment)
+    store, run = only_run(where, experiment)
     assert (run.info.status, run.data.tags["outcome"], run.info.run_name) == ("FINISHED", "complete", directory.name)
     for column in ("session", "train_loss", "test_accuracy"):
         assert values(store, run, column) == recorded(directory, column)
-    names = {item.path for item in store.client.list_artifacts(run.info.run_id)}
-    assert {"settings.json", "history.csv", "model.pt"} <= names
+    assert {"settings.json", "history.csv", "model.pt"} <= artifacts(store, run)
     return run
 
 

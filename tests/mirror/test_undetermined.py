@@ -14,11 +14,12 @@ from fedtide.runs.execution import execute
 from fedtide.runs.workspace import Workspace
 from fedtide.settings.experiment import ReportSettings
 from fedtide.settings.params import Params
+from small_runs import calendar
 
 METRICS = ["balanced_accuracy", "macro_f1", "auroc", "calibration_error"]
 
 
-def settings(root: Path, **changes: object) -> Params:
+def settings(root: Path) -> Params:
     """Four clients over three months: the second has one label, the third hardly any rows, so none for validation."""
     rng = np.random.default_rng(3)
     month = np.repeat([1, 2, 3], [120, 120, 40])
@@ -32,18 +33,14 @@ def settings(root: Path, **changes: object) -> Params:
         }
     )
     frame.to_csv(root / "rows.csv", index=False)
-    raw = {
+    raw = calendar(root / "rows.csv") | {
         "seed": 1,
-        "data": {"name": "table", "root": str(root), "file": str(root / "rows.csv"), "client": "who", "time": "when"},
-        "scenario": {"name": "calendar", "rounds_per_period": 2},
-        "partition": {"name": "natural"},
         "validation": 0.02,
-        "model": {"name": "softmax_regression"},
         "local": {"epochs": 1},
         "engine": {"workers": 1},
         "evaluation": {"metrics": METRICS, "splits": ["test", "validation"], "clients_every": 1},
     }
-    return Params({**raw, **changes})
+    return Params(raw)
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +63,8 @@ def test_the_history_has_empty_cells(home: Path) -> None:
     assert history["test_auroc_next"].isna().tolist() == [True, True, False, False, True, True]
     unknown = history.loc[history["session"] == 3, [f"validation_{name}" for name in ("accuracy", "loss", *METRICS)]]
     assert unknown.isna().all(axis=None)
-    assert (
-        history.loc[history["session"] == 2, ["validation_accuracy_next", "validation_loss_next"]].isna().all(axis=None)
-    )
+    unknown = history.loc[history["session"] == 2, ["validation_accuracy_next", "validation_loss_next"]]
+    assert unknown.isna().all(axis=None)
 
 
 def test_the_report_has_no_number_where_there_is_none(home: Path) -> None:

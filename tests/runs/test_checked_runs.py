@@ -1,6 +1,5 @@
 """An interrupted run that `fedtide check` calls intact continues, and has the numbers of a run without interruption."""
 
-import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from fedtide.core.randomness import generator
 from fedtide.runs.check import check_run
 from fedtide.settings.run import Imported
-from small_runs import execute
+from small_runs import execute, history
 
 LOGGERS = (Imported(path="lightning.pytorch.loggers.CSVLogger"),)
 SETTINGS = {
@@ -56,17 +55,11 @@ def damaged(content: bytes, name: str) -> Iterator[bytes]:
 
 def numbers(run: Path) -> dict[str, Any]:
     """What a run computes."""
-    found: dict[str, Any] = {}
-    for name in ("history.csv", "per_class.csv", "clients.csv"):
-        with (run / name).open(newline="") as stream:
-            found[name] = [
-                {key: cell for key, cell in row.items() if key != "seconds"} for row in csv.DictReader(stream)
-            ]
-    for path in (*run.glob("client_scores/*"), run / "timeline.npz", run / "model.pt", run / "csv" / "metrics.csv"):
+    found: dict[str, Any] = {"history.csv": history(run)}
+    for path in (run / "per_class.csv", run / "clients.csv", run / "model.pt", *run.glob("client_scores/*")):
         found[path.name] = path.read_bytes()
     with np.load(run / "timeline.npz") as arrays:
         found["timeline.npz"] = {name: arrays[name].tolist() for name in arrays.files}
-    del found["metrics.csv"]
     return found
 
 

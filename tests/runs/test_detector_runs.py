@@ -1,6 +1,5 @@
 """Runs with a detector: interrupted ones, their records, and what is refused before any work."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import Fedtide, fedtide, folder, shared_data
+from commands import Fedtide
 from fedtide.world.building.build import build_timeline
 from fedtide.world.presence.membership import membership
 from fedtide.world.storage.prepared import load_data
-from small_runs import execute
-
-__all__ = ["fedtide", "folder", "shared_data"]
+from small_runs import events, execute, history
 
 DRIFT = {"name": "sudden", "start": 3}
 
@@ -32,10 +29,11 @@ def test_an_interrupted_run_continues_with_its_alarms(
     for stopped in (1, 3, 5):
         assert execute(settings, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
     again = execute(settings, tmp_path, "x")
-    first, second = (pd.read_csv(tmp_path / name / "history.csv").drop(columns="seconds") for name in ("whole", "x"))
-    pd.testing.assert_frame_equal(first, second, check_exact=True)
-    assert first["alarm"].tolist() == [0, 1, 0, 1, 0, 1]
-    assert first["session"].tolist() == ([1, 1, 2, 2, 3, 3] if response == "start_session" else [1] * 6)
+    rows = history(tmp_path / "whole")
+    assert rows == history(tmp_path / "x")
+    assert [int(row["alarm"]) for row in rows] == [0, 1, 0, 1, 0, 1]
+    sessions = [1, 1, 2, 2, 3, 3] if response == "start_session" else [1] * 6
+    assert [int(row["session"]) for row in rows] == sessions
     names = ["alarms", *(f"drift_{name}" for name in ("detected", "delay", "false_alarms"))]
     assert [whole[name] for name in names] == [again[name] for name in names] == [3, 1, 0, 1]
 
@@ -87,14 +85,7 @@ def test_sessions_that_alarms_begin_leave_the_numbers_of_the_periods_alone(
             for run in ("plain", "session")
         )
         pd.testing.assert_frame_equal(one, other, check_exact=True)
-    starts = [
-        [
-            json.loads(line)["session"]
-            for line in (tmp_path / run / "events.jsonl").read_text().splitlines()
-            if '"session"' in line
-        ]
-        for run in ("plain", "session")
-    ]
+    starts = [[event["session"] for event in events(tmp_path / run, "session")] for run in ("plain", "session")]
     assert starts[0] == starts[1]
 
 
@@ -115,11 +106,7 @@ def test_a_missing_library_is_one_line_before_any_work(
     fedtide: Fedtide, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
+    line = "detector = kswin requires a package that is not installed (river); "
     found = fedtide("compare", "--set", "detector=kswin")
-    assert found.status == 2
-    line = (
-        "fedtide: detector = kswin requires a package that is not installed (river); "
-        "in a clone of fedtide: pip install '.[drift]'"
-    )
-    assert found.err == [line]
+    assert found.refusal == f"{line}in a clone of fedtide: pip install '.[drift]'"
     assert not list(folder.glob("runs/*/history.csv"))

@@ -1,6 +1,5 @@
 """Runs and their records: complete, interrupted, resumed, diverged, refused."""
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,22 +11,16 @@ import torch
 from fedtide.core.errors import SettingsError
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import RunDirectory
-from small_runs import execute
+from small_runs import events, execute, history
 from support import in_full
 
 Play = Callable[..., dict[str, Any]]
 KEPT = {"keep_finished": True}
 
 
-def history(folder: Path) -> list[dict[str, str]]:
-    """All rows of a history, wall-clock apart."""
-    with (folder / "history.csv").open(encoding="utf-8", newline="") as stream:
-        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(stream)]
-
-
-def events(folder: Path) -> list[str]:
+def kinds(folder: Path) -> list[str]:
     """Kinds of events."""
-    return [json.loads(line)["event"] for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [event["event"] for event in events(folder)]
 
 
 def final(folder: Path) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path:
     assert {name: tuple(value.shape) for name, value in model.items()} == {"head.weight": (10, 64), "head.bias": (10,)}
     assert torch.equal(torch.cat([value.reshape(-1) for value in model.values()]), final(folder)["w"])
     assert RunDirectory(folder).summary() == summary
-    assert events(folder) == ["complete"]
+    assert kinds(folder) == ["complete"]
     assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
 
 
@@ -87,7 +80,7 @@ def test_an_interrupted_run_continues_to_the_same_bits(
     assert run_once(settings)["state"] == "complete"
     assert history(tmp_path / "x") == history(tmp_path / "whole")
     assert same(final(tmp_path / "x"), final(tmp_path / "whole"))
-    assert events(tmp_path / "x") == ["interrupted", "resumed", "complete"]
+    assert kinds(tmp_path / "x") == ["interrupted", "resumed", "complete"]
 
 
 def test_other_settings_are_refused_field_by_field(small: Any, run_once: Play, tmp_path: Path) -> None:
@@ -129,12 +122,8 @@ def test_rounds_without_evaluation_leave_cells_empty(small: Any, run_once: Play,
     summary = run_once(chosen, update=lines.append)
     rows = history(tmp_path / "x")
     assert ["%" in line for line in lines] == [False, False, False, True, True, True]
-    for column in (
-        "test_accuracy",
-        "validation_accuracy",
-        "test_accuracy_participants",
-        "validation_loss_participants",
-    ):
+    scores = ("test_accuracy", "validation_accuracy", "test_accuracy_participants", "validation_loss_participants")
+    for column in scores:
         assert [bool(row[column]) for row in rows] == [False, False, False, True, False, True], column
     assert summary["final_accuracy"] == float(rows[-1]["test_accuracy"])
     assert summary["mean_last10_accuracy"] == pytest.approx(

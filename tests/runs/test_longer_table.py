@@ -11,7 +11,7 @@ import pytest
 from fedtide.core.storage.files import short_hash
 from fedtide.settings.params import Params
 from fedtide.world.timeline import Timeline
-from small_runs import execute
+from small_runs import calendar, execute
 
 SHORT, LONG, ROUNDS = 5, 7, 2
 
@@ -35,21 +35,9 @@ def run(root: Path, months: int, settings: dict[str, Any]) -> Path:
     """Execute a run on a table of so many months, in an order of its own; its directory."""
     root.mkdir()
     rows(months).sample(frac=1, random_state=months).to_csv(root / "rows.csv", index=False)
-    raw: dict[str, Any] = {
-        "data": {
-            "name": "table",
-            "root": str(root),
-            "file": str(root / "rows.csv"),
-            "client": "who",
-            "time": "when",
-            "classes": ["fine", "late"],
-            "numeric": ["x", "y"],
-            "categorical": [],
-        },
-        "scenario": {"name": "calendar", "rounds_per_period": ROUNDS},
-        "partition": {"name": "natural"},
+    columns = {"classes": ["fine", "late"], "numeric": ["x", "y"], "categorical": []}
+    raw = calendar(root / "rows.csv", ROUNDS, columns) | {
         "participation": {"name": "fixed", "fraction": 0.5},
-        "model": {"name": "softmax_regression"},
         "local": {"steps": 2, "batch_size": 8},
         "client_state": {"on_session_start": "keep"},
         "evaluation": {"splits": ["test", "validation"]},

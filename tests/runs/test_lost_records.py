@@ -1,6 +1,5 @@
 """Runs whose records or saved states were lost, changed or exchanged: restored to the same bits, or refused by name."""
 
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import TABLES, RunDirectory
 from fedtide.runs.check import check_run
 from fedtide.settings.run import RunSettings
-from small_runs import execute
+from small_runs import events, execute, history
 
 SESSIONS = {"name": "sessions", "num_devices": 2, "num_sessions": 3, "rounds_per_session": 2}
 
@@ -35,17 +34,11 @@ def settings(small: Any) -> RunSettings:
 
 
 @pytest.fixture(scope="module")
-def origin(settings: RunSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def origin(settings: RunSettings, stop_after: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``complete``; ``stopped`` after round 5, with states after rounds 4 and 5."""
-    import lightning as L
-
-    class Stop(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, *_: Any) -> None:
-            trainer.should_stop = pl_module.state.round >= 5
-
     folder = tmp_path_factory.mktemp("runs")
     execute(settings, folder, name="complete")
-    execute(settings, folder, name="stopped", callbacks=[Stop()])
+    execute(settings, folder, name="stopped", callbacks=[stop_after(5)])
     return folder
 
 
@@ -78,14 +71,11 @@ def refusal(run: Path, settings: RunSettings) -> str:
 
 def content(run: Path) -> list[Any]:
     """Everything but how long rounds took and how often the run was interrupted."""
-    rows = [{key: cell for key, cell in row.items() if key != "seconds"} for row in RunDirectory(run).history()]
     tables = [(run / name).read_bytes() for name in TABLES if name != "history.csv" and (run / name).exists()]
     files = [(run / name).read_bytes() for name in ("timeline.npz", "settings.json", "manifest.json")]
     scores = {file.name: file.read_bytes() for file in (run / "client_scores").iterdir()}
     model = {name: value.tolist() for name, value in torch.load(run / "model.pt", weights_only=True).items()}
-    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
-    sessions = [facts for facts in events if facts["event"] == "session"]
-    return [rows, tables, sessions, files, scores, model]
+    return [history(run), tables, events(run, "session"), files, scores, model]
 
 
 def without_row(file: Path, number: int) -> None:

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from commands import fedtide, folder, shared_data
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
 from fedtide.runs.open_run import run_key
-
-__all__ = ["fedtide", "folder", "shared_data"]
+from small_runs import execute, history
 
 OWN = """
 import lightning as L
@@ -105,15 +103,12 @@ def test_a_callback_goes_on_where_it_was(small: Any, run_once: Any, stop_after: 
     from own_hooks import Noted  # type: ignore[import-not-found]
 
     assert [(epoch, total) for epoch, total, _ in Noted.seen] == [(n, 11 + n) for n in range(6)]
-    lines = (tmp_path / "x" / "history.csv").read_text().splitlines()
-    column = lines[0].split(",").index("test_accuracy")
-    assert [shown for *_, shown in Noted.seen] == pytest.approx([float(line.split(",")[column]) for line in lines[1:]])
+    recorded = [float(row["test_accuracy"]) for row in history(tmp_path / "x")]
+    assert [shown for *_, shown in Noted.seen] == pytest.approx(recorded)
 
 
 def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_after: Any) -> None:
     """What a callback does to a model after a round is part of the state after it."""
-    from small_runs import execute
-
     settings, models = small(**called("Pushing")), []
     for name, stops in (("whole", ()), ("parts", (2, 5))):
         for stop in stops:
@@ -129,8 +124,6 @@ def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_afte
 def test_early_stopping_ends_the_run_in_the_same_round_after_an_interruption(
     small: Any, tmp_path: Path, stop_after: Any
 ) -> None:
-    from small_runs import execute
-
     stopping = {"monitor": "test_accuracy", "mode": "min", "patience": 3}
     summaries = []
     settings = small(**called("lightning.pytorch.callbacks.EarlyStopping", **stopping))
@@ -167,11 +160,7 @@ def test_a_state_that_cannot_be_read_back_is_refused(small: Any, run_once: Any) 
         ("Noted", {"begin": 1}, r"engine\.callbacks\.0\.arguments: own_hooks:Noted takes no 'begin' \(known: start\)"),
         ("Greedy", {}, r"own_hooks\.py:\d+: in __init__: OSError: no license left"),
         ("OWN", {}, r"has no OWN \(known: Greedy, Noted, Opaque, Pushing, Raising\)"),
-        (
-            "lightning.pytorch.callbacks.ModelCheckpoint",
-            {},
-            "saves its states, as `checkpoint` says, .*; leave this out",
-        ),
+        ("lightning.pytorch.callbacks.ModelCheckpoint", {}, "saves its states, as `checkpoint` says, .*; leave this"),
         ("lightning.pytorch.callbacks.RichProgressBar", {}, "shows its progress itself; leave this out"),
         ("lightning.pytorch.loggers.CSVLogger", {"save_dir": "."}, "Callback, got the class CSVLogger"),
     ],

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from commands import fedtide, folder, shared_data
 from fedtide.runs.open_run import run_key
 from fedtide.settings.params import Params
-
-__all__ = ["fedtide", "folder", "shared_data"]
+from small_runs import events
 
 NETS = """
 import torchvision
@@ -75,12 +73,8 @@ def test_sources_that_are_imported_are_in_the_key(written: Any) -> None:
     assert "own_package.nets" not in sys.modules  # nothing is imported for it
     written({"own_package/parts.py": "# Other words.\nWIDTH = 5\n", "own_package/other.py": "NOBODY = 2\n"})
     assert key() == before
-    changes = {
-        "own_package/parts.py": "WIDTH = 6\n",
-        "own_extra.py": "VALUE = 2\n",
-        "own_package/__init__.py": "X = 1\n",
-    }
-    for name, text in changes.items():
+    changes = ("own_package/parts.py", "WIDTH = 6"), ("own_extra.py", "VALUE = 2"), ("own_package/__init__.py", "X = 1")
+    for name, text in changes:
         written({name: text})
         assert key() != before, name
 
@@ -107,15 +101,11 @@ def test_a_run_of_the_command_line(written: Any, folder: Path, fedtide: Any, mon
     assert any(line.startswith("60 parameters") for line in called.err)
     summary = json.loads(called.out[-1])
     directory = root / "runs" / summary["run_key"]
-    events = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
-    (versions,) = [event["versions"] for event in events if event["event"] == "libraries"]
+    (versions,) = [event["versions"] for event in events(directory, "libraries")]
     assert versions["torch"] == importlib.metadata.version("torch")
     assert "torchvision" in versions
     model = torch.load(directory / "model.pt", weights_only=True)
     assert set(model) == {"stack.1.weight", "stack.1.bias", "fc.weight", "fc.bias"}
     for bad in ("own_package.nest:Net", "own_package.nets:Ent"):
-        refused = fedtide("run", "--json", "--set", f"model={{name: module, path: '{bad}'}}")
-        assert refused.status == 2
-        assert len(refused.err) == 1
-        assert bad in refused.err[0]
+        assert bad in fedtide("run", "--json", "--set", f"model={{name: module, path: '{bad}'}}").refusal
     assert len(list((root / "runs").glob("fedavg*"))) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from fedtide.records.summary import Summary
 from fedtide.settings.params import Params
-from small_runs import execute
+from small_runs import calendar, execute
 
 MONTHS, ROUNDS = 4, 2
 Run = Callable[..., tuple[Path, Summary]]
@@ -41,14 +41,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         if key not in known:
             root = tmp_path_factory.mktemp("table")
             rows(flipped).to_csv(root / "rows.csv", index=False)
-            data = {"name": "table", "root": str(root), "file": str(root / "rows.csv"), "client": "shop", "time": "day"}
-            data |= {"split": {"share": 0.3}, "numeric": ["a", "b", "c"], "categorical": []}
-            of = {"label": "sold", "classes": ["no", "yes"]}
-            raw: dict[str, Any] = {
-                "data": data | settings.pop("of", of),
+            data = {
+                "client": "shop",
+                "time": "day",
+                "split": {"share": 0.3},
+                "numeric": ["a", "b", "c"],
+                "categorical": [],
+            }
+            data |= settings.pop("of", {"label": "sold", "classes": ["no", "yes"]})
+            raw = calendar(root / "rows.csv", ROUNDS, data) | {
                 "scenario": {"name": "calendar", "rounds_per_period": ROUNDS, "next_period": 1},
-                "partition": "natural",
-                "model": "softmax_regression",
                 "local": {"steps": 5, "batch_size": 8, "lr": 0.5},
                 "algorithm": algorithm,
                 "client_state": {"on_session_start": "keep"},

@@ -1,6 +1,5 @@
 """Rules of ``stop``: where a run ends, also resumed and with two processes; what reads such runs; what is refused."""
 
-import csv
 import json
 import re
 import subprocess
@@ -10,21 +9,14 @@ from typing import Any
 
 import pytest
 
-from commands import Fedtide, fedtide, folder, shared_data
+from commands import Fedtide, sets
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.check import check_run
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.studies.tuning.space import Space
 from small_runs import Small, execute
-
-__all__ = ["fedtide", "folder", "shared_data"]
-
-
-def rows(run: Path) -> list[dict[str, str]]:
-    """The history without measured seconds."""
-    with (run / "history.csv").open() as stream:
-        return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(stream)]
+from small_runs import history as rows
 
 
 def after_best(values: list[float], patience: int) -> int:
@@ -135,25 +127,20 @@ def test_two_processes_end_together(fedtide: Fedtide, folder: Path) -> None:
     ],
 )
 def test_wrong_rules_are_one_line(changes: list[str], message: str, fedtide: Fedtide, folder: Path) -> None:
-    called = fedtide("run", *(word for change in changes for word in ("--set", change)))
-    assert (called.status, called.out, len(called.err)) == (2, [], 1)
-    assert message in called.err[0]
+    assert message in fedtide("run", *sets(*changes)).refusal
     assert not (folder / "runs").exists()
 
 
 def test_trials_have_no_rules_and_contributions_refuse_them(fedtide: Fedtide, folder: Path) -> None:
     params = Params.read(folder / "params.yaml", ["stop.target=0.9", "tune.seed=7"])
     assert Space(params).base == Space(Params.read(folder / "params.yaml", ["tune.seed=7"])).base
-    called = fedtide("contribution", "--set", "stop.target=0.9")
-    assert called.status == 2
-    assert "remove stop" in called.err[-1]
+    assert "remove stop" in fedtide("contribution", "--set", "stop.target=0.9").refusal
 
 
 def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder: Path) -> None:
     rules = "algorithms={slow: {name: fedavg, with: {local: {lr: 1.0e-6}}}}"
-    settings = ["--set", rules, "--set", "compare={algorithms: [fedavg, slow], seeds: [0, 1], workers: 1}"]
-    settings += ["--set", "stop.target=0.3", "--set", "scenario={name: static, num_clients: 3, rounds: 9}"]
-    settings += ["--set", "local.lr=0.5", "--set", "report.last=2"]
+    grid = ("compare={algorithms: [fedavg, slow], seeds: [0, 1], workers: 1}", "stop.target=0.3", "report.last=2")
+    settings = sets(rules, *grid, "scenario={name: static, num_clients: 3, rounds: 9}", "local.lr=0.5")
     called = fedtide("compare", *settings, "--json")
     assert called.status == 0
     summaries = json.loads(called.out[-1])

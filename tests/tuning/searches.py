@@ -2,11 +2,13 @@
 
 import csv
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.jobs.processes import main_module_hidden, worker_context
 from fedtide.runs.workspace import Workspace
@@ -24,6 +26,30 @@ def table(home: Path, name: str = "trials") -> list[dict[str, str]]:
     """The table of a search's trials."""
     with (home / "tuning" / f"{name}.csv").open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def scores(home: Path, run: str, column: str = "validation_accuracy") -> list[float]:
+    """A column of a trial's history."""
+    return [float(row[column]) for row in RunDirectory(home / "runs" / run).history()]
+
+
+def journal(home: Path) -> Path:
+    """The journal of the only study."""
+    (found,) = (home / "tuning").glob("*.journal")
+    return found
+
+
+def lines_of(home: Path) -> list[bytes]:
+    """The lines of that journal."""
+    return journal(home).read_bytes().splitlines(keepends=True)
+
+
+def begun(whole: Path, count: int, home: Path) -> Path:
+    """A copy of a search with so many lines of its journal and all of its runs."""
+    shutil.copytree(whole / "runs", home / "runs")
+    (home / "tuning").mkdir()
+    (home / "tuning" / journal(whole).name).write_bytes(b"".join(lines_of(whole)[:count]))
+    return home
 
 
 def assert_same_files(home: Path, other: Path) -> None:

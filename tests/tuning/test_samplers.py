@@ -1,7 +1,6 @@
 """Samplers and pruners by name, and what other programs see of a search."""
 
 import importlib.util
-import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
-from searches import search, table
+from searches import begun, journal, lines_of, search, table
 
 from fedtide.settings.params import Params
 from fedtide.studies.tuning.samplers import PRUNERS, Proposals
@@ -63,13 +62,10 @@ def test_a_search_with_each_sampler_repeats_after_a_kill(params: Make, tmp_path:
     """Killed while its last trial was sampled, and, which no sampler sees, while it ran."""
     file, whole = three(params, sampler), tmp_path / "whole"
     search(file, whole)
-    (journal,) = (whole / "tuning").glob("*.journal")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    begun = [place for place, line in enumerate(lines) if b'"datetime_start"' in line][-1]
-    for count in (begun + 2, len(lines) - 2) if "tpe" in str(sampler) else (begun + 2,):
-        home = tmp_path / str(count)
-        shutil.copytree(whole, home)
-        (home / "tuning" / journal.name).write_bytes(b"".join(lines[:count]))
+    lines = lines_of(whole)
+    last = [place for place, line in enumerate(lines) if b'"datetime_start"' in line][-1]
+    for count in (last + 2, len(lines) - 2) if "tpe" in str(sampler) else (last + 2,):
+        home = begun(whole, count, tmp_path / str(count))
         search(file, home)
         assert_same(whole, home, sampler)
 
@@ -86,11 +82,8 @@ def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Mak
 
 
 def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(params: Make, tmp_path: Path) -> None:
-    grid = {
-        "sampler": {"name": "grid", "points": 3},
-        "prune": False,
-        "space": {**MIXED, "local.epochs": {"low": 1, "high": 2}},
-    }
+    space = {**MIXED, "local.epochs": {"low": 1, "high": 2}}
+    grid = {"sampler": {"name": "grid", "points": 3}, "prune": False, "space": space}
     lines: list[str] = []
     search(params({**grid, "trials": 2}, **WARM, **ONE_ROUND), tmp_path)
     result = search(params({**grid, "trials": 40}, **WARM, **ONE_ROUND), tmp_path, lines.append)
@@ -111,13 +104,13 @@ def test_a_search_with_each_pruner(params: Make, tmp_path: Path, name: str) -> N
 
 def test_optuna_loads_the_study_from_its_journal(params: Make, tmp_path: Path) -> None:
     result = search(params({"trials": 3}), tmp_path)
-    (journal,) = (tmp_path / "tuning").glob("*.journal")
-    before = journal.read_bytes()
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
-    study = optuna.load_study(study_name=journal.stem, storage=storage)
+    file = journal(tmp_path)
+    before = file.read_bytes()
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
+    study = optuna.load_study(study_name=file.stem, storage=storage)
     assert (study.metric_names, study.best_value) == (["validation_accuracy"], result.value)
     assert study.best_params == result.best
     runs = study.trials_dataframe()["user_attrs_run"].tolist()
     assert sorted(runs) == sorted(path.name for path in (tmp_path / "runs").iterdir())
-    assert journal.read_bytes() == before
+    assert file.read_bytes() == before
     assert search(params({"trials": 4}), tmp_path).trials == 4

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from searches import assert_same_files, killed, search, table
+from searches import assert_same_files, begun, journal, killed, lines_of, scores, search, table
 
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
@@ -32,10 +32,6 @@ Make = Callable[..., Params]
 PRUNED_LATER = 4  # trials that are always complete
 
 
-def recorded(home: Path, run: str) -> list[float]:
-    return [float(row["validation_accuracy"]) for row in RunDirectory(home / "runs" / run).history()]
-
-
 @pytest.fixture(scope="module")
 def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
     """An uninterrupted search of one worker."""
@@ -51,10 +47,8 @@ def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneRes
     for row in rows:
         settings = read_json(home / "runs" / row["run"] / "settings.json") or {}
         assert (settings["seed"], settings["evaluation"]["splits"]) == (1000, ["validation"])
-        assert (settings["algorithm"]["mu"], settings["local"]["lr"]) == (
-            float(row["algorithm.mu"]),
-            float(row["local.lr"]),
-        )
+        assert settings["algorithm"]["mu"] == float(row["algorithm.mu"])
+        assert settings["local"]["lr"] == float(row["local.lr"])
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -74,7 +68,7 @@ def test_the_best_is_the_complete_trial_with_the_best_last_rounds(found: tuple[P
     home, result = found
     complete = {row["run"]: row for row in table(home) if row["outcome"] == "complete"}
     for run, row in complete.items():
-        assert float(row["value"]) == recorded(home, run)[-1]  # a tenth of four rounds is the last
+        assert float(row["value"]) == scores(home, run)[-1]  # a tenth of four rounds is the last
     best = max(complete.values(), key=lambda row: float(row["value"]))
     assert result.value == float(best["value"])
     assert result.best == {key: float(best[key]) for key in ("algorithm.mu", "local.lr")}
@@ -86,7 +80,7 @@ def test_trials_below_the_median_are_pruned_and_no_others(found: tuple[Path, Tun
     assert "pruned" in {row["outcome"] for row in rows}
     complete: list[list[float]] = []
     for row in rows:
-        curve = recorded(home, row["run"])
+        curve = scores(home, row["run"])
         summary = RunDirectory(home / "runs" / row["run"]).summary() or {}
         assert (summary["state"], summary["rounds"]) == (row["outcome"], len(curve))
         medians = [statistics.median(values) for values in zip(*complete, strict=True)]
@@ -162,12 +156,27 @@ def test_a_killed_search_ends_as_if_it_had_not_been(
 ) -> None:
     killed(params(), tmp_path, workers=1, count=12)  # in the last round of the third trial
     assert len(list((tmp_path / "runs").iterdir())) == 3
-    (journal,) = (tmp_path / "tuning").glob("*.journal")
-    journal.with_name(f"{journal.name}.lock").symlink_to(journal)  # as if it had been writing
-    with journal.open("a") as stream:
+    file = journal(tmp_path)
+    file.with_name(f"{file.name}.lock").symlink_to(file)  # as if it had been writing
+    with file.open("a") as stream:
         stream.write('{"op_code": 5, "tr')
     assert search(params(), tmp_path).trials == 8
     assert_same_files(tmp_path, found[0])
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_search_killed_between_any_two_lines_of_its_journal_ends_as_if_it_had_not_been(
+    params: Make, tmp_path: Path
+) -> None:
+    """All of its runs are complete."""
+    two, whole = params({"trials": 2, "prune": False}), tmp_path / "whole"
+    search(two, whole)
+    assert len(lines_of(whole)) > 10
+    for count in range(1, len(lines_of(whole)), 3):
+        home = begun(whole, count, tmp_path / str(count))
+        search(two, home)
+        assert_same_files(home, whole)
+        assert len(list((home / "runs").iterdir())) == 2
 
 
 @pytest.mark.slow
@@ -217,12 +226,11 @@ def test_a_damaged_journal_is_one_line_and_without_it_the_runs_are_reused(
 ) -> None:
     home = tmp_path / "home"
     shutil.copytree(found[0], home)
-    (journal,) = (home / "tuning").glob("*.journal")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([*lines[:3], damage, *lines[3:]]))
+    lines = lines_of(home)
+    journal(home).write_bytes(b"".join([*lines[:3], damage, *lines[3:]]))
     with pytest.raises(SettingsError, match=r"\.journal: the study journal is damaged \(.+\); delete this file"):
         search(params(), home)
-    journal.unlink()
+    journal(home).unlink()
     before = {path: path.stat().st_mtime_ns for path in home.glob("runs/*/history.csv")}
     assert search(params(), home).best == found[1].best
     assert {path: path.stat().st_mtime_ns for path in before} == before
@@ -277,7 +285,7 @@ def test_a_search_under_drift_is_scored_after_it(params: Make, tmp_path: Path, w
     result = search(params({"trials": 2, "space": space, "prune": False}, drift=drift), tmp_path)
     rows = table(tmp_path)
     for row in rows:
-        assert float(row["value"]) == pytest.approx(statistics.fmean(recorded(tmp_path, row["run"])[2:]), abs=1e-12)
+        assert float(row["value"]) == pytest.approx(statistics.fmean(scores(tmp_path, row["run"])[2:]), abs=1e-12)
     assert result.value == max(float(row["value"]) for row in rows)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import assert_same_files, search, table
+from searches import assert_same_files, begun, lines_of, scores, search, table
 
-from fedtide.records.run_directory import RunDirectory, read_json
+from fedtide.records.run_directory import read_json
 from fedtide.settings.params import Params
 from fedtide.studies.tuning.study import TuneResult
 
@@ -26,16 +26,12 @@ def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return home, search(params(SEVERAL), home)
 
 
-def final(home: Path, run: str) -> float:
-    return float(RunDirectory(home / "runs" / run).history()[-1]["validation_accuracy"])
-
-
 def test_the_value_of_a_trial_is_the_mean_of_its_seeds(found: tuple[Path, TuneResult]) -> None:
     home, result = found
     complete = [row for row in table(home) if row["outcome"] == "complete"]
     assert result.trials == len(table(home)) == 5
     for row in complete:
-        each = [final(home, f"{row['run']}-{seed}") for seed in SEEDS]
+        each = [scores(home, f"{row['run']}-{seed}")[-1] for seed in SEEDS]
         assert [float(row[f"seed {seed}"]) for seed in SEEDS] == each
         assert float(row["value"]) == statistics.fmean(each)
         assert len(set(each)) > 1
@@ -61,11 +57,9 @@ def test_a_poor_trial_is_given_up_in_its_first_seed(found: tuple[Path, TuneResul
 
 def test_the_first_seed_alone_is_the_search_of_one_seed(params: Make, tmp_path: Path) -> None:
     """The same study, to the name."""
-    alone = {"trials": 1, "seed": 7}
-    assert search(params(alone), tmp_path / "a").study == search(params({**alone, "seeds": [7]}), tmp_path / "b").study
-    assert (
-        search(params({**alone, "seeds": [7, 8]}), tmp_path / "c").study != search(params(alone), tmp_path / "a").study
-    )
+    given: list[dict[str, Any]] = [{}, {"seeds": [7]}, {"seeds": [7, 8]}]
+    alone, first, both = (search(params({"trials": 1, "seed": 7, **seeds}), tmp_path).study for seeds in given)
+    assert alone == first != both
 
 
 def times(home: Path) -> dict[str, int]:
@@ -79,17 +73,13 @@ def test_a_killed_trial_goes_on_with_the_seeds_that_are_missing(
     """Killed before the first line about the end of its last complete trial, and after every one of these lines."""
     whole = found[0]
     last = [row["run"] for row in table(whole) if row["outcome"] == "complete"][-1]
-    (journal,) = (whole / "tuning").glob("*.journal")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    begun = next(place for place, line in enumerate(lines) if last.encode() in line)
-    ended = next(place for place in range(begun, len(lines)) if b'"outcome"' in lines[place])
+    lines = lines_of(whole)
+    start = next(place for place, line in enumerate(lines) if last.encode() in line)
+    ended = next(place for place in range(start, len(lines)) if b'"outcome"' in lines[place])
     assert b'"values"' in lines[ended + 2]
     for count in range(ended, ended + 3):
-        home = tmp_path / str(count)
-        shutil.copytree(whole / "runs", home / "runs")
+        home = begun(whole, count, tmp_path / str(count))
         shutil.rmtree(home / "runs" / f"{last}-{SEEDS[-1]}")
-        (home / "tuning").mkdir()
-        (home / "tuning" / journal.name).write_bytes(b"".join(lines[:count]))
         before = times(home)
         search(params(SEVERAL), home)
         assert_same_files(home, whole)
@@ -108,10 +98,5 @@ def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -
     space = {"communication.budget.beta": {"low": 0.2, "high": 0.8}}
     search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, communication="intervals"), tmp_path)
     for row in table(tmp_path, "front"):
-        costs: list[Any] = [
-            statistics.fmean(
-                float(item["kappa"]) for item in RunDirectory(tmp_path / "runs" / f"{row['run']}-{seed}").history()
-            )
-            for seed in (1, 2)
-        ]
+        costs = [statistics.fmean(scores(tmp_path, f"{row['run']}-{seed}", "kappa")) for seed in (1, 2)]
         assert float(row["kappa"]) == pytest.approx(statistics.fmean(costs), abs=1e-9)

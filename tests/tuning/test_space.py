@@ -25,13 +25,10 @@ def searched(make: Make, key: str, low: float, high: float, **values: Any) -> Sp
     return Space(make({"space": {key: {"low": low, "high": high}}}, **values))
 
 
-def test_an_algorithm_without_tunable_settings_is_searched_over_the_learning_rate_alone(params: Make) -> None:
-    assert Space(params(algorithm="fedensemble")).dimensions == (LEARNING_RATE,)
-
-
-def test_an_algorithm_brings_its_own_ranges(params: Make) -> None:
+def test_an_algorithm_brings_its_own_ranges_beside_that_of_the_learning_rate(params: Make) -> None:
     mu = Dimension("algorithm.mu", 1e-4, 1.0, log=True, integer=False)
     assert Space(params()).dimensions == (mu, LEARNING_RATE)
+    assert Space(params(algorithm="fedensemble")).dimensions == (LEARNING_RATE,)
 
 
 def test_a_given_space_replaces_the_default(params: Make) -> None:
@@ -39,12 +36,9 @@ def test_a_given_space_replaces_the_default(params: Make) -> None:
     assert space.dimensions == (Dimension("local.epochs", 1, 4, log=False, integer=True),)
     amount = space.settings({"local.epochs": 3}).local.amount
     assert (amount, type(amount)) == (3, int)
-
-
-def test_a_setting_that_may_be_absent_can_be_searched(params: Make) -> None:
-    space = searched(params, "local.clip", 0.5, 2)
-    assert not space.dimensions[0].integer
-    assert space.settings({"local.clip": 1.5}).local.clip == 1.5
+    optional = searched(params, "local.clip", 0.5, 2)
+    assert not optional.dimensions[0].integer
+    assert optional.settings({"local.clip": 1.5}).local.clip == 1.5
 
 
 def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
@@ -119,9 +113,8 @@ def test_settings_of_links_are_searched_by_the_name_of_the_link(params: Make) ->
     space = Space(params({"space": ranges}, uplink=["clip", {"name": "qsgd", "scope": "tensor"}]))
     clip, qsgd = space.settings({"uplink.clip.bound": 3.0, "uplink.qsgd.levels": 7}).uplink
     assert (clip.bound, clip.rate, qsgd.levels, qsgd.scope) == (3.0, 0.2, 7, "tensor")  # type: ignore[attr-defined]
-    assert (
-        Params(space.raw({"uplink.clip.bound": 3.0})).run().uplink == space.settings({"uplink.clip.bound": 3.0}).uplink
-    )
+    bound = {"uplink.clip.bound": 3.0}
+    assert Params(space.raw(bound)).run().uplink == space.settings(bound).uplink
 
 
 def test_a_group_given_by_its_name_keeps_its_name(params: Make) -> None:

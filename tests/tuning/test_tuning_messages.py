@@ -61,6 +61,7 @@ def among(key: str, *choices: Any) -> dict[str, Any]:
         # rounds, metrics and seeds
         ({"seeds": [3, 4, 3]}, {}, "tune: seeds lists 3 twice"),
         ({"metric": "finetuned_accuracy_mean"}, {}, r"finetuned_accuracy_mean requires evaluation\.finetune_steps > 0"),
+        ({"metric": "erased_excess"}, {}, "erased_excess requires a request to erase clients; set erase"),
         ({"metric": "validation_accuracy_next"}, {}, r"^tune\.metric: there is no next period .+ next_period: 1$"),
         ({"until": 2}, {}, r"^tune\.until = 2: sessions are not periods of the data; use scenario calendar$"),
         ({"over": "changes"}, {}, r"^tune\.over = 'changes': there is no session change after the pilot; use end$"),

@@ -11,6 +11,7 @@ from searches import table as table_of
 from fedtide.core.errors import SettingsError
 from fedtide.records.run_directory import RunDirectory
 from fedtide.settings.params import Params
+from small_runs import calendar
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 ROWS = 600
@@ -28,31 +29,9 @@ def table(path: Path, turned: int = 4, months: int = 6, later: float = 0.0) -> P
 
 
 def params(root: Path, **tune: object) -> Params:
-    return Params(
-        {
-            "data": {
-                "name": "table",
-                "root": str(root),
-                "file": str(root / "rows.csv"),
-                "client": "who",
-                "time": "when",
-            },
-            "scenario": {"name": "calendar", "rounds_per_period": 1},
-            "partition": "natural",
-            "model": "softmax_regression",
-            "validation": 0.3,
-            "local": {"epochs": 2},
-            "tune": {
-                "sampler": "grid",
-                "trials": 2,
-                "workers": 1,
-                "seed": 1002,  # its initial model has the wrong sign
-                "prune": False,
-                "space": {"local.lr": {"choices": [1e-9, 0.2]}},
-                **tune,
-            },
-        }
-    )
+    search = {"sampler": "grid", "trials": 2, "workers": 1, "prune": False}
+    search |= {"seed": 1002, "space": {"local.lr": {"choices": [1e-9, 0.2]}}}  # whose initial model has the wrong sign
+    return Params(calendar(root / "rows.csv", 1, validation=0.3, local={"epochs": 2}, tune=search | tune))
 
 
 def trials(root: Path) -> dict[float, float]:
@@ -92,12 +71,12 @@ def test_half_of_the_periods_are_searched_and_later_rows_change_nothing(tmp_path
 
 def test_the_last_period_of_a_search_is_one_of_the_run(tmp_path: Path) -> None:
     table(tmp_path / "rows.csv")
-    with pytest.raises(SettingsError, match=r"^tune\.until = 7 should be a period of the run, 1 to 6$"):
-        search(params(tmp_path, until=7), tmp_path)
-    with pytest.raises(
-        SettingsError, match=r"^tune\.metric: there is no next period to evaluate on after tune\.until$"
+    for until, message in (
+        (7, r"^tune\.until = 7 should be a period of the run, 1 to 6$"),
+        (1, r"^tune\.metric: there is no next period to evaluate on after tune\.until$"),
     ):
-        search(params(tmp_path, until=1), tmp_path)
+        with pytest.raises(SettingsError, match=message):
+            search(params(tmp_path, until=until), tmp_path)
 
 
 def test_the_default_metric_of_a_calendar_is_that_of_the_next_period(tmp_path: Path) -> None:
