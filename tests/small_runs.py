@@ -22,6 +22,13 @@ def execute(settings: RunSettings, runs: Path, name: str | None = None, loggers:
     return execution.execute(settings, Workspace(runs, loggers=tuple(loggers)), name=name, watch=Watch(**watch))
 
 
+def in_parts(settings: RunSettings, runs: Path, stop_after: Any, *rounds: int, name: str = "x") -> Any:
+    """The summary of a run that is interrupted after some rounds."""
+    for stopped in rounds:
+        assert execute(settings, runs, name, callbacks=[stop_after(stopped)])["state"] == "interrupted"
+    return execute(settings, runs, name)
+
+
 def history(run: Path) -> list[dict[str, str]]:
     """Rows of a run's history, without the wall-clock seconds."""
     with (run / "history.csv").open(encoding="utf-8", newline="") as stream:

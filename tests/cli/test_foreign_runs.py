@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import fedtide as package
+from commands import sets
 
 MODULE = """
 from pathlib import Path
@@ -24,10 +25,10 @@ class Net(nn.Sequential):
 class Watching(L.Callback):
     pass
 """
-SETTINGS = (
-    *("--set", "model={name: module, path: 'somebodys:Net'}"),
-    *("--set", "engine.callbacks=[{path: 'somebodys:Watching'}]"),
-    *("--set", "tracking.loggers=[{path: 'somebodys:Watching'}]"),
+SETTINGS = sets(
+    "model={name: module, path: 'somebodys:Net'}",
+    "engine.callbacks=[{path: 'somebodys:Watching'}]",
+    "tracking.loggers=[{path: 'somebodys:Watching'}]",
 )
 
 

@@ -4,12 +4,14 @@ import io
 import json
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from commands import sets
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import hashed, read_hashed
+from raw_files import write_tar
 from small_runs import history
 
 OWN = (".lock", ".lock.owner", "model.pt")
@@ -50,13 +52,8 @@ def rewritten(archive, change):
             with tarfile.open(fileobj=io.BytesIO(content)) as tar:
                 files = {member.name: tar.extractfile(member).read() for member in tar}
             change(files)
-            again = io.BytesIO()
-            with tarfile.open(fileobj=again, mode="w:xz") as tar:
-                for path, written in files.items():
-                    member = tarfile.TarInfo(path)
-                    member.size = len(written)
-                    tar.addfile(member, io.BytesIO(written))
-            whole.writestr(name, again.getvalue())
+            write_tar("again.tar.xz", "w:xz", files)
+            whole.writestr(name, Path("again.tar.xz").read_bytes())
 
 
 def with_hash(files, name, **changed):

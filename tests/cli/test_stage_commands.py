@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from commands import sets
 from fedtide.world.timeline import Timeline
 
-GRID = ("--set", "compare.algorithms=[fedavg, scaffold]", "--set", "compare.seeds=[3]")
+GRID = sets("compare.algorithms=[fedavg, scaffold]", "compare.seeds=[3]")
 
 
 def contents(folder):
@@ -39,13 +40,11 @@ def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, fol
     files = sorted((folder / "worlds").glob("seed-*"))
     assert [path.suffix for path in files] == [".json", ".npz", ".png"] * 2
     assert len(called.err) == 2
+    worlds = [path for path in files if path.suffix == ".npz"]
     listed = json.loads(fedtide("timeline", "--set", "compare.seeds=[0, 1]", "--json").out[-1])
-    assert listed == [
-        {"file": f"worlds/{path.name}", "clients": 6, "rounds": 4, "sessions": 2}
-        for path in files
-        if path.suffix == ".npz"
-    ]
-    first, second = (Timeline.load(path) for path in files if path.suffix == ".npz")
+    facts = {"clients": 6, "rounds": 4, "sessions": 2}
+    assert listed == [{"file": f"worlds/{path.name}", **facts} for path in worlds]
+    first, second = map(Timeline.load, worlds)
     assert (first.num_clients, first.rounds, first.sessions) == (6, 4, 2)
     assert any(not np.array_equal(*pair) for pair in zip(first.shards, second.shards, strict=True))
     assert fedtide("run", "-q", "--name", "with").status == 0
@@ -65,17 +64,13 @@ def test_two_at_once_give_the_bits_of_one_and_what_is_done_is_reused(fedtide, fo
         ("fedavg", 3, "complete"), ("scaffold", 3, "complete")
     ]  # fmt: skip
     for item in summaries:
-        alone = fedtide(
-            "run", "-q", "--json", "--runs", "alone", "--set", f"algorithm={item['label']}", "--set", "seed=3"
-        )
+        alone = fedtide("run", "-q", "--json", "--runs", "alone", *sets(f"algorithm={item['label']}", "seed=3"))
         assert json.loads(alone.out[-1])["run_key"] == item["run_key"]
         for name in ("model.pt", "per_class.csv"):
-            assert (folder / "runs" / item["run_key"] / name).read_bytes() == (
-                folder / "alone" / item["run_key"] / name
-            ).read_bytes()
+            together, single = (folder / runs / item["run_key"] / name for runs in ("runs", "alone"))
+            assert together.read_bytes() == single.read_bytes()
     before = contents(folder / "runs")
-    wider = fedtide("compare", "--json", *GRID, "--set", "compare.initializers=[previous, restart]", "--set",
-                    "compare.workers=1")  # fmt: skip
+    wider = fedtide("compare", "--json", *GRID, *sets("compare.initializers=[previous, restart]", "compare.workers=1"))
     assert len(json.loads(wider.out[-1])) == 4
     assert {path: path.read_bytes() for path in before} == before
     assert sum("already complete" in line for line in wider.err) == 2
@@ -104,4 +99,4 @@ def test_a_report_on_runs_of_somebody_else_goes_to_a_folder_of_ones_own(fedtide,
     assert fedtide("report", *GRID, "--out", "mine").status == 0
     assert (folder / "mine/report.html").is_file()
     assert contents(folder / "runs") == before
-    assert fedtide("run", "-q").err == ["fedtide: runs: this folder cannot be written"]
+    assert fedtide("run", "-q").refusal == "runs: this folder cannot be written"

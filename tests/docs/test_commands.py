@@ -21,6 +21,7 @@ import pytest
 import yaml
 from printed_commands import LANGUAGES, PAGES, ROOT, Call, blocks, calls, copy_of_the_repository, files, script
 
+from commands import sets
 from fedtide.cli import stages
 from fedtide.core import plugins
 from fedtide.report import comparison
@@ -182,10 +183,9 @@ def call_fedtide(arguments: list[str], monkeypatch, capfd) -> None:
         monkeypatch.chdir(tempfile.mkdtemp(dir="."))
         for table in Path("..").glob("*.csv"):
             shutil.copy(table, ".")
-    if arguments[0] == "evaluate":
-        arguments = ["evaluate", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
+    if arguments[0] in ("evaluate", "predict"):
+        arguments = [arguments[0], run_on_a_table(monkeypatch, capfd), *arguments[2:]]
     if arguments[0] == "predict":
-        arguments = ["predict", run_on_a_table(monkeypatch, capfd), *arguments[2:]]
         shutil.copyfile("orders.csv", arguments[2])
     monkeypatch.setattr(sys, "argv", ["fedtide", *arguments])
     capfd.readouterr()
@@ -205,7 +205,7 @@ def run_on_a_table(monkeypatch, capfd) -> str:
     """The name of a run on the table of docs/own_table.md."""
     table = "data={name: table, file: orders.csv, label: returned, client: shop, time: date}"
     chosen = [table, "scenario={name: calendar}", "partition.name=natural", "model=softmax_regression"]
-    call_fedtide(["run", *(word for item in chosen for word in ("--set", item))], monkeypatch, capfd)
+    call_fedtide(["run", *sets(*chosen)], monkeypatch, capfd)
     return next(path.parent.name for path in sorted(Path("runs").glob("*/encoding.json")))
 
 

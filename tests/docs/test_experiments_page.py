@@ -2,24 +2,17 @@
 
 import re
 import shlex
-from functools import cache
-from pathlib import Path
 
 import pytest
+from printed_commands import PAGES, ROOT
 
 from fedtide.core import plugins
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs, experiments
 
-ROOT = Path(__file__).parents[2]
-TEXT = "\n".join(
-    (ROOT / name).read_text(encoding="utf-8")
-    for name in ("docs/experiments.md", "docs/reports/experiments_list.md", "docs/reports/tables.md")
-)
-FINDINGS = "\n".join(
-    path.read_text(encoding="utf-8")
-    for path in ((ROOT / "docs/findings.md"), *sorted((ROOT / "docs/reports").glob("claims_*.md")))
-)
+LISTS = ("docs/experiments.md", "docs/reports/experiments_list.md", "docs/reports/tables.md")
+TEXT = "\n".join(PAGES[name] for name in LISTS)
+FINDINGS = "\n".join(PAGES[name] for name in PAGES if name == "docs/findings.md" or "reports/claims_" in name)
 COMMANDS = [
     *re.findall(r"^(fedtide .*)$", TEXT, re.MULTILINE),
     *(" ".join(line.split()) for line in dict.fromkeys(re.findall(r"`(fedtide reproduce [^`]*)`", FINDINGS))),
@@ -39,17 +32,10 @@ ROWS = [
 ]
 
 
-@cache
-def recipe_of(name: str, profile: str | None = None, *overrides: str) -> Recipe:
-    return Recipe(FILES[name], profile, overrides)
-
-
 def test_searches_go_on_from_what_the_one_before_has_left():
     searches = [shlex.split(line) for line in COMMANDS if line.startswith("fedtide tune")]
     written = [f"{words[words.index('--out') + 1]}/best.yaml" for words in searches]
-    read = [
-        words[words.index("--params") + 1] for words in (shlex.split(line) for line in COMMANDS) if "--params" in words
-    ]
+    read = [words[words.index("--params") + 1] for words in map(shlex.split, COMMANDS) if "--params" in words]
     assert (ROOT / read[0]).exists()
     assert read[1:] == [*written, written[-1]]
 
@@ -67,5 +53,5 @@ def test_the_tables_list_every_experiment():
 @pytest.mark.parametrize("row", ROWS, ids=[name for name, _, _ in ROWS])
 def test_cells_and_runs_of_an_experiment(row):
     name, cells, runs = row
-    recipe = recipe_of(name)
+    recipe = Recipe(FILES[name])
     assert (len(recipe.cells), count_runs(recipe)) == (cells, runs)

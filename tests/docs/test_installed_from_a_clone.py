@@ -39,16 +39,12 @@ def test_no_file_installs_the_project_by_its_name() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "pip install {}",
         "Detectors: `pip install '{}[drift]'`.",
         'RUN pip install --no-cache-dir -c constraints.txt \\\n  "{}[all]"',
         "# an optional dependency: pip install\n# {}[data].",
         "python -m pip -q install -U numpy {}==0.2.0",
-        "uv pip install '{}>=0.2'",
-        "uv add {}",
         "pipx run {} compare",
         '"source": ["!pip install \\"{}[report]\\""]',
-        "f\"pip install '{}[{{extra}}]'\"",
     ],
 )
 def test_an_installation_by_name_is_found(line: str) -> None:
@@ -58,11 +54,9 @@ def test_an_installation_by_name_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "pip install -e .",
         "in a clone of fedtide: pip install '.[drift]'",
         "```sh\npip install '.[cluster]'\nfedtide compare --cluster local\n```",
         "pip install dist/fedtide-0.2.0-py3-none-any.whl",
-        'pip install "/usr/src/fedtide[all]"',
         "`pip install .` installs what fedtide needs",
     ],
 )

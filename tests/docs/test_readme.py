@@ -3,36 +3,19 @@
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
+from printed_commands import PAGES, ROOT
 
 import fedtide as package
 from fedtide.core import plugins
 
-ROOT = Path(__file__).parents[2]
-FILES = [
-    *(
-        ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "benchmarks/peers.md")
-    ),
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs/reports").glob("*.md")),
-]
-DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in FILES}
-GUIDES = (
-    *(
-        "README.md",
-        "CONTRIBUTING.md",
-        "docs/start.md",
-        "docs/compare_methods.md",
-        "docs/own_data.md",
-        "docs/own_method.md",
-    ),
-    *("docs/concepts.md", "docs/extend.md", "docs/extend_algorithms.md", "docs/extend_worlds.md"),
-    *("docs/extend_data.md", "docs/extend_server.md"),
-)
-TEXT = "\n".join(DOCUMENTS[name] for name in GUIDES)
+OTHERS = ("CHANGELOG.md", "benchmarks/README.md", "benchmarks/peers.md")
+DOCUMENTS = PAGES | {name: (ROOT / name).read_text(encoding="utf-8") for name in OTHERS}
+GUIDES = ("start", "compare_methods", "own_data", "own_method", "concepts")
+EXTENSIONS = ("extend", "extend_algorithms", "extend_worlds", "extend_data", "extend_server")
+SHOWN = ("README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in (*GUIDES, *EXTENSIONS)))
+TEXT = "\n".join(DOCUMENTS[name] for name in SHOWN)
 CHOSEN_BY = {
     "aggregation": "aggregation={}", "attacks": "attack={{name: {}, share: 0.5}}",
     "algorithms": "algorithm={}", "data": "data={}", "communication": "communication={}",

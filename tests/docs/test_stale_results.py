@@ -11,20 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from printed_commands import PAGES, ROOT
 
 from fedtide.settings.reading.overrides import deep_merge
 from fedtide.studies.reproduce.status import EARLIER, UNKNOWN
 
-ROOT = Path(__file__).parents[2]
 SAYS_SO = "Measured with an earlier version:"
-PAGES = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (
-        ROOT / "README.md",
-        *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "docs/reports").glob("*.md")),
-    )
-}
 LISTED = yaml.safe_load((ROOT / "results/earlier_versions.yaml").read_text(encoding="utf-8"))
 TABLES = {
     f"{name}/{profile}"

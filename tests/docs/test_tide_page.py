@@ -1,18 +1,16 @@
 """Numbers of docs/tide.md are those of the published scores."""
 
 import re
-from pathlib import Path
 
 import pytest
+from printed_commands import PAGES
 
 from fedtide.core.discovery.shipped import TIDE
 from fedtide.studies.tide.board import PUBLISHED, Board, board, read_rows
 from fedtide.studies.tide.page import gain_lines, lines
 from fedtide.studies.tide.suite import REFERENCE, REFERENCE_LINES, suite
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "tide.md").read_text(encoding="utf-8")
-RESULTS = PAGE.partition("## Results")[2].partition("## ")[0]
+RESULTS = PAGES["docs/tide.md"].partition("## Results")[2].partition("## ")[0]
 PARAGRAPHS = {
     found[1]: found[0] for found in re.finditer(r"^\* \*\*`(\w+)`\*\* .+\n(?:  .+\n)*", RESULTS, re.MULTILINE)
 }

@@ -40,8 +40,7 @@ class Project:
             "PYTHONPATH": str(root / "src"),
             "DVC_NO_ANALYTICS": "1",
             **{
-                f"DVC_{place}_DIR": str(root.parent / "dvc")
-                for place in ("SITE_CACHE", "GLOBAL_CONFIG", "SYSTEM_CONFIG")
+                f"DVC_{name}_DIR": str(root.parent / "dvc") for name in ("SITE_CACHE", "GLOBAL_CONFIG", "SYSTEM_CONFIG")
             },
         }
 
@@ -110,10 +109,10 @@ class Project:
         files = [path for folder in (self.root / "runs").glob(f"{label}-*") for path in folder.iterdir()]
         return {path.relative_to(self.root): path.read_bytes() for path in files if path.suffix and path.is_file()}
 
-    def outcomes(self, label: str) -> list[dict[str, Any]]:
-        """What DVC keeps of the runs of an algorithm, without their keys."""
-        runs = json.loads((self.root / f"outcomes/{label}.json").read_text())["runs"]
-        return [{name: value for name, value in run.items() if name != "run_key"} for run in runs]
+    def outcome(self, label: str) -> dict[str, Any]:
+        """What DVC keeps of the only run of an algorithm."""
+        (run,) = json.loads((self.root / f"outcomes/{label}.json").read_text())["runs"]
+        return dict(run)
 
 
 @pytest.fixture(scope="package")

@@ -64,9 +64,8 @@ def test_an_experiment_without_an_untracked_file_says_so(copied, monkeypatch):
     (copied / "runs").mkdir()
     (copied / "algorithms").mkdir()
     (copied / "algorithms/mine.py").touch()
-    with pytest.raises(
-        SettingsError, match=r"no such file; .* tracks \(not algorithms/, orders\.csv\): .*--copy-paths PATH`$"
-    ):
+    message = r"no such file; .* tracks \(not algorithms/, orders\.csv\): .*--copy-paths PATH`$"
+    with pytest.raises(SettingsError, match=message):
         PLACES["explained"](fails)
     monkeypatch.chdir(copied)
     with pytest.raises(SettingsError, match=r"no such file$"):

@@ -1,11 +1,11 @@
 """``kill -9`` of DVC while a stage trains: the trainer saves its state and ends, the same command continues."""
 
-import json
 import signal
 
 import pytest
 
 from fedtide.core.storage.locks import is_held
+from small_runs import events
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -29,17 +29,15 @@ def test_killed_while_training_it_resumes_and_finishes(built, tmp_path):
     dvc.send_signal(signal.SIGKILL)
     dvc.wait()
     until(lambda: not is_held(run))
-    stopped = json.loads((run / "events.jsonl").read_text().splitlines()[-1])
+    stopped = events(run)[-1]
     assert stopped["event"] == "interrupted"
     assert 30 < stopped["round"] < 1200
     assert (run / f"state/state-{stopped['round']:08d}.pt").is_file()
 
     ran, _ = project.repro("train@fedavg")
     assert "train@fedavg" in ran
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [(event["event"], event["round"]) for event in events if event["event"] != "session"] == [
-        ("interrupted", stopped["round"]), ("resumed", stopped["round"]), ("complete", 1200)
-    ]  # fmt: skip
+    told = [(event["event"], event["round"]) for event in events(run) if event["event"] != "session"]
+    assert told == [("interrupted", stopped["round"]), ("resumed", stopped["round"]), ("complete", 1200)]
     assert rounds(run) == 1200
-    (outcome,) = json.loads((project.root / "outcomes/fedavg.json").read_text())["runs"]
+    outcome = project.outcome("fedavg")
     assert (outcome["run_key"], outcome["state"]) == (run.name, "complete")

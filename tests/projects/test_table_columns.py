@@ -117,9 +117,8 @@ def test_a_date_precedes_its_parts(tmp_path, head, cells, time, date_format):
     rows = []
     for n in range(600):
         month, day = 1 + n // 50, 1 + n % 28
-        date = cells.format(
-            y=2013, m=month, d=day, h=n % 24, b="JanFebMarAprMayJunJulAugSepOctNovDec"[3 * month - 3 :][:3]
-        )
+        name = "JanFebMarAprMayJunJulAugSepOctNovDec"[3 * month - 3 :][:3]
+        date = cells.format(y=2013, m=month, d=day, h=n % 24, b=name)
         rows.append(f"{date},s{n % 7},{n % 9 / 2},{n % 2}")
     settings, sentences = proposed(tmp_path, f"{head},shop,price,returned", rows)
     assert (settings.data.time, settings.data.date_format) == (time, date_format)

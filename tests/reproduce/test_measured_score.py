@@ -3,11 +3,10 @@
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
+from test_measures import session
 
 from fedtide.core.errors import SettingsError
-from fedtide.records.measures.sessions import Session
 from fedtide.settings.scores import Score
 from fedtide.studies.reproduce.curves import span
 from fedtide.studies.reproduce.history import History
@@ -17,22 +16,12 @@ from fedtide.studies.reproduce.results import leads_heading
 CURVE, REFERENCE = [10.0, 40.0, math.nan, 80.0, 70.0], [20.0, 50.0, 60.0, 90.0, 85.0]
 
 
-def session(values: list[float]) -> Session:
-    cost = np.ones(len(values))
-    return Session(np.array(values), 1.0, cost, cost, cost)
-
-
 @pytest.mark.parametrize(
-    ("measure", "levels"),
-    [
-        (TransitionAccuracy(windows=(3,)), [0]),
-        (BestRounds(rounds=2), [0]),
-        (BestRound(last=2), [0, 1, 2]),
-    ],
+    ("measure", "count"), [(TransitionAccuracy(windows=(3,)), 1), (BestRounds(rounds=2), 1), (BestRound(last=2), 3)]
 )
-def test_what_is_lower_for_an_error_is_higher_for_its_complement(measure: Measure, levels: list[int]) -> None:
+def test_what_is_lower_for_an_error_is_higher_for_its_complement(measure: Measure, count: int) -> None:
     error = measure.model_copy(update={"metric": "calibration_error"})
-    assert [quantity.name for quantity in error.quantities] == ["calibration_error"] * len(levels)
+    assert [quantity.name for quantity in error.quantities] == ["calibration_error"] * count
     high = measure.measure(session(CURVE), session(REFERENCE))
     low = error.measure(session([100 - value for value in CURVE]), session([100 - value for value in REFERENCE]))
     assert low == pytest.approx([100 - value for value in high])
@@ -60,9 +49,8 @@ def test_the_history_is_read_in_the_units_of_the_score(tmp_path: Path) -> None:
     assert History(tmp_path).score.tolist() == [50, 60]
     assert History(tmp_path, Score("loss")).score.tolist() == [1.25, 1.5]
     assert History(tmp_path, Score("auroc")).session(1).score.tolist() == pytest.approx([75, math.nan], nan_ok=True)
-    with pytest.raises(
-        SettingsError, match=r"no column 'test_macro_f1'; add macro_f1 to evaluation\.metrics and run again"
-    ):
+    message = r"no column 'test_macro_f1'; add macro_f1 to evaluation\.metrics and run again"
+    with pytest.raises(SettingsError, match=message):
         History(tmp_path, Score("macro_f1"))
     assert span([History(tmp_path, Score("loss")).score * 100], [], percent=False)[1] > 100
 

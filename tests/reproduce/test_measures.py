@@ -127,15 +127,10 @@ def test_the_best_rounds_wherever_they_are():
 
 
 def test_the_last_measured_loss_of_a_session(tmp_path):
-    (tmp_path / "history.csv").write_text(
-        "round,session,test_accuracy\n" + "".join(f"{t},{1 + t // 4},0.5\n" for t in range(1, 7))
-    )
+    (tmp_path / "history.csv").write_text("round,session,test_accuracy\n1,1,0.5\n")
     assert math.isnan(History(tmp_path).session(1).information_loss)
-    measured = {2: "0.5", 5: ""}
-    (tmp_path / "history.csv").write_text(
-        "round,session,test_accuracy,information_loss\n"
-        + "".join(f"{t},{1 + t // 4},0.5,{measured.get(t, '')}\n" for t in range(1, 7))
-    )
+    rows = [f"{t},{1 + t // 4},0.5,{'0.5' if t == 2 else ''}" for t in range(1, 7)]
+    (tmp_path / "history.csv").write_text("\n".join(["round,session,test_accuracy,information_loss", *rows, ""]))
     history = History(tmp_path)
     assert history.session(1).information_loss == 0.5
     assert math.isnan(history.session(2).information_loss)

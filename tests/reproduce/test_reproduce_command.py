@@ -9,6 +9,7 @@ import pytest
 
 from fedtide.studies.reproduce.recipe import Recipe
 from fedtide.studies.reproduce.reproduce import count_runs
+from small_runs import history
 
 
 def table(folder, profile="plain"):
@@ -18,13 +19,9 @@ def table(folder, profile="plain"):
 
 def accuracies(folder, label, start, alpha, seed, session):
     """Test accuracies of a session of the only run of this description, from its own records."""
-    found = []
-    for run in folder.glob(f"runs/{label}-{start}-s{seed}-*"):
-        if f'"alpha": {alpha}' in (run / "settings.json").read_text():
-            rows = csv.DictReader((run / "history.csv").open(newline=""))
-            found.append([100 * float(row["test_accuracy"]) for row in rows if row["session"] == str(session)])
-    assert len(found) == 1
-    return found[0]
+    runs = folder.glob(f"runs/{label}-{start}-s{seed}-*")
+    (run,) = [run for run in runs if f'"alpha": {alpha}' in (run / "settings.json").read_text()]
+    return [100 * float(row["test_accuracy"]) for row in history(run) if row["session"] == str(session)]
 
 
 def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tiny):
@@ -47,9 +44,8 @@ def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tin
     assert list(folder.glob("runs/*/state/*")) == []
     rows = table(folder)
     assert [row["seeds"] for row in rows] == ["2"] * 6
-    for row, (label, start, session) in zip(
-        rows[::2], (("fedavg", "previous", 2), ("fedavg", "previous", 3), ("scaffold", "average", 3)), strict=True
-    ):
+    cells = (("fedavg", "previous", 2), ("fedavg", "previous", 3), ("scaffold", "average", 3))
+    for row, (label, start, session) in zip(rows[::2], cells, strict=True):
         means = [sum(accuracies(folder, label, start, row["alpha"], seed, session)) / 2 for seed in (1, 2)]
         assert float(row["obtained"]) == pytest.approx(sum(means) / 2)
         assert float(row["std"]) == pytest.approx(statistics.stdev(means))
@@ -89,9 +85,8 @@ def test_what_was_measured_elsewhere_stays_until_it_is_measured_again(fedtide, f
     (folder / "runs").rename(folder / "gone")
     assert fedtide("reproduce", "tiny", *options, *world, "--only", "algorithm=scaffold").status == 0
     joined = {path.name: path.read_bytes() for path in (folder / "results/tiny").iterdir()}
-    assert {name: joined[name] for name in ("plain.csv", "plain_rounds.csv")} == {
-        name: files[name] for name in ("plain.csv", "plain_rounds.csv")
-    }
+    for name in ("plain.csv", "plain_rounds.csv"):
+        assert joined[name] == files[name]
     page = joined["plain.md"].decode()
     assert "\n1 of the 8 cells was measured by an earlier call" in page
     assert "\n![Test accuracy over rounds](plain_rounds.png)\n" in page
@@ -112,15 +107,14 @@ def test_the_list_of_experiments_and_of_cells(fedtide, tiny):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("large/tiny",), "fedtide: unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
-        (("tinny",), "fedtide: unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
-        ((), "fedtide: name an experiment; `fedtide reproduce --list` lists them"),
-        (("tiny", "--seeds", "1,1"), "fedtide: tiny.yaml, profile plain: compare.seeds: lists 1 twice"),
+        (("large/tiny",), "unknown experiment 'large/tiny'; did you mean 'tiny'? (known: tiny)"),
+        (("tinny",), "unknown experiment 'tinny'; did you mean 'tiny'? (known: tiny)"),
+        ((), "name an experiment; `fedtide reproduce --list` lists them"),
+        (("tiny", "--seeds", "1,1"), "tiny.yaml, profile plain: compare.seeds: lists 1 twice"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(fedtide, folder, tiny, arguments, message):
-    called = fedtide("reproduce", *arguments)
-    assert (called.status, called.err) == (2, [message])
+    assert fedtide("reproduce", *arguments).refusal == message
     assert not (folder / "results").exists()
     assert not (folder / "runs").exists()
 
@@ -131,13 +125,10 @@ def test_a_folder_without_experiments_has_the_shipped_ones_and_one_name_in_two_f
     other = folder / "experiments" / "other"
     other.mkdir()
     (other / "tiny.yaml").write_text(tiny.read_text())
-    assert "have the same name" in fedtide("reproduce", "tiny").err[0]
+    assert "have the same name" in fedtide("reproduce", "tiny").refusal
     (folder / "experiments").rename(folder / "elsewhere")
-    assert (
-        fedtide("reproduce", "tiny")
-        .err[0]
-        .startswith("fedtide: unknown experiment 'tiny' (known: cfl_figure1_fmnist, ")
-    )
+    known = "unknown experiment 'tiny' (known: cfl_figure1_fmnist, "
+    assert fedtide("reproduce", "tiny").refusal.startswith(known)
     assert len(fedtide("reproduce", "table10_mnist", "--list").out) == 1 + 128
 
 

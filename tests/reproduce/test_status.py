@@ -12,8 +12,7 @@ from fedtide.studies.reproduce.status import CURRENT, EARLIER, OTHER_SEEDS, UNKN
 @pytest.fixture
 def done(tiny, folder, fedtide):
     """Results of a tiny experiment: two of its three cells, under one of its profiles."""
-    status_, *_ = fedtide("reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "-q")
-    assert status_ == 0
+    assert fedtide("reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "-q").status == 0
     return folder / "results"
 
 
@@ -69,10 +68,8 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
 def test_numbers_of_fewer_or_more_seeds_are_counted_apart(tiny, folder, fedtide):
     """Of the same settings, with the first of the experiment's two seeds, and with one more."""
     for seeds in ("1", "1,2,3"):
-        exit_, *_ = fedtide(
-            "reproduce", "tiny", "--profile", "plain", "--only", "algorithm=fedavg", "--seeds", seeds, "-q"
-        )
-        assert exit_ == 0
+        chosen = ("--profile", "plain", "--only", "algorithm=fedavg", "--seeds", seeds)
+        assert fedtide("reproduce", "tiny", *chosen, "-q").status == 0
         assert {part.settings for part in status(folder / "results", folder / "experiments")} == {OTHER_SEEDS}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_jobs import Listed
 
 from fedtide.runs.jobs.cards import VISIBLE, cards, place, share_cards
 from fedtide.runs.jobs.jobs import Ask, run_in_workers
@@ -76,30 +77,16 @@ def test_processes_spread_over_the_cards_and_share_them(fake_cards: FakeCards) -
     assert os.environ.pop(VISIBLE).startswith("GPU-")
 
 
-class Pair:
-    """Two jobs that are done at the same time, and what they return."""
+class Pair(Listed):
+    """Two jobs that are done at the same time."""
 
     def __init__(self) -> None:
-        self.waiting, self.begun, self.found = [0, 1], set[int](), list[Any]()
-
-    def next(self) -> int | None:
-        return self.waiting.pop(0) if self.waiting else None
-
-    def begin(self, job: int, place: str) -> None:
-        """Nothing."""
+        super().__init__(0, 1)
+        self.begun = set[int]()
 
     def answer(self, job: int, question: Any) -> bool:
         self.begun.add(job)
         return len(self.begun) == 2
-
-    def repeat(self, job: int, reason: str) -> None:
-        """Nothing."""
-
-    def is_interrupted(self, result: Any) -> bool:
-        return False
-
-    def finish(self, job: int, end: Any) -> None:
-        self.found.append(end)
 
 
 def which_card(job: int, ask: Ask) -> str:
@@ -114,7 +101,7 @@ def test_every_worker_process_has_a_card_of_its_own(fake_cards: FakeCards, per_c
     fake_cards(0, 0)
     jobs = Pair()
     run_in_workers(which_card, jobs, 2, per_card)
-    assert sorted(jobs.found) == wanted
+    assert sorted(jobs.ends.values()) == wanted
 
 
 def test_the_plan_of_a_comparison(fake_cards: FakeCards, small: Callable[..., RunSettings]) -> None:

@@ -13,7 +13,7 @@ from commands import Fedtide
 from fedtide.world.building.build import build_timeline
 from fedtide.world.presence.membership import membership
 from fedtide.world.storage.prepared import load_data
-from small_runs import events, execute, history
+from small_runs import events, execute, history, in_parts
 
 DRIFT = {"name": "sudden", "start": 3}
 
@@ -26,9 +26,7 @@ def test_an_interrupted_run_continues_with_its_alarms(
     detector = {"name": "after", "losses": 2, "watch": "clients", "share": 0.5, "response": response}
     settings = small(drift=DRIFT, detector=detector, participation={"name": "all"}, initializer={"name": "average"})
     whole = execute(settings, tmp_path, "whole")
-    for stopped in (1, 3, 5):
-        assert execute(settings, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
-    again = execute(settings, tmp_path, "x")
+    again = in_parts(settings, tmp_path, stop_after, 1, 3, 5)
     rows = history(tmp_path / "whole")
     assert rows == history(tmp_path / "x")
     assert [int(row["alarm"]) for row in rows] == [0, 1, 0, 1, 0, 1]

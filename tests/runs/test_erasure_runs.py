@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedtide.records.measures.erasure import MEASURES
-from small_runs import events, execute, history
+from small_runs import events, execute, history, in_parts
 
 SESSIONS = {"name": "sessions", "num_devices": 4, "num_sessions": 4, "rounds_per_session": 2}
 
@@ -61,9 +61,7 @@ def test_a_client_that_left_no_trace_is_told_and_not_measured(erased: Any, tmp_p
 def test_a_resumed_run_tells_of_each_request_once(erased: Any, stop_after: Any, tmp_path: Path) -> None:
     settings = erased("fed_eraser")
     whole = execute(settings, tmp_path, "whole")
-    for stopped in (5, 6, 7):
-        assert execute(settings, tmp_path, "x", callbacks=[stop_after(stopped)])["state"] == "interrupted"
-    again = execute(settings, tmp_path, "x")
+    again = in_parts(settings, tmp_path, stop_after, 5, 6, 7)
     told = [events(tmp_path / name, "request") for name in ("whole", "x")]
     assert len(told[0]) == 1
     assert told[0] == told[1]

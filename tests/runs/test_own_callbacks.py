@@ -12,7 +12,7 @@ import torch
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.errors import SettingsError
 from fedtide.runs.open_run import run_key
-from small_runs import execute, history
+from small_runs import execute, history, in_parts
 
 OWN = """
 import lightning as L
@@ -111,9 +111,7 @@ def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_afte
     """What a callback does to a model after a round is part of the state after it."""
     settings, models = small(**called("Pushing")), []
     for name, stops in (("whole", ()), ("parts", (2, 5))):
-        for stop in stops:
-            execute(settings, tmp_path, name=name, callbacks=[stop_after(stop)])
-        execute(settings, tmp_path, name=name)
+        in_parts(settings, tmp_path, stop_after, *stops, name=name)
         models.append(torch.load(tmp_path / name / "model.pt", weights_only=True))
     assert all(torch.equal(models[0][part], models[1][part]) for part in models[0])
     execute(small(), tmp_path, name="plain")
@@ -125,12 +123,8 @@ def test_early_stopping_ends_the_run_in_the_same_round_after_an_interruption(
     small: Any, tmp_path: Path, stop_after: Any
 ) -> None:
     stopping = {"monitor": "test_accuracy", "mode": "min", "patience": 3}
-    summaries = []
     settings = small(**called("lightning.pytorch.callbacks.EarlyStopping", **stopping))
-    for name, stops in (("whole", ()), ("parts", (2, 3))):
-        for stop in stops:
-            assert execute(settings, tmp_path, name=name, callbacks=[stop_after(stop)])["state"] == "interrupted"
-        summaries.append(execute(settings, tmp_path, name=name))
+    summaries = [in_parts(settings, tmp_path, stop_after), in_parts(settings, tmp_path, stop_after, 2, 3, name="parts")]
     assert [(each["state"], each["rounds"]) for each in summaries] == [("pruned", 4)] * 2
 
 

@@ -15,7 +15,7 @@ from fedtide.runs.check import check_run
 from fedtide.settings.params import Params
 from fedtide.settings.run import RunSettings
 from fedtide.studies.tuning.space import Space
-from small_runs import Small, execute
+from small_runs import Small, execute, in_parts
 from small_runs import history as rows
 
 
@@ -85,9 +85,7 @@ def test_a_resumed_run_ends_with_the_same_round(
     settings = twelve(small, stop={"patience": 2})
     once = execute(settings, tmp_path / "a", name="x")
     assert once["rounds"] == after_best(scores, 2)
-    first = execute(settings, tmp_path / "b", name="x", callbacks=[stop_after(interrupted)])
-    assert first["state"] == "interrupted"
-    twice = execute(settings, tmp_path / "b", name="x")
+    twice = in_parts(settings, tmp_path / "b", stop_after, interrupted)
     assert twice == {**once, "seconds": twice["seconds"]}
     assert rows(tmp_path / "a/x") == rows(tmp_path / "b/x")
     assert (tmp_path / "a/x/model.pt").read_bytes() == (tmp_path / "b/x/model.pt").read_bytes()

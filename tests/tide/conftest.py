@@ -37,10 +37,8 @@ def frozen(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
     """A suite of two worlds, in which a run takes a moment."""
     mine = tmp_path_factory.mktemp("frozen") / "mine"
     (mine / "worlds").mkdir(parents=True)
-    for name, over, metric in (
-        ("changing", "changes", "validation_accuracy"),
-        ("ending", "end", "served_accuracy_mean"),
-    ):
+    named = ("changing", "changes", "validation_accuracy"), ("ending", "end", "served_accuracy_mean")
+    for name, over, metric in named:
         (mine / "worlds" / f"{name}.yaml").write_text(WORLD.format(data=shared_data, over=over, metric=metric))
     freeze(mine)
     return mine

@@ -140,9 +140,8 @@ def test_evaluations_count_until_the_seconds_are_spent() -> None:
         {"round": str(number), "latency": "2.0", "test_accuracy": f"{number / 100}" if number % 2 == 0 else ""}
         for number in range(1, 31)
     ]
-    assert scores(WORLDS[0], 0, history, timeline) == pytest.approx(
-        [(0.28 + 0.30) / 2] * 2
-    )  # the last tenth of thirty rounds
+    last_tenth = (0.28 + 0.30) / 2
+    assert scores(WORLDS[0], 0, history, timeline) == pytest.approx([last_tenth] * 2)
     limited = replace(WORLDS[0], limits=LIMITS.model_copy(update={"seconds": {0: 21.0, 1: 99.0}}))
     assert scores(limited, 0, history, timeline) == pytest.approx([(0.06 + 0.08 + 0.10) / 3] * 2)
     assert scores(limited, 0, history[:1], timeline) == (None, None)
@@ -157,7 +156,5 @@ def test_the_global_model_is_scored_in_the_same_rounds_by_the_metric_of_the_worl
     history = [{"round": str(number), names[0]: "0.9", names[1]: "0.7", names[2]: "0.5"} for number in range(1, 31)]
     world = World("long", raw, LIMITS, "ours")
     assert scores(world, 0, history, timeline) == pytest.approx([0.9, 0.5])
-    assert scores(world, 0, [line | {names[3]: "0.95", names[2]: ""} for line in history], timeline) == (
-        pytest.approx(0.95),
-        None,
-    )
+    served = [line | {names[3]: "0.95", names[2]: ""} for line in history]
+    assert scores(world, 0, served, timeline) == (pytest.approx(0.95), None)

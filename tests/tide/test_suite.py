@@ -28,9 +28,8 @@ def test_it_is_the_one_of_the_project() -> None:
 def test_models_that_clients_are_served_are_scored_and_a_constant_prediction_is_the_least() -> None:
     for world in suite().values():
         real = world.params.run().scenario.name == "calendar"
-        assert world.params.experiment.tune.metric == (
-            "validation_served_auroc_next" if real else "served_accuracy_mean"
-        )
+        metric = "validation_served_auroc_next" if real else "served_accuracy_mean"
+        assert world.params.experiment.tune.metric == metric
         assert world.limits.trivial == (0.5 if real else 0.1)
         assert list(world.limits.timelines) == list(range(8001, 8006 if real else 8011))
 
@@ -43,11 +42,8 @@ def test_every_method_fits_every_world_with_equal_trials_and_seeds(part: int) ->
         for world in list(suite().values())[(place + part) % 2 :: 2]:
             options = method.params(world).experiment
             assert (options.tune.trials, options.tune.seed) == (12, 8000)
-            sizes = {
-                key: len(values.choices)
-                for key, values in options.tune.space.items()
-                if isinstance(values, SearchChoices)
-            }
+            space = options.tune.space.items()
+            sizes = {key: len(values.choices) for key, values in space if isinstance(values, SearchChoices)}
             assert sizes.pop("local.lr") == 6
             assert prod(sizes.values()) in (1, 2), "then the trials are the whole grid"
             assert set(world.limits.timelines) == set(options.compare.seeds)
@@ -63,11 +59,8 @@ def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
 
 def test_the_published_methods_are_those_of_the_suite_on_its_seeds() -> None:
     worlds, rows = suite(), read_rows(TIDE / PUBLISHED)
-    assert {*board(rows, list(worlds.values())).methods.index} <= {
-        *METHODS,
-        *plugins.names("algorithms"),
-        *REFERENCE_LINES,
-    }
+    known = {*METHODS, *plugins.names("algorithms"), *REFERENCE_LINES}
+    assert {*board(rows, list(worlds.values())).methods.index} <= known
     for (method, world), group in rows.groupby(["method", "world"]):
         assert set(group["seed"]) == set(worlds[str(world)].limits.timelines), method
         assert group["score"].between(0, 1).all()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from commands import Fedtide
+from commands import Fedtide, sets
 from fedtide.core.storage.locks import held
 from fedtide.records.run_directory import RunDirectory, hashed, read_hashed
 from fedtide.runs.display.progress import UNWATCHED
@@ -81,11 +81,8 @@ def test_a_method_runs_is_verified_and_is_on_the_board(fedtide: Fedtide, suite: 
     assert "<td>careful</td>" in page
 
     shutil.copyfile(out / "scores.csv", suite / "scores.csv")
-    refused = fedtide("tide", "board", "tide", "--suite", str(suite))
-    assert (refused.status, refused.err) == (
-        2,
-        ["fedtide: tide: careful is the name of a published method; rename the method, or use --alone"],
-    )
+    refused = fedtide("tide", "board", "tide", "--suite", str(suite)).refusal
+    assert refused == "tide: careful is the name of a published method; rename the method, or use --alone"
     assert fedtide("tide", "board", "--suite", str(suite)).status == 0
 
 
@@ -157,17 +154,20 @@ def test_a_run_with_other_settings_is_named(
     home = ran / "careful" / "ending"
     best = home / "search" / "best.yaml"
     shutil.rmtree(home / "runs")
-    sets = [word for item in ["compare.workers=1", *changed] for word in ("--set", item)]
+    chosen = sets("compare.workers=1", *changed)
     if changed == ["local.lr=another"]:  # of another trial
         own = yaml.safe_load(best.read_text())
         local = own["algorithms"]["careful"]["with"]["local"]
         local["lr"] = next(rate for rate in (0.02, 0.1, 0.5) if rate != local["lr"])
         best.write_text(yaml.safe_dump(own))
-        sets = sets[:2]
-    assert fedtide("compare", "--params", str(best), "--runs", str(home / "runs"), "-q", *sets).status == 0
+        chosen = chosen[:2]
+    assert fedtide("compare", "--params", str(best), "--runs", str(home / "runs"), "-q", *chosen).status == 0
     found = fedtide("tide", "verify", "tide", "--suite", str(suite))
     assert found.status == 1
     assert all(any(line.endswith(problem) and f"-s{seed}-" in line for line in found.out) for seed in (0, 1))
+
+
+FEDAVG = "algorithm: {{name: fedavg, with: {{{}}}}}"
 
 
 @pytest.mark.parametrize(
@@ -175,17 +175,13 @@ def test_a_run_with_other_settings_is_named(
     [
         (
             ["run", "bad.yaml"],
-            "algorithm: {name: fedavg, with: {scenario: {num_devices: 4}}}",
-            "sets scenario.num_devices, which belongs to the world",
+            FEDAVG.format("scenario: {num_devices: 4}"),
+            "sets scenario.num_devices, which belongs to",
         ),
+        (["run", "bad.yaml"], FEDAVG.format("local: {epochs: 9}"), "sets local.epochs, which belongs"),
         (
             ["run", "bad.yaml"],
-            "algorithm: {name: fedavg, with: {local: {epochs: 9}}}",
-            "sets local.epochs, which belongs",
-        ),
-        (
-            ["run", "bad.yaml"],
-            "algorithm: {name: fedavg, with: {evaluation: {batch_size: 9}}}",
+            FEDAVG.format("evaluation: {batch_size: 9}"),
             "sets evaluation.batch_size, which belongs",
         ),
         (["run", "bad.yaml"], "algorithm: {name: fedavgg}", "did you mean"),
@@ -203,26 +199,21 @@ def test_bad_input_is_one_line(
 ) -> None:
     (folder / "bad.yaml").write_text(method)
     (folder / "local.yaml").write_text("algorithm: {name: fedavg}")
-    found = fedtide("tide", *arguments, "--suite", str(suite))
-    assert found.status == 2
-    assert len(found.err) == 1
-    assert line in found.err[0]
+    assert line in fedtide("tide", *arguments, "--suite", str(suite)).refusal
     assert not (folder / "tide").exists()
 
 
 def test_a_world_that_was_changed_is_refused(fedtide: Fedtide, suite: Path) -> None:
     file = suite / "worlds" / "ending.yaml"
     file.write_text(file.read_text() + "seed: 3\n")
-    found = fedtide("tide", "run", "fedavg", "--suite", str(suite))
-    assert found.status == 2
-    assert "the file differs from the frozen one of mine" in found.err[0]
+    refused = fedtide("tide", "run", "fedavg", "--suite", str(suite)).refusal
+    assert "the file differs from the frozen one of mine" in refused
 
 
 def test_another_method_of_the_same_name_is_refused(fedtide: Fedtide, suite: Path, ran: Path, folder: Path) -> None:
     (folder / "careful.yaml").write_text(OWN.replace("0.1}", "0.2}", 1))
-    found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
-    assert found.status == 2
-    assert "another method of this name was run in this folder" in found.err[0]
+    refused = fedtide("tide", "run", "careful.yaml", "--suite", str(suite)).refusal
+    assert "another method of this name was run in this folder" in refused
 
 
 def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suite: Path, folder: Path) -> None:
@@ -237,9 +228,8 @@ def test_a_method_that_a_world_refuses_runs_in_the_others(fedtide: Fedtide, suit
 
 def test_a_method_that_another_process_runs_is_refused(fedtide: Fedtide, suite: Path, ran: Path) -> None:
     with held(ran / "careful" / ".lock", ""):
-        found = fedtide("tide", "run", "careful.yaml", "--suite", str(suite))
-    assert found.status == 2
-    assert found.err[0].startswith("fedtide: tide/careful: another process is running this method in this folder")
+        refused = fedtide("tide", "run", "careful.yaml", "--suite", str(suite)).refusal
+    assert refused.startswith("tide/careful: another process is running this method in this folder")
     assert fedtide("tide", "verify", "--suite", str(suite)).status == 0  # nothing says that a world refuses it
 
 
@@ -306,20 +296,17 @@ def test_a_search_on_test_samples_is_named(fedtide: Fedtide, suite: Path, ran: P
     names = [path.name for path in run_folders(search / "runs")]
     own = yaml.safe_load((search / "best.yaml").read_text())
     shutil.rmtree(search)
-    sets = ["compare.workers=1", "compare.seeds=[1000]", "evaluation.splits=[test, validation]"]
-    words = [word for item in sets for word in ("--set", item)]
     (search / "runs").mkdir(parents=True)
     (search / "best.yaml").write_text(yaml.safe_dump(own))
+    words = sets("compare={workers: 1, seeds: [1000]}", "evaluation.splits=[test, validation]")
     done = fedtide("compare", "--params", str(search / "best.yaml"), "--runs", str(search / "runs"), "-q", *words)
     assert done.status == 0
     (trial,) = run_folders(search / "runs")
     assert trial.name not in names
     found = fedtide("tide", "verify", "tide", "--suite", str(suite))
     assert found.status == 1
-    assert (
-        f"careful, ending: trial {trial.name}: its settings differ from those of the study (evaluation.splits)"
-        in found.out
-    )
+    problem = "its settings differ from those of the study (evaluation.splits)"
+    assert f"careful, ending: trial {trial.name}: {problem}" in found.out
 
 
 def test_references_run_beside_the_methods(fedtide: Fedtide, suite: Path, folder: Path) -> None:
@@ -335,11 +322,12 @@ def test_references_run_beside_the_methods(fedtide: Fedtide, suite: Path, folder
 
 def test_a_search_that_cannot_work_is_no_refusal(fedtide: Fedtide, suite: Path, folder: Path) -> None:
     arguments = ("fedprox", "--suite", str(suite), "--world", "ending", "--workers", "1")
-    (folder / "tide" / "fedprox" / "ending").mkdir(parents=True)
-    (folder / "tide" / "fedprox" / "ending" / "search").write_text("")
+    home = folder / "tide" / "fedprox" / "ending"
+    home.mkdir(parents=True)
+    (home / "search").write_text("")
     called = fedtide("tide", "run", *arguments)
     assert called.status == 1, called.err
-    assert not (folder / "tide" / "fedprox" / "ending" / "refused.txt").exists()
-    (folder / "tide" / "fedprox" / "ending" / "search").unlink()
+    assert not (home / "refused.txt").exists()
+    (home / "search").unlink()
     assert fedtide("tide", "run", *arguments).status == 0
     assert " 5 runs, 5 already ended; time: about 0.0 min; " in fedtide("tide", "run", *arguments, "--dry-run").out[0]
