@@ -1,5 +1,6 @@
-"""Waiting for what other processes do."""
+"""Waiting for what other processes do, and ports for them."""
 
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,3 +16,10 @@ def until(condition: Callable[[], Found]) -> Found:
         assert time.monotonic() < deadline, "it does not happen"
         time.sleep(0.05)
     return found
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

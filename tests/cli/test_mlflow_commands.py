@@ -20,26 +20,19 @@ def test_a_password_is_not_shown(fedtide, folder):
         assert "hunter" not in "".join(called.err)
 
 
-@pytest.mark.parametrize(
-    ("uri", "address", "user", "password"),
-    [
-        ("http://127.0.0.1:5000/", "http://127.0.0.1:5000", None, None),
-        ("https://me:p%40ss@host/ml/flow/?x=1#y", "https://host/ml/flow", "me", "p@ss"),
-        ("http://token@[::1]:80", "http://[::1]:80", "token", None),
-    ],
-)
-def test_addresses(uri, address, user, password):
-    where = Server.at(uri)
-    assert (where.address, where.user, where.password) == (address, user, password)
-    assert repr(where) == f"Server(address={address!r})"
-
-
 def test_a_path_or_uri_names_mlflows_place(folder):
     assert place_of("sqlite:///mlflow.db") == folder / "mlflow.db"
     assert place_of("sqlite:////data/my.sqlite3?timeout=9") == Path("/data/my.sqlite3")
     assert place_of(Path("mlruns")) == place_of("mlruns") == folder / "mlruns"
     assert place_of("/a:b/mlruns?") == Path("/a:b/mlruns?")
-    assert place_of("http://me:pw@host/") == Server("http://host", "me", "pw")
+    for uri, address, user, password in (
+        ("http://127.0.0.1:5000/", "http://127.0.0.1:5000", None, None),
+        ("https://me:p%40ss@host/ml/flow/?x=1#y", "https://host/ml/flow", "me", "p@ss"),
+        ("http://token@[::1]:80", "http://[::1]:80", "token", None),
+    ):
+        where = place_of(uri)
+        assert (where.address, where.user, where.password) == (address, user, password)
+        assert repr(where) == f"Server(address={address!r})"
     unusable = ("databricks", "file:///mlruns", "postgresql://me:hunter@host/db", "sqlite:///store")
     message = r"^MLFLOW_TRACKING_URI \(or --mlruns, FEDTIDE_MLRUNS\).* should be"
     for other in (*unusable, "http://me:hunter@:x"):

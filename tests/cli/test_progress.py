@@ -33,13 +33,13 @@ def in_terminal(*arguments: str, command: Sequence[str] = ("-m", "fedtide")) -> 
 
 SCRIPT = """
 import fedtide
-params = fedtide.Params.read("params.yaml", ["scenario.rounds_per_session=40", "scenario.name=sessions", "model.name=mlp"])
+params = fedtide.Params.read("params.yaml", ["scenario.rounds_per_session=3", "scenario.name=sessions", "model.name=mlp"])
 print(fedtide.run(params))
 """
 
 
 def test_a_script_shows_nothing_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (folder / "script.py").write_text(SCRIPT.replace("=40", "=3"))
+    (folder / "script.py").write_text(SCRIPT)
     runpy.run_path("script.py")
     out, err = capfd.readouterr()
     assert out.startswith("1 run: 1 complete")

@@ -13,14 +13,12 @@ from fedtide.cli.options import listening
 from fedtide.report.comparison import report, run_directories
 from fedtide.settings.params import Params
 from small_runs import execute
+from waiting import free_port
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found: int = free.getsockname()[1]
-        return found
+    return free_port()
 
 
 @pytest.mark.slow

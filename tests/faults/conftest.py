@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from commands import shared_data
+
+__all__ = ["folder", "shared_data"]
+
 PARAMS = """
 data: {{name: digits, root: {data}}}
 scenario: {{name: sessions, num_devices: 4, num_sessions: 3, rounds_per_session: 5, label_overlap: 0.4}}
@@ -27,12 +31,6 @@ def _server(request: pytest.FixtureRequest) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         forkserver.ensure_running()
-
-
-@pytest.fixture(scope="session")
-def shared_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder of prepared data for all runs of the session."""
-    return tmp_path_factory.mktemp("data")
 
 
 @pytest.fixture

@@ -9,11 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+from waiting import free_port
 
 
 class MlflowServer:
@@ -39,13 +35,9 @@ class MlflowServer:
         }
         command = [sys.executable, "-m", "mlflow", "server", *(word for pair in options.items() for word in pair)]
         environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(
-            command,
-            env={**os.environ, **environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            command, env={**os.environ, **environment}, text=True, start_new_session=True, **streams
         )
         assert self._process.stderr is not None
         lines = []

@@ -121,3 +121,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, set[str]]:
     project = Project.new(tmp_path_factory.mktemp("pipeline") / "project")
     ran, _ = project.repro()
     return project, ran
+
+
+@pytest.fixture
+def project(built: tuple[Project, set[str]], tmp_path: Path) -> Project:
+    """A copy of it, for changing."""
+    return built[0].copy(tmp_path / "project")

@@ -7,11 +7,6 @@ pytestmark = pytest.mark.slow
 ALWAYS = {"download", "inputs"}
 
 
-@pytest.fixture
-def project(built, tmp_path):
-    return built[0].copy(tmp_path / "project")
-
-
 def test_a_setting_of_one_algorithm_concerns_that_algorithm(project):
     other, own = project.runs("fedavg"), project.runs("fedprox")
     project.change(algorithms={"fedavg": {}, "fedprox": {"mu": 0.3}})

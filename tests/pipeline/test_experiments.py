@@ -87,8 +87,7 @@ def test_dvc_finds_the_pipeline_once_although_the_package_links_to_it():
 
 
 @pytest.mark.slow
-def test_an_experiment_is_run_compared_and_queued(built, tmp_path):
-    project = built[0].copy(tmp_path / "project")
+def test_an_experiment_is_run_compared_and_queued(project):
     project.commit()
     first = accuracies(project)
     assert json.loads(project.dvc("metrics", "show", "--json")) == {

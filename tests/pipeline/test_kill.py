@@ -16,8 +16,7 @@ def rounds(run):
     return history.read_text().count("\n") - 1 if history.is_file() else 0
 
 
-def test_killed_while_training_it_resumes_and_finishes(built, tmp_path):
-    project = built[0].copy(tmp_path / "project")
+def test_killed_while_training_it_resumes_and_finishes(project, tmp_path):
     project.change(scenario={"name": "sessions", "num_devices": 3, "num_sessions": 2, "rounds_per_session": 600},
                    tracking={"mlflow": True, "experiment": "fedtide"})  # fmt: skip
     known = set((project.root / "runs").iterdir())

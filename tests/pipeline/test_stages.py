@@ -48,9 +48,3 @@ def test_what_dvc_cannot_know_is_looked_at_every_time():
 def test_no_stage_names_a_parameter():
     """Which ones it depends on follows from settings as they are resolved (``test_inputs.py``)."""
     assert not [name for name, stage in STAGES.items() if "params" in stage]
-
-
-def test_every_source_in_a_stage_exists():
-    paths = [path for stage in STAGES.values() for path in stage.get("deps", ()) if path.startswith("src/")]
-    assert paths
-    assert not [path for path in paths if not (PROJECT / path).exists()]

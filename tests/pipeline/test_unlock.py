@@ -40,8 +40,7 @@ def test_what_can_be_read_and_what_is_in_use_stays(rwlock, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_empty_list_fails_dvc_until_it_is_removed(built, tmp_path):
-    project = built[0].copy(tmp_path / "project")
+def test_an_empty_list_fails_dvc_until_it_is_removed(project, tmp_path):
     (project.root / ".dvc/tmp/rwlock").write_text("")
     assert project.start(log=tmp_path / "failed.log").wait() == 255
     unlock(project.root)

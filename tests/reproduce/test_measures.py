@@ -29,14 +29,11 @@ def recover(own, reference, share=0.9):
     return dict(zip(map(tuple, measure.quantities), measure.measure(own, reference), strict=True))
 
 
-def test_a_window_is_the_mean_of_the_first_rounds_and_never_longer_than_the_session():
+def test_a_window_is_the_mean_of_the_first_evaluated_rounds_and_never_longer_than_the_session():
+    assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
     measure = TransitionAccuracy(windows=(1, 2, 10))
     assert measure.measure(session([10, 20, 60]), session([0])) == pytest.approx([10, 15, 30])
     assert measure.quantities[:2] == [Quantity("accuracy", "1 round"), Quantity("accuracy", "2 rounds")]
-
-
-def test_rounds_without_evaluation_are_skipped():
-    assert TransitionAccuracy(windows=(3,)).measure(session([10, math.nan, 30]), session([0])) == [20]
 
 
 def test_the_best_round_beside_what_a_run_ends_with():

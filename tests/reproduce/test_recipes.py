@@ -21,6 +21,8 @@ def test_the_cells_are_the_published_rows_in_the_order_of_the_grid(tiny):
     ]
     assert [number.mean for number in recipe.published.values()] == [10.0, 20.0, 30.0]
     assert [run(recipe, cell).partition.alpha for cell in range(3)] == [0.3, 0.3, 0.7]
+    assert run(recipe, 0) is run(recipe, 1), "transitions of one run share it"
+    assert run(recipe, 0, seed=2) is not run(recipe, 0)
 
 
 def test_without_published_numbers_the_cells_are_the_whole_grid(tiny):
@@ -48,12 +50,6 @@ def test_a_profile_may_run_another_algorithm_in_a_cell(tiny):
     for profile, label in (("plain", "scaffold"), ("fast", "fedavg")):
         made = run(Recipe(tiny, profile), cell=2)
         assert (made.label, made.algorithm.name, made.initializer.name) == (label, label, "average")
-
-
-def test_transitions_of_one_run_share_it(tiny):
-    recipe = Recipe(tiny)
-    assert run(recipe, 0) is run(recipe, 1)
-    assert run(recipe, 0, seed=2) is not run(recipe, 0)
 
 
 def test_an_axis_of_named_groups_merges_their_settings(tiny):

@@ -59,15 +59,6 @@ def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path:
     assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
 
 
-def test_a_finished_run_returns_its_record(small: Any, run_once: Play, tmp_path: Path) -> None:
-    first = run_once(small())
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x").iterdir()}
-    remarks: list[str] = []
-    assert run_once(small(), log=remarks.append) == first
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "x").iterdir()} == before
-    assert remarks == ["x: already complete, nothing to do"]
-
-
 @pytest.mark.parametrize("stopped", [1, 3, 5])
 def test_an_interrupted_run_continues_to_the_same_bits(
     small: Any, run_once: Play, stop_after: Any, tmp_path: Path, stopped: int

@@ -25,6 +25,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "fedwcm_x": {"algorithm": "fedwcm_x"},
     "dynamic": {"initializer": "dynamic", "scenario": "sessions"},
     "continuous": {"initializer": "continuous", "scenario": "sessions"},
+    "two_processes": {"engine": {"devices": 2, "accelerator": "cpu"}},
     "intervals": {"communication": "intervals", "model": "lenet", "objective": "focal"},
 }
 EVERY = frozenset(RUNS)

@@ -18,7 +18,7 @@ from fedtide.runs.jobs.ranks import global_rank, launched
 from fedtide.runs.lightning.trainer import device_of, trainer
 from fedtide.settings.run import RunSettings
 from small_runs import history
-from waiting import until
+from waiting import free_port, until
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS")
 BATCH = {"SLURM_JOB_NAME": "train", "SLURM_NTASKS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
@@ -115,9 +115,7 @@ def test_a_process_in_a_batch_job_is_alone_unless_srun_or_torchrun_has_started_s
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_waits_for_other_processes_says_so_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     values = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     command = [sys.executable, "-m", "fedtide", "run", "--set", "engine.devices=2", "--set", "engine.accelerator=cpu"]
     with subprocess.Popen(
@@ -160,9 +158,7 @@ def start(folder: Path, node: int, port: int) -> subprocess.Popen[str]:
 
 
 def together(folder: Path) -> list[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     both = [start(folder, node, port) for node in (0, 1)]
     errors = [process.communicate(timeout=300)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], errors

@@ -39,6 +39,9 @@ def test_a_given_space_replaces_the_default(params: Make) -> None:
     optional = searched(params, "local.clip", 0.5, 2)
     assert not optional.dimensions[0].integer
     assert optional.settings({"local.clip": 1.5}).local.clip == 1.5
+    named = searched(params, "partition.alpha", 0.1, 1, partition="dirichlet_client")
+    chosen = named.settings({"partition.alpha": 0.5}).partition
+    assert (chosen.name, chosen.alpha) == ("dirichlet_client", 0.5)
 
 
 def test_an_infinite_number_may_be_a_choice(params: Make) -> None:
@@ -115,12 +118,6 @@ def test_settings_of_links_are_searched_by_the_name_of_the_link(params: Make) ->
     assert (clip.bound, clip.rate, qsgd.levels, qsgd.scope) == (3.0, 0.2, 7, "tensor")  # type: ignore[attr-defined]
     bound = {"uplink.clip.bound": 3.0}
     assert Params(space.raw(bound)).run().uplink == space.settings(bound).uplink
-
-
-def test_a_group_given_by_its_name_keeps_its_name(params: Make) -> None:
-    space = searched(params, "partition.alpha", 0.1, 1, partition="dirichlet_client")
-    chosen = space.settings({"partition.alpha": 0.5}).partition
-    assert (chosen.name, chosen.alpha) == ("dirichlet_client", 0.5)
 
 
 @given(mu=st.floats(1e-4, 1), lr=st.floats(1e-3, 1), steps=st.integers(1, 50))
