@@ -121,7 +121,6 @@ ONLY_SGD = "local.optimizer = adam: the formulas of algorithm fednova, with thes
             "validation = 0: evaluation.splits requires a share > 0",
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_other_commands(fedtide, folder, monkeypatch, command, wanted):
     monkeypatch.setattr("fedtide.runs.jobs.cluster.connect._PATIENCE", 1)

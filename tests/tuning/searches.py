@@ -29,8 +29,8 @@ def table(home: Path, name: str = "trials") -> list[dict[str, str]]:
 
 
 def scores(home: Path, run: str, column: str = "validation_accuracy") -> list[float]:
-    """A column of a trial's history."""
-    return [float(row[column]) for row in RunDirectory(home / "runs" / run).history()]
+    """A column of a trial's history, but for rounds without a value."""
+    return [float(row[column]) for row in RunDirectory(home / "runs" / run).history() if row[column]]
 
 
 def journal(home: Path) -> Path:
