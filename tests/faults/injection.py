@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,10 @@ class Moment:
     size: int = 0
 
 
+Observer = Callable[[str, str, tuple[Any, ...]], None]
+"""Called before each operation with event, path and the event's arguments."""
+
+
 class Injection:
     """The audit hook of a process and of those forked from it.
 
@@ -56,11 +61,19 @@ class Injection:
         moments: when which signal is sent; each process obeys those of its role, in order.
         trace: folder for ``operations.jsonl``, a line per operation, the numbers of the workers, and ``struck`` once a moment
             has come; None for none of them.
+        observer: see :data:`Observer`.
     """
 
-    def __init__(self, folder: Path, moments: tuple[Moment, ...] = (), trace: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        moments: tuple[Moment, ...] = (),
+        trace: Path | None = None,
+        observer: Observer | None = None,
+    ) -> None:
         self._folder, self._moments, self._trace = f"{folder.absolute()}/", list(moments), trace
         self._role: str | None = LEADER
+        self._observer = observer
         self._passed = self._total = 0
 
     def install(self) -> None:
@@ -87,6 +100,8 @@ class Injection:
     def _count(self, event: str, path: str, arguments: tuple[Any, ...]) -> None:
         if self._role is None:
             self._role = f"worker-{self._next_worker()}"
+        if self._observer is not None:
+            self._observer(event, path, arguments)
         if self._trace is not None:
             _append_line(self._trace / "operations.jsonl", [self._role, self._total, event, path[len(self._folder) :]])
         self._total += 1

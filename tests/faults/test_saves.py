@@ -1,5 +1,6 @@
-"""Saved states whose rows are in logs: killed at the operations of their saves."""
+"""Saved states whose rows are in logs: killed, or without power, at the operations of their saves."""
 
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from attempt import Process
 from injection import Injection, Moment
+from power import Journal, lose
 from saver import ROUNDS, state
 
 from fedtide.federation.saving import checkpoint
@@ -61,4 +63,16 @@ def test_a_kill_at_any_operation_leaves_two_whole_states(tmp_path: Path) -> None
         assert len(found) >= min(2, max(found, default=0))
         assert max(found, default=0) >= newest[-1]
         newest.append(max(found, default=0))
+    assert newest[-1] >= ROUNDS - 1
+
+
+def test_a_power_loss_at_any_operation_leaves_a_whole_state(tmp_path: Path) -> None:
+    newest = [0]
+    for number in range(0, operations(tmp_path), 2):
+        folder, journal = new(tmp_path / str(number)), Journal(tmp_path / f"{number}-store")
+        journal.begin(folder)
+        assert execute(folder, Moment(operation=number), observer=journal) == -signal.SIGKILL
+        lose(folder, journal, random.Random(number))
+        newest.append(max(rounds_saved(folder), default=0))
+        assert newest[-1] >= max(newest) - 1  # the last name may be lost
     assert newest[-1] >= ROUNDS - 1
