@@ -54,8 +54,9 @@ LOCAL = {
     "clip": 0.5,
 }
 ALGORITHMS = ("fedprox", "scaffold", "columns", "elementwise", "sharp", "contrast")
-HEAVY = ("resnet18", "resnet34", "preact_resnet18")
-MORE = [("contrast", name) for name in plugins.names("models") if name not in ("cnn_svhn", "mlp", "torchvision")]
+DEEPER = {"resnet18", "resnet34"}
+"""More blocks of the kind that ``preact_resnet18`` has."""
+MODELS = [name for name in plugins.names("models") if name not in DEEPER]
 
 
 def choose(task: Task, engine: EngineSettings, family: str) -> str:
@@ -108,9 +109,8 @@ def test_how_many_batches_are_prepared_together_changes_no_bit(together: int, mo
 @pytest.mark.parametrize(
     ("algorithm", "model"),
     [
-        pytest.param(algorithm, name, marks=[pytest.mark.slow] * (name in HEAVY or (algorithm, name) in MORE))
-        for algorithm in ("fedavg", "contrast")
-        for name in plugins.names("models")
+        *(pytest.param("fedavg", name, marks=[pytest.mark.slow] * ("resnet" in name)) for name in MODELS),
+        *(("contrast", name) for name in ("cnn_svhn", "mlp", "torchvision")),
     ],
 )
 def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
