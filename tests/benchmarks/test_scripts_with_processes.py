@@ -85,18 +85,7 @@ def test_trees_that_differ_are_told_apart() -> None:
 
 
 def test_peers_learn_the_same_and_one_that_cannot_be_installed_is_a_line(start: Call) -> None:
-    words = (
-        "--mode",
-        "check",
-        "--turns",
-        1,
-        "--only",
-        "W1",
-        "--contenders",
-        "fedtide,fedtide-naive,jax",
-        "--folder",
-        "peers",
-    )
+    words = "--mode check --turns 1 --only W3 --contenders fedtide,fedtide-naive,jax --folder peers".split()
     lines = start("peers.py", *words)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     shown = {cells[0]: cells[1:] for cells in rows[1:]}
@@ -105,4 +94,4 @@ def test_peers_learn_the_same_and_one_that_cannot_be_installed_is_a_line(start: 
     assert float(naive[1]) > 0
     assert (naive[4], naive[5]) == (own[4], own[5]) == ("1.0000", own[5])
     assert re.fullmatch(r"failed: ERROR: No matching distribution found for jax\S*", jax[0])
-    assert any(line.startswith("W1, turn 1, jax: failed: ERROR: ") for line in lines)
+    assert any(line.startswith("W3, turn 1, jax: failed: ERROR: ") for line in lines)
