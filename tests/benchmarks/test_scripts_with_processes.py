@@ -85,8 +85,10 @@ def test_trees_that_differ_are_told_apart() -> None:
 
 
 def test_peers_learn_the_same_and_one_that_cannot_be_installed_is_a_line(start: Call) -> None:
-    words = "--mode check --turns 1 --only W3 --contenders fedtide,fedtide-naive,jax --folder peers".split()
-    lines = start("peers.py", *words)
+    contenders = "fedtide,fedtide-naive,jax"
+    lines = start(
+        "peers.py", "--mode", "check", "--turns", 1, "--only", "W3", "--contenders", contenders, "--folder", "peers"
+    )
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     shown = {cells[0]: cells[1:] for cells in rows[1:]}
     assert list(shown) == ["fedtide", "plain PyTorch loop, one thread", "a JAX program for these workloads"]
