@@ -29,6 +29,7 @@ def test_a_template_is_the_example_of_the_guide(kind: str) -> None:
     assert f"```python\n# {kind}/{template.name}\n{template.read_text()}```" in GUIDE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str) -> None:
     called = fedtide("new", WORDS[kind], "my_own_2")

@@ -43,9 +43,8 @@ def measured(call: Call, part: str) -> tuple[list[dict[str, Any]], list[str]]:
     return written["rows"], lines
 
 
-@pytest.mark.parametrize(
-    "part", [part if part == "W3" else pytest.param(part, marks=pytest.mark.slow) for part in PARTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
 def test_a_part_has_its_competitors(call: Call, part: str) -> None:
     rows, _ = measured(call, part)
     assert {row["name"] for row in rows} - {"fedtide, one core"} == PARTS[part]

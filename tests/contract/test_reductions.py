@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from matrix import matrix
 from support import largest_gap, steady, trajectory, vectors
 
 SIZES = (5, 2, 7, 4)
@@ -136,8 +137,9 @@ def reference(algorithm: str, local: str, cohorts: str, executor: str) -> list[T
     return trajectory(json.loads(algorithm), steady(SIZES, 5), vectors(), cohorts=json.loads(cohorts), **chosen)[0]
 
 
-@pytest.mark.parametrize("executor", ["threads", "stacked"])
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    ("case", "executor"), matrix(TABLE, ["threads", "stacked"]), ids=lambda of: getattr(of, "id", of)
+)
 def test_it_is(case: Reduction, executor: str) -> None:
     chosen = {"local": case.local, "engine": {"executor": executor, "workers": 1}, "cohorts": case.cohorts}
     ours, _ = trajectory(case.ours, steady(SIZES, 5), vectors(), **chosen)

@@ -268,6 +268,7 @@ def call_other(call: Call, repository: Path, monkeypatch, capfd) -> None:
         assert serves or program in known, f"no rule for {call}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_commands_work_as_printed(page, page_folder, repository, tmp_path, monkeypatch, capfd):
     text = PAGES[page]

@@ -29,11 +29,8 @@ def test_a_notebook_is_committed_with_its_outputs_and_nothing_else(path: Path) -
     assert not re.search(r"/(tmp|home|root|work|Users|var)/", text)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=[pytest.mark.slow] * path.name.startswith("01")) for path in NOTEBOOKS],
-    ids=lambda path: path.name,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_the_cells_of_a_notebook_run(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

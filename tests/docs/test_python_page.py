@@ -12,9 +12,8 @@ from fedtide.core import plugins
 TYPED = [name for name, text in PAGES.items() if re.search(r"^>>> ", text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page == "docs/python.md")) for page in TYPED]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TYPED)
 def test_python_sessions_give_what_is_printed(page, tmp_path, shared_data, fedtide, monkeypatch):
     text = PAGES[page]
     (tmp_path / "params.yaml").unlink()  # a page begins in an empty folder

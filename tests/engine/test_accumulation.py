@@ -1,12 +1,12 @@
 """Gradient accumulation: k batches per local step are one batch of k times the size."""
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
+from matrix import matrix
 from support import assert_close, closest, deal, federation, run_rounds, settings, steady, timeline, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -28,7 +28,7 @@ def in_parts(local: dict[str, Any], batch: int, counts: tuple[int, ...], **value
 
 @pytest.mark.parametrize(
     ("executor", "algorithm"),
-    product(["stacked", "threads"], ["moon", "scaffold", "fedavg", "columns", "sharp"]),
+    matrix(["stacked", "threads"], ["moon", "scaffold", "fedavg", "columns", "sharp"]),
 )
 def test_several_batches_are_one_of_their_size(executor: str, algorithm: str) -> None:
     """Also in short steps, whose last batch is shorter still, and where others in the chunk have more samples."""

@@ -1,7 +1,6 @@
 """Workers, chunks and executors: other ways to compute the same rounds."""
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import hypothesis
@@ -27,6 +26,7 @@ from fedtide.training.engine.local import Cohort, GradientAt, Local
 from fedtide.training.engine.plan import BatchPlan
 from fedtide.training.engine.task import TINY, Task
 from fedtide.world.dataset import Dataset
+from matrix import matrix
 from support import (
     assert_close,
     assert_same,
@@ -243,7 +243,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
 
 @pytest.mark.parametrize(
     ("local", "executor"),
-    product([{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}], ["resident", "threads", "stacked"]),
+    matrix([{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}], ["resident", "threads", "stacked"]),
 )
 def test_a_gradient_left_to_the_step_is_the_one_an_algorithm_takes(executor: str, local: dict[str, Any]) -> None:
     """Up to rounding."""

@@ -13,6 +13,7 @@ from fedtide.core import plugins
 from fedtide.core.discovery.faults import PluginError
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.local import Local, Update, clip, momentum_steps
+from matrix import matrix
 from support import bare, closest, largest_gap, steady, trajectory, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -88,11 +89,13 @@ def explicit(
     return y.detach(), optimizer.state[y].get("momentum_buffer", momentum)
 
 
-@pytest.mark.parametrize("scope", ["total", "total_with_decay", "loss"])
-@pytest.mark.parametrize("momentum", [(0.0, False), (0.9, False), (0.6, True)])
 @pytest.mark.parametrize(
-    "kind",
-    ["nothing", "constant", "constants", "pull", "pulls", "elementwise", "scale", "columns", "decay"],
+    ("kind", "momentum", "scope"),
+    matrix(
+        ["nothing", "constant", "constants", "pull", "pulls", "elementwise", "scale", "columns", "decay"],
+        [(0.0, False), (0.9, False), (0.6, True)],
+        ["total", "total_with_decay", "loss"],
+    ),
 )
 def test_the_step_is_the_documented_formula(kind: str, momentum: tuple[float, bool], scope: Scope) -> None:
     """Of several clients in one block, and of one."""

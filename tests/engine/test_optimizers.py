@@ -1,6 +1,5 @@
 """Local optimizers against torch.optim, in every executor and precision."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from fedtide.federation.federation import Federation
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.local import Local, Update
 from fedtide.training.engine.optimizers import optimizer
+from matrix import matrix
 from support import (
     assembled,
     assert_close,
@@ -59,7 +59,7 @@ def reference(start: Tensor, gradients: Tensor, cls: Any, lr: float, decay: floa
     return y.detach()
 
 
-@pytest.mark.parametrize(("rates", "decay"), product([True, False], [0.05, 0.0]))
+@pytest.mark.parametrize(("rates", "decay"), matrix([True, False], [0.05, 0.0]))
 @pytest.mark.parametrize(("chosen", "cls", "options"), SWITCHES, ids=str)
 def test_fifty_steps_are_torch_s(
     chosen: dict[str, Any], cls: Any, options: dict[str, Any], rates: bool, decay: float
@@ -96,7 +96,7 @@ def trained(chosen: Any, scope: str, rounds: int, *, model: str = "softmax_regre
 
 @pytest.mark.parametrize(
     ("place", "way", "scope"),
-    product([5, 7], [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ["client", "round"]),
+    matrix([5, 7], [{"executor": "threads"}, {"executor": "stacked"}, {"model": "normed"}], ["client", "round"]),
 )
 def test_rounds_of_one_client_are_torch_s(place: int, way: dict[str, Any], scope: str) -> None:
     """Fifty steps of a network in every executor: kept moments go on over five rounds, others start afresh in each."""
@@ -131,7 +131,7 @@ def final(chosen: Any, *, dtype: torch.dtype = torch.float64, algorithm: Any = "
 
 @pytest.mark.parametrize(
     ("algorithm", "chosen"),
-    product(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),
+    matrix(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),
 )
 def test_executors_workers_and_chunks_agree(chosen: Any, algorithm: str) -> None:
     ways = [{"executor": "threads"}, {"executor": "stacked"}, *({"executor": "stacked", "chunk": n} for n in (1, 2))]

@@ -1,6 +1,5 @@
 """The world without erased clients: what it shares with the run, empty rounds, and that retraining leads into it."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 
 from erasers.erased_runs import ERASERS, LOCAL, PRESENT, SESSIONS, WHOLE, made, request, run, same, seen, world
 from fedtide.federation.state import restored_state
+from matrix import matrix
 from support import largest_gap, run_rounds
 
 NEVER = [[0, 2], [2, 3], [0, 2, 3], [0, 3]]
@@ -67,7 +67,7 @@ def test_nothing_happens_in_a_round_whose_clients_are_all_erased(algorithm: Any)
     assert not torch.equal(erased.models[5], erased.models[4])
 
 
-@pytest.mark.parametrize(("initializer", "at"), product(INITIALIZERS, [4, 5]))
+@pytest.mark.parametrize(("initializer", "at"), matrix(INITIALIZERS, [4, 5]))
 def test_retraining_leads_into_the_counterfactual(initializer: dict[str, Any], at: int) -> None:
     """To the bit, from the request on, at the start of a session and within one."""
     there, without = (world(PRESENT, SESSIONS, gone) for gone in ([], [0]))

@@ -98,6 +98,7 @@ def test_attackers_are_erased_with_their_poisoned_samples() -> None:
     assert closest(state.w, plain.models[4]) < 1e-13
 
 
+@pytest.mark.slow
 def test_the_history_of_a_run_in_which_nobody_is_left_in_some_rounds(fedtide: Any, folder: Path) -> None:
     """A line each, with empty cells; detectors, attacks and memories are idle, too."""
     changes = [

@@ -1,6 +1,5 @@
 """Models that initializers store: who brings an erased client back; and several requests in one run."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -21,13 +20,14 @@ from erasers.erased_runs import (
     same,
     world,
 )
+from matrix import matrix
 from support import closest, largest_gap
 
 DYNAMIC = {"name": "dynamic", "gradient_rounds": 1}
 
 
 @pytest.mark.parametrize(
-    ("method", "initializer"), product(sorted(ERASERS.keys() - {"continue_training"}), ["average", DYNAMIC])
+    ("method", "initializer"), matrix(sorted(ERASERS.keys() - {"continue_training"}), ["average", DYNAMIC])
 )
 def test_stored_models_undo_any_erasure_at_the_start_of_a_session(initializer: Any, method: str) -> None:
     """The start does not look at the current model: all methods are as if nothing was done, to the bit."""

@@ -14,6 +14,7 @@ AWAY, SECONDS = "experiments/away/tuning/away.yaml", "experiments/away/seconds/s
 SMALL = ["data=digits", "scenario.num_clients=4", "local.epochs=1", "compare.seeds=[0,1]", "evaluation.every=1"]
 
 
+@pytest.mark.slow
 def test_memories_of_the_absent_end_where_everybody_takes_part(here: Path, script: Script) -> None:
     chosen = ["scenario.rounds=60", "local.weight_decay=2.0", "compare.algorithms=[fedavg, mifa]"]
     chosen.append("participation.values=[0.9, 0.5, 0.8, 0.4, 0.6]")
@@ -31,6 +32,7 @@ def test_only_the_bound_has_full_participation(here: Path) -> None:
     assert {label for label, rule in rules.items() if rule == "all"} == {"full_participation"}
 
 
+@pytest.mark.slow
 def test_availabilities_are_compared(here: Path, script: Script) -> None:
     small = [*SMALL, "scenario.rounds=3", "compare.algorithms=[fedavg, mifa, full_participation]"]
     fedtide.compare(Params.read(AWAY, small), workers=1)
@@ -49,6 +51,7 @@ def test_availabilities_are_compared(here: Path, script: Script) -> None:
     assert Path("out/availabilities.png").is_file()
 
 
+@pytest.mark.slow
 def test_methods_are_read_at_equal_seconds(here: Path, script: Script) -> None:
     small = [
         *(*SMALL, "participation.count=2", "scenario.rounds=4", "compare.algorithms=[fedavg, fedbuff]"),

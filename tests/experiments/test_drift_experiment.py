@@ -56,6 +56,7 @@ def test_the_best_single_model_is_between_the_rules() -> None:
     assert lost[90, 0.5] == pytest.approx(100 * (bayes - accuracy(4.0, 45.0)))
 
 
+@pytest.mark.slow
 def test_rates_are_searched_and_regrets_written(here: Path, script: Script) -> None:
     file, out = Path("planted.yaml"), Path("out")
     settings = small("planted", "fedavg", "feddrift", "true_concepts")
@@ -78,6 +79,7 @@ def test_rates_are_searched_and_regrets_written(here: Path, script: Script) -> N
     assert regret[90, 0.5, "fedavg", "drift"] != regret[0, 0.0, "fedavg", "drift"]
 
 
+@pytest.mark.slow
 def test_spans_and_curves_are_those_of_the_runs(here: Path, script: Script) -> None:
     file = Path("params.yaml")
     file.write_text(yaml.safe_dump(small("planted", "fedavg", "ifca")))
@@ -97,6 +99,7 @@ def test_spans_and_curves_are_those_of_the_runs(here: Path, script: Script) -> N
     assert curves.groupby("label").size().to_dict() == {"fedavg": 8, "ifca": 8}
 
 
+@pytest.mark.slow
 def test_the_protocol_ends_with_what_clients_are_served_after_the_last_round(here: Path, script: Script) -> None:
     settings = small("planted", "fedavg", "ifca") | {
         "partition": {"name": "dirichlet_client"},
@@ -128,6 +131,7 @@ def test_accuracy_around_changes_that_nobody_present_has_seen() -> None:
     assert found == pytest.approx(means | {"first": 20.0, "mean": 50.0, "final": 66.0})
 
 
+@pytest.mark.slow
 def test_returning_populations_are_compared_in_every_world(here: Path, script: Script) -> None:
     settings: dict[str, Any] = yaml.safe_load((FOLDER / "sessions/sessions.yaml").read_text())
     settings["scenario"] |= {"num_devices": 3, "num_sessions": 4, "rounds_per_session": 10}

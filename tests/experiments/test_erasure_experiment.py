@@ -20,6 +20,7 @@ COLUMNS = {  # of the table -> of the history, in the round that counts
 }
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_client_that_returns(here: Path, script: Callable[..., str]) -> None:
     """It asks in round 44, and its group returns in round 49, with session 7."""
     chosen = ["data={name: digits}", "model={name: mlp, widths: [8]}", "local.steps=1", "compare.seeds=[0, 1]"]
@@ -47,6 +48,7 @@ def test_what_is_left_of_a_client_that_returns(here: Path, script: Callable[...,
     assert sessions.loc[("average", "continue", 7), ("start", "mean")] == returning
 
 
+@pytest.mark.slow
 def test_recorded_contributions_are_those_of_the_report_and_what_is_missing_is_trained(
     here: Path, script: Callable[..., str]
 ) -> None:

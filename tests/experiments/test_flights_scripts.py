@@ -34,6 +34,7 @@ def shops(here: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_months_are_those_of_the_runs(shops: Path, script: Callable[..., str]) -> None:
     chosen = [*SMALL, "compare.algorithms=[fedavg, scaffold]", "compare.initializers=[previous, average]"]
     chosen += ["compare.seeds=[0, 1]", "algorithms.fedssg.horizon=16"]
@@ -56,6 +57,7 @@ def test_months_are_those_of_the_runs(shops: Path, script: Callable[..., str]) -
     assert Path("out/months.png").is_file()
 
 
+@pytest.mark.slow
 def test_contributions_are_those_of_shops_that_close_that_stay_and_that_attack(
     shops: Path, script: Callable[..., str]
 ) -> None:

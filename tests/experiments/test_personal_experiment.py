@@ -13,6 +13,7 @@ SETTINGS = "experiments/personal/fmnist/personal_fmnist.yaml"
 LABELS = ["fedavg", "fedavg_steps", "ditto", "local", "fedrep"]
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_models_that_clients_use(here: Path, script: Callable[..., str]) -> None:
     """Served, after local steps, or global; and costs as recorded, in thousands of gradients and megabytes."""
     chosen = [

@@ -49,6 +49,7 @@ def recorded(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_committed_tables(recorded: Path, script: Script) -> None:
     stale = []
     for command, figures in COMMANDS.items():
@@ -62,6 +63,7 @@ def same(folder: Path, name: str) -> bool:
     return filecmp.cmp(folder / name, ROOT / name, shallow=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*AWAY, "flights_logistic_reset", "flights_days", "flights_minutes"])
 def test_tables_of_methods_and_of_comparisons_follow_from_the_recorded_runs(name: str) -> None:
     """Up to the six digits that are recorded."""
@@ -99,6 +101,7 @@ def test_the_cost_of_privacy_is_that_of_the_page(name: str) -> None:
         assert f"| {epsilon} | {' | '.join(cells)} |" in page
 
 
+@pytest.mark.slow
 def test_claims_are_weighed_and_drawn_from_the_committed_tables(recorded: Path, script: Script) -> None:
     script("findings.py", "results", "docs/reports")
     pages = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/reports/claims_*.md"))

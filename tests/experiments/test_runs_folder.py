@@ -14,6 +14,7 @@ from fedtide.settings.params import Params
 Script = Callable[..., str]
 
 
+@pytest.mark.slow
 def test_figures_of_gates_progress_and_momentum_are_drawn_where_runs_recorded_them(here: Path, script: Script) -> None:
     params = {
         "scenario": {"name": "static", "num_clients": 4, "rounds": 4},
@@ -33,6 +34,7 @@ def test_figures_of_gates_progress_and_momentum_are_drawn_where_runs_recorded_th
     assert all(np.ptp(np.asarray(Image.open(file))) > 0 for file in drawn)
 
 
+@pytest.mark.slow
 def test_rates_of_the_noisy_quadratic_are_beside_the_published_ones(here: Path, script: Script) -> None:
     printed = [
         line.split() for line in script("cfl/quadratic.py", "--seeds", "1", "--curves", "figure2.csv").splitlines()
@@ -54,6 +56,7 @@ def test_rates_of_the_noisy_quadratic_are_beside_the_published_ones(here: Path, 
             assert (larger > rate, cfl < 0.6 * fedavg) == (True, True)
 
 
+@pytest.mark.slow
 def test_the_bound_is_printed_session_by_session(here: Path, script: Script) -> None:
     """One local step: drift and what is sampled while drifting are nothing, and the descent bounds the gradients."""
     (here / "params.yaml").write_text(Path(__file__).parents[2].joinpath("params.yaml").read_text())

@@ -53,6 +53,7 @@ def test_searches_follow_each_other_and_share_a_range_of_rates(name: str, part: 
     assert ranges == {(0.01, 1.0)}
 
 
+@pytest.mark.slow
 def test_a_chain_of_searches_leaves_the_best_of_each(here: Path, script: Callable[..., str]) -> None:
     settings = yaml.safe_load(FILES["away"].read_text())
     settings["compare"]["algorithms"] = ["fedavg", "fedprox", "full_participation"]

@@ -14,6 +14,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_newcomers_and_attackers(here: Path, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDTIDE_PLUGINS", "experiments/uplink/plugins")
     settings, chosen = "experiments/uplink/settings/newcomers_fmnist.yaml", "[newcomer_aware_clip, clip]"
@@ -30,6 +31,7 @@ def test_what_is_kept_of_newcomers_and_attackers(here: Path, script: Script, mon
     assert {"Newcomers"} <= set(pd.read_csv("out/ages.csv")["group"]) <= {"Newcomers", "Returners"}
 
 
+@pytest.mark.slow
 def test_what_compression_saves(here: Path, script: Script) -> None:
     settings, chosen = "experiments/uplink/settings/compressors_fmnist.yaml", "[none, qsgd, top_k]"
     script("uplink/compressors.py", settings, "out", *SMALL, f"compare.algorithms={chosen}")
@@ -41,6 +43,7 @@ def test_what_compression_saves(here: Path, script: Script) -> None:
     assert curves.groupby("label").size().to_dict() == {"none": 6, "qsgd": 6, "top_k": 6}
 
 
+@pytest.mark.slow
 def test_cyclic_participation_spends_alike_and_needs_less_noise(here: Path, script: Script) -> None:
     chosen = [
         "data={name: digits}",

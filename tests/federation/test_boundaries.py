@@ -1,6 +1,6 @@
 """Session boundaries: the model a session starts from, and what happens to memories."""
 
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.world.timeline import Timeline
+from matrix import matrix
 from support import closest, deal, federation, run_rounds, settings, timeline, vectors, watch
 
 SIZES = (4, 3, 5, 2)
@@ -41,7 +42,7 @@ def run(initializer: Any, pilot: int = 1, **values: Any) -> tuple[Federation, li
 
 
 @pytest.mark.parametrize(
-    ("initializer", "pilot", "start"), product(plugins.names("initializers"), [1, 2], ["carry", "reset"])
+    ("initializer", "pilot", "start"), matrix(plugins.names("initializers"), [1, 2], ["carry", "reset"])
 )
 def test_pilot_sessions_and_the_first_after_them_are_alike(initializer: str, pilot: int, start: str) -> None:
     fed, first, last = run({"name": initializer, "post_pilot_start": start}, pilot)

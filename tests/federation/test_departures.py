@@ -1,6 +1,5 @@
 """What is left of a device that leaves within a session, for every algorithm whose clients remember."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from fedtide.core import plugins
 from fedtide.federation.federation import Federation
 from fedtide.federation.state import initial_state
 from fedtide.methods.algorithms.base import server_vectors
+from matrix import matrix
 from support import (
     assert_same,
     closest,
@@ -57,7 +57,7 @@ def remembers(algorithm: Any) -> bool:
     return bool(cls(cls.Settings(**chosen)).client)
 
 
-@pytest.mark.parametrize(("algorithm", "kept"), product(filter(remembers, SETTINGS), [False, True]), ids=str)
+@pytest.mark.parametrize(("algorithm", "kept"), matrix(filter(remembers, SETTINGS), [False, True]), ids=str)
 def test_means_are_those_of_the_clients_present_and_leavers_are_forgotten(algorithm: Any, kept: bool) -> None:
     """After every round: rows of absent clients are zero, every declared mean is that of the rows of those present."""
     fed = prepared(algorithm, kept)

@@ -1,6 +1,5 @@
 """Responses to alarms: what they equal, and that they survive interruptions, departures and clocks."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from fedtide.federation.types import RunState
 from fedtide.world.building.drifting import with_drift
 from fedtide.world.drift.base import Drift
 from fedtide.world.timeline import Timeline
+from matrix import matrix
 from support import (
     assert_same,
     deal,
@@ -60,7 +60,7 @@ def rows(records: list[RoundRecord], *without: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in record.row.items() if name not in left_out} for record in records]
 
 
-@pytest.mark.parametrize(("response", "watch"), product(RESPONSES, ["server", "clients"]))
+@pytest.mark.parametrize(("response", "watch"), matrix(RESPONSES, ["server", "clients"]))
 def test_without_alarms_every_bit_is_that_of_the_run_without_a_detector(watch: str, response: Any) -> None:
     plain, expected = run_rounds(prepared(halves(5, 3), algorithm="scaffold"))
     found, records = run_rounds(
@@ -160,7 +160,7 @@ def test_a_share_of_the_participants_has_to_alarm(share: float | None, alarms: i
     assert state.features["detector"]["streams"].tolist() == ([] if alarms else [2, 2])
 
 
-@pytest.mark.parametrize(("response", "watch"), product(RESPONSES, ["server", "clients"]))
+@pytest.mark.parametrize(("response", "watch"), matrix(RESPONSES, ["server", "clients"]))
 def test_a_resumed_run_is_the_uninterrupted_one(watch: str, response: Any) -> None:
     """It stops between the first alarm, after round 3, and the response to it; and before the last round."""
     detector = after(3, watch=watch, **response)

@@ -1,6 +1,5 @@
 """MIFA and FedVARP without rounds: what they equal, what they store, and what is left of a client that leaves."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 from torch import Tensor
 
 from federation.jobs import EQUAL, LOCAL, SIZES, UNEQUAL, events, line, made, models, present
+from matrix import matrix
 from support import closest, federation, largest_gap, run_rounds, settings, steady, stepped, vectors, watch
 
 METHODS: list[dict[str, Any]] = [
@@ -28,7 +28,7 @@ def in_rounds(algorithm: dict[str, Any], cohorts: Any, executor: str) -> list[Te
     return models(federation(chosen, steady(SIZES, len(cohorts)), vectors(), cohorts=cohorts))[0]
 
 
-@pytest.mark.parametrize(("algorithm", "executor"), product(METHODS, ["threads", "stacked"]), ids=str)
+@pytest.mark.parametrize(("algorithm", "executor"), matrix(METHODS, ["threads", "stacked"]), ids=str)
 def test_clients_of_equal_speed_are_rounds(algorithm: dict[str, Any], executor: str) -> None:
     """Of everybody, or of those whose turn it is: then each round has absent clients with a memory."""
     engine = {"executor": executor, "workers": 1}

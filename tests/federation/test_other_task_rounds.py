@@ -1,7 +1,6 @@
 """Federated training of regressions and of tasks with several labels per sample."""
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.training.engine.passes.metrics import mean_losses
 from fedtide.world.dataset import Dataset
+from matrix import matrix
 from support import (
     assert_close,
     assert_same,
@@ -55,7 +55,7 @@ def affine(inputs: Tensor) -> Tensor:
     return torch.cat([inputs, torch.ones(len(inputs), 1, dtype=inputs.dtype)], 1)
 
 
-def matrix(state: Any, width: int, features: int = 5) -> Tensor:
+def linear(state: Any, width: int, features: int = 5) -> Tensor:
     """Weights and biases [features + 1, T] of a linear model."""
     weight, bias = state.w.split([width * features, width])
     return torch.cat([weight.view(width, features).T, bias.unsqueeze(0)])
@@ -69,16 +69,16 @@ def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_
     used = affine(given.train_inputs[: sum(SIZES)])
     labels = given.train_labels[: sum(SIZES)].reshape(len(used), -1)
     first, _ = run_rounds(fed, 0)
-    theta = matrix(first, width)
+    theta = linear(first, width)
     for _ in range(4):
         theta = theta - rate * 2 * used.T @ (used @ theta - labels) / len(used) / width
     state, _ = run_rounds(federation(chosen(local=local), steady(SIZES, 4, classes=1), given))
-    assert closest(matrix(state, width), theta) < 1e-13
+    assert closest(linear(state, width), theta) < 1e-13
 
 
 @pytest.mark.parametrize(
     ("algorithm", "task"),
-    product(["moon", "fedavg", "fedprox", "scaffold", "fednova", "fedssg", "feddyn"], OBJECTIVES),
+    matrix(["moon", "fedavg", "fedprox", "scaffold", "fednova", "fedssg", "feddyn"], OBJECTIVES),
 )
 def test_executors_agree(task: Any, algorithm: str) -> None:
     """With short batches, which are filled up where clients are stacked, and batches of parts of a step."""

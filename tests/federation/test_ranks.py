@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from fedtide.federation.assembly.hardware import Group
 from fedtide.federation.federation import Federation
 from fedtide.methods.algorithms.base import Algorithm, Round
 from fedtide.methods.communication.base import Communication, Schedule
+from matrix import matrix
 from support import closest, federation, needs, run_rounds, settings, steady, vectors
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -114,7 +114,7 @@ def compare(
 
 @pytest.mark.parametrize(
     ("algorithm", "executor", "size"),
-    product(["scaffold", "sharp", "contrast", "fedavg"], ["threads", "stacked"], [2, 7]),
+    matrix(["scaffold", "sharp", "contrast", "fedavg"], ["threads", "stacked"], [2, 7]),
 )
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, executor: str, size: int) -> None:
     """Also more processes than clients; memories written in the steps, moments and averages inside the round included."""

@@ -1,6 +1,5 @@
 """Rounds in which a robust rule combines what arrives: what the server keeps, statistics of BatchNorm, several processes."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from federation.test_ranks import SIZES, compare
 from fedtide.authoring.rounds import assert_resumes
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
+from matrix import matrix
 from support import closest, deal, federation, run_rounds, settings, steady, timeline, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -24,7 +24,7 @@ def made(aggregation: Any, algorithm: Any = "fedavg", rounds: int = 3, **values:
     return federation(chosen, steady(SIZES, rounds), vectors())
 
 
-@pytest.mark.parametrize(("algorithm", "rule"), product(["fedavg", "fedcm", "fedawe", "fednova"], [CENTERED, BUCKETS]))
+@pytest.mark.parametrize(("algorithm", "rule"), matrix(["fedavg", "fedcm", "fedawe", "fednova"], [CENTERED, BUCKETS]))
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, rule: dict[str, Any]) -> None:
     compare(algorithm, "threads", 3, PLAIN, communication=False, aggregation=rule)
 

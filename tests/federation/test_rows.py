@@ -1,6 +1,5 @@
 """Logs of the clients' rows: what a save writes, and that the two states do not depend on each other."""
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from fedtide.core.storage.sealed import peek_header
 from fedtide.federation.saving import checkpoint
 from fedtide.federation.saving.checkpoint import Generations, Saved
 from fedtide.federation.state import initial_state, restored_state
+from matrix import matrix
 from support import assert_same, deal, federation, in_full, run_rounds, settings, timeline, vectors
 
 CLIENTS, SIZE = 1000, 200
@@ -121,7 +121,7 @@ COHORTS = [[0, 1], [1, 2], [2], [0, 3], [1, 4], [0, 5], [1], [5], [2]]
 
 @pytest.mark.parametrize(
     ("memory", "on_session_start", "models"),
-    product(["device", "disk"], ["reset", "keep"], [["global"], ["global", "all"]]),
+    matrix(["device", "disk"], ["reset", "keep"], [["global"], ["global", "all"]]),
 )
 def test_the_logs_hold_every_change(tmp_path: Path, memory: str, on_session_start: str, models: list[str]) -> None:
     """Of rows that participants write, that leave with a client, that a session clears, and of latest models."""

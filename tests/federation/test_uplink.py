@@ -1,7 +1,6 @@
 """Links on the way of an update, and the rule that combines what arrives."""
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.methods.algorithms.base import Algorithm
+from matrix import matrix
 from support import closest, federation, largest_gap, needs, one, run_rounds, settings, steady, vectors, watch
 
 pytestmark = pytest.mark.usefixtures("drop_in")
@@ -86,7 +86,7 @@ def test_noise_is_the_clients_own_whoever_takes_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "algorithm"), product([["shrink"], [NOISY], ["double", NOISY]], ["fedavg", "scaffold"])
+    ("links", "algorithm"), matrix([["shrink"], [NOISY], ["double", NOISY]], ["fedavg", "scaffold"])
 )
 def test_any_number_of_processes_gives_the_same_run(algorithm: str, links: list[Any]) -> None:
     for size in (2, 7):

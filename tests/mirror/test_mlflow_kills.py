@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import pytest
 from shown import EXPERIMENT, Make, artifacts, only_run, steps
 
 from fedtide.records.run_directory import RunDirectory
@@ -61,6 +62,7 @@ def shown(mlruns: Path) -> tuple[str, str, list[int], str]:
     return run.info.status, run.data.tags["outcome"], steps(store, run, "session"), run.info.run_id
 
 
+@pytest.mark.slow
 def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards(
     settings: Make, tmp_path: Path, mlruns: Path
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_run_that_was_complete_is_finished_by_mirror_and_left_alone_afterwards
         assert artifacts(*only_run(mlruns)) == {"settings.json", "history.csv", "per_class.csv", "model.pt"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_continued_where_it_is(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     """Shown as running meanwhile, as killed by `fedtide mlflow sync`, and with every round once in the end."""
     directory = killed(settings(), tmp_path / "runs", mlruns, "round")
