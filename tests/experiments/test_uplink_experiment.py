@@ -51,6 +51,7 @@ def test_cyclic_participation_spends_alike_and_needs_less_noise(here: Path, scri
         "scenario.rounds=4",
         "local.steps=1",
         "compare.seeds=[0]",
+        "compare.algorithms=[poisson_eps8, uniform_eps8, tree_eps8, cyclic_eps8, cyclic_banded_eps8]",
     ]
     script("uplink/privacy.py", "experiments/uplink/settings/privacy_fmnist.yaml", "out", *chosen)
     table = pd.read_csv("out/accuracy.csv", index_col="label")

@@ -86,7 +86,7 @@ class Choice:
             named = [] if name == self.default else ["name"]
             schema["required"] = [*named, *(key for key in schema.get("required", ()) if key != "name")]
             options.append(schema)
-        nothing = [{"enum": [None, "none"]}] if self.optional else []
+        nothing = [{"enum": [None, "none"]}] if self.optional or "none" in self.classes else []
         return {"anyOf": [{"enum": names}, *options, *nothing]}
 
 
