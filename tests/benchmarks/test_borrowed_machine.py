@@ -172,6 +172,7 @@ def test_wrong_use_is_one_line_and_writes_nothing(tmp_path, words, line):
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
+@pytest.mark.slow
 def test_the_order_of_the_campaign_names_cells_that_exist():
     known = experiments(ROOT / "experiments")
     for entry in read_order(ROOT / "benchmarks/campaign.yaml"):

@@ -30,6 +30,7 @@ def plan(line: str) -> tuple[int, int, str]:
     return int(found[1]), int(found[2]), found[3]
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_and_writes_nothing(fedtide: Fedtide, folder: Path) -> None:
     fedtide("download", "--out", str(folder / "dataset.json"))
     before = state(folder)
@@ -48,6 +49,7 @@ def test_a_dry_run_counts_and_writes_nothing(fedtide: Fedtide, folder: Path) -> 
     assert state(folder) == before
 
 
+@pytest.mark.slow
 def test_the_time_is_that_of_the_label(fedtide: Fedtide, folder: Path) -> None:
     assert fedtide("compare", *GRID).status == 0
     longer = ["--set", "scenario.rounds_per_session=300000", "--set", "compare.algorithms=[fedavg]"]
@@ -58,6 +60,7 @@ def test_the_time_is_that_of_the_label(fedtide: Fedtide, folder: Path) -> None:
     assert float(found[2].split()[1]) == pytest.approx(2 * 600000 * pace / 60, abs=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--dry-run", "--rehearse"])
 def test_what_the_last_cell_refuses_is_named(option: str, fedtide: Fedtide, folder: Path) -> None:
     wrong = "algorithms={odd: {name: fedavg, with: {communication: intervals, uplink: [sign]}}}"
@@ -68,6 +71,7 @@ def test_what_the_last_cell_refuses_is_named(option: str, fedtide: Fedtide, fold
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_rehearsal_trains_one_round_of_each_cell_and_leaves_nothing(fedtide: Fedtide, folder: Path) -> None:
     fedtide("download", "--out", str(folder / "dataset.json"))
     before = state(folder)
@@ -78,6 +82,7 @@ def test_a_rehearsal_trains_one_round_of_each_cell_and_leaves_nothing(fedtide: F
     assert state(folder) == before
 
 
+@pytest.mark.slow
 def test_a_rehearsal_of_erasure_and_of_clients_models(fedtide: Fedtide, folder: Path) -> None:
     erasing = "algorithms={gone: {name: fedavg, with: {erase: [{name: retrain, clients: [0], at: 2}]}}}"
     grid = "compare={algorithms: [gone, local, ditto], workers: 1}"
@@ -87,6 +92,7 @@ def test_a_rehearsal_of_erasure_and_of_clients_models(fedtide: Fedtide, folder: 
     assert sum("stopped after round 1 of 9" in line for line in called.err) == 3
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_search_counts_trials(fedtide: Fedtide, folder: Path) -> None:
     search = ["tune", "--set", "tune={trials: 3, workers: 1, seeds: [5, 6], prune: false}"]
     called = fedtide(*search, "--dry-run")
@@ -99,6 +105,7 @@ def test_a_dry_run_of_a_search_counts_trials(fedtide: Fedtide, folder: Path) -> 
     assert state(folder) == before
 
 
+@pytest.mark.slow
 def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: str) -> None:
     static = "scenario={name: static, num_clients: 4, rounds: 100000}"
     grid = ["compare", *sets(alarm.format(5), static, "compare={seeds: [0, 1], workers: 1}"), "--seconds", "600"]

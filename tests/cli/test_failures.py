@@ -25,6 +25,7 @@ def accuracies(folder, key):
     return [(row["round"], row["test_accuracy"], row["train_loss"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, folder, marks):
     grid = sets("compare={algorithms: [fragile, fedavg], workers: 2}", "checkpoint.every=2")
     called = fedtide("compare", "--json", *algorithms(marks, fragile={}), *grid)
@@ -40,6 +41,7 @@ def test_a_run_whose_process_dies_is_begun_again_and_the_others_go_on(fedtide, f
     assert '"resumed", "round": 2' in (folder / "runs" / keys[0] / "events.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_command(fedtide, folder, marks):
     bad = algorithms(marks, dies={"times": 2}, raises={"how": "raise", "times": 3})
     grid = [*bad, *sets("compare={algorithms: [dies, raises, fedavg], workers: 1}")]
@@ -61,6 +63,7 @@ def test_runs_that_fail_are_listed_at_the_end_and_tried_again_by_the_next_comman
     assert not kept.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [("--allow-failures",), ("--set", "compare.allow_failures=true")])
 def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how):
     wild = sets("local={steps: 2, lr: 1e+30}", "compare.workers=1")
@@ -72,6 +75,7 @@ def test_failures_can_be_allowed_and_are_listed_all_the_same(fedtide, marks, how
     assert fedtide("compare", "--json", *wild).status == 1  # also when there is nothing left to do
 
 
+@pytest.mark.slow
 def test_bad_input_that_shows_only_when_runs_begin_is_one_line(fedtide, folder):
     """Of all runs: exit status 2. Beside a run that can be done it is a failed one."""
     short = sets("algorithms={fedavg: {}, fedwcm: {target: [0.5, 0.5]}}", "compare.workers=1")
@@ -84,6 +88,7 @@ def test_bad_input_that_shows_only_when_runs_begin_is_one_line(fedtide, folder):
     assert called.err[-2:] == ["1 of 2 runs diverged or failed:", f"  fedwcm / previous / seed 0: {message}"]
 
 
+@pytest.mark.slow
 def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
     """One process of two dies while the other one waits for its next trial."""
     settings = [*algorithms(marks, fragile={"times": 3}), *sets(*SEARCH, "tune={trials: 3, workers: 2, prune: false}")]

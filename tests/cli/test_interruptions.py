@@ -50,6 +50,7 @@ def test_in_a_command(fedtide, monkeypatch, number, status):
     assert [signal.getsignal(number) for number, _ in SIGNALS] == before
 
 
+@pytest.mark.slow
 def test_after_the_last_run_nothing_was_interrupted(folder):
     settings = Params.read(folder / "params.yaml").run()
 

@@ -67,6 +67,7 @@ def trained(algorithm: Any, name: str = "one", **others: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_every_way_predicts_what_the_run_has_scored(fedtide, folder, rows) -> None:
     """On all held-out rows of all months, by the command, in Python and by the logged model."""
     import mlflow.pyfunc

@@ -77,6 +77,7 @@ class Listed:
         self.told.append((ended, total, best))
 
 
+@pytest.mark.slow
 def test_a_display_learns_of_every_run_of_a_comparison(small: Any, tmp_path: Path) -> None:
     first, second = small(), small(seed=1)
     display, name = Listed(), "scaffold · previous · seed {}".format

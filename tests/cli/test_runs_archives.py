@@ -62,6 +62,7 @@ def with_hash(files, name, **changed):
     files[name] = json.dumps(hashed({**values, **changed})).encode()
 
 
+@pytest.mark.slow
 def test_complete_runs_arrive_as_they_were_without_their_models(fedtide, folder, runs, shared_data):
     before = {path.name: contents(path) for path in runs.iterdir()}
     assert fedtide("runs", "pack", "moved.zip").out[0].startswith("moved.zip: 2 runs, ")
@@ -87,6 +88,7 @@ def test_complete_runs_arrive_as_they_were_without_their_models(fedtide, folder,
     assert {path.name: contents(path) for path in there.iterdir()} == merged
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_continues_elsewhere_and_comes_back(fedtide, folder, runs, shared_data):
     (path,) = runs.glob("fedavg-*")
     whole = history(path)
@@ -109,6 +111,7 @@ def test_an_unfinished_run_continues_elsewhere_and_comes_back(fedtide, folder, r
     assert not list(runs.glob(".merge-*"))
 
 
+@pytest.mark.slow
 def test_a_limit_leaves_out_what_does_not_fit(fedtide, folder, runs):
     half(next(runs.glob("fedavg-*")))
     called = fedtide("runs", "pack", "small.zip", "--max", "9kB")
@@ -121,6 +124,7 @@ def test_a_limit_leaves_out_what_does_not_fit(fedtide, folder, runs):
         assert "a process is working on it" in fedtide("runs", "pack", "small.zip").err[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "words", "reason"),
     [
@@ -160,6 +164,7 @@ def test_a_run_of_other_settings_data_or_code_or_a_damaged_one_is_refused(
     assert not (folder / "there").exists()
 
 
+@pytest.mark.slow
 def test_another_run_of_the_same_name_stays_and_the_others_are_merged(fedtide, folder, runs, shared_data):
     assert fedtide("runs", "pack", "moved.zip").status == 0
     (path,) = runs.glob("weak-*")

@@ -31,6 +31,7 @@ def test_download_writes_what_the_data_are(fedtide, folder):
     assert len(facts["digest"]) == 64
 
 
+@pytest.mark.slow
 def test_partition_writes_a_timeline_for_every_seed_and_runs_use_it(fedtide, folder):
     (folder / "worlds").mkdir()
     (folder / "worlds/seed-0-012345abcdef.npz").write_bytes(b"of settings that are no more")

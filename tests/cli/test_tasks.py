@@ -39,6 +39,7 @@ def history(key):
     return list(csv.DictReader((Path("runs") / key / "history.csv").open()))
 
 
+@pytest.mark.slow
 def test_a_regression_from_a_table_to_its_report(fedtide, folder, diabetes):
     grid = ["--set", "compare={algorithms: [fedavg, scaffold], seeds: [0], workers: 1}"]
     called = fedtide("compare", "--json", *sets(*REGRESSION), *grid)

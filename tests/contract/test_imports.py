@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 from importlib.machinery import PathFinder
@@ -44,6 +46,7 @@ assert not wanted & {"datasets", "torchvision", "PIL"}, f"adapters import {wante
 """
 
 
+@pytest.mark.slow
 def test_training_readers_and_adapters_need_no_library_that_they_do_not_use() -> None:
     """Training runs on a machine that has torch and Lightning and no tracking, plotting or search library."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)

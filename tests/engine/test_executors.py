@@ -81,6 +81,7 @@ def final(
     return run_rounds(federation(chosen, steady(sizes, rounds), data or vectors(), dtype=dtype))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_executors_workers_and_chunks_agree(algorithm: str) -> None:
     threads, stacked = (final(algorithm, executor=name) for name in ("threads", "stacked"))

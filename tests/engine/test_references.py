@@ -59,6 +59,7 @@ def moon(monkeypatch: pytest.MonkeyPatch, amount: int, executor: str = "threads"
     return counted[0], w
 
 
+@pytest.mark.slow
 def test_reference_models_see_a_sample_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ours = moon(monkeypatch, 3)
     none, every_batch = moon(monkeypatch, 3, executor="stacked")

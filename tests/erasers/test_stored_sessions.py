@@ -106,6 +106,7 @@ def test_a_rollback_cannot_reach_models_of_an_earlier_request() -> None:
     assert same(erased.models[5:], rest.models[1:3])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drop_in")
 @pytest.mark.parametrize("method", ["fed_eraser", "retrain"])
 @pytest.mark.parametrize("first", ["fed_eraser", "continue_training", "retrain"])

@@ -149,6 +149,7 @@ def measured(shared_data: Path, spread: str = "scatter", **changes: Any) -> pd.D
     return SCRIPT["measured"](settings, data, build_timeline(settings, data), spread=spread, pairs=20)
 
 
+@pytest.mark.slow
 def test_losses_at_the_start_of_a_session(shared_data: Path) -> None:
     previous, restart, average = (
         measured(shared_data, initializer=name) for name in ("previous", "restart", "average")

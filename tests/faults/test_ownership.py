@@ -18,6 +18,7 @@ class Mine(Algorithm):
 '''
 
 
+@pytest.mark.slow
 def test_two_processes_never_work_on_the_same_run(folder):
     assert Attempt(folder, name="whole").end() == 0
     first = Attempt(folder, moments=(Moment(3, 0, signal.SIGSTOP),))
@@ -32,6 +33,7 @@ def test_two_processes_never_work_on_the_same_run(folder):
     same_records(first.run, folder / "runs/whole")
 
 
+@pytest.mark.slow
 def test_a_run_never_continues_with_other_code(folder):
     (folder / "algorithms").mkdir()
     code = folder / "algorithms/mine.py"

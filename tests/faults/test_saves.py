@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from attempt import Process
 from injection import Injection, Moment
@@ -53,6 +54,7 @@ def rounds_saved(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_operation_leaves_two_whole_states(tmp_path: Path) -> None:
     newest = [0]
     for number in range(0, operations(tmp_path), 2):
@@ -66,6 +68,7 @@ def test_a_kill_at_any_operation_leaves_two_whole_states(tmp_path: Path) -> None
     assert newest[-1] >= ROUNDS - 1
 
 
+@pytest.mark.slow
 def test_a_power_loss_at_any_operation_leaves_a_whole_state(tmp_path: Path) -> None:
     newest = [0]
     for number in range(0, operations(tmp_path), 2):

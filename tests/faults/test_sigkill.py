@@ -31,16 +31,19 @@ def kill_and_compare(folder, algorithm, moments):
     same_records(folder / "runs/run", folder / "runs/whole")
 
 
+@pytest.mark.slow
 def test_ten_kills_change_nothing(folder):
     kill_and_compare(folder, "fedwcm", MOMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", GROWING)
 def test_a_kill_changes_nothing(folder, algorithm):
     draw = generator(0, f"kill of {algorithm}")
     kill_and_compare(folder, algorithm, [Moment(int(draw.integers(3, 14)), int(draw.integers(0, 5)))])
 
 
+@pytest.mark.slow
 def test_kills_change_nothing_where_memories_are_on_disk(folder):
     """The mapped file dies with the process; drift memories, control variates and counts come from the saved state."""
     chosen = ("--set", "algorithm=fedssg")
@@ -52,6 +55,7 @@ def test_kills_change_nothing_where_memories_are_on_disk(folder):
     same_records(folder / "runs/run", folder / "runs/whole")
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_end_and_the_removal_of_states_leaves_a_complete_run(folder):
     """Before the first state is removed, and between states and logs; the next call removes the rest."""
     (trace := folder / "trace").mkdir()

@@ -41,6 +41,7 @@ def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, n
     assert told == [("interrupted", done), ("resumed", done), ("complete", 15)]
 
 
+@pytest.mark.slow
 def test_sigterm_before_the_first_round_is_not_lost(folder):
     attempt = Attempt(folder, moments=(Moment(0, 3, signal.SIGTERM),))
     assert attempt.end() == 143
@@ -50,6 +51,7 @@ def test_sigterm_before_the_first_round_is_not_lost(folder):
     assert Attempt(folder).end() == 0
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_it_at_once(folder):
     assert Attempt(folder, name="whole").end() == 0
     twice = (Moment(4, 0, signal.SIGINT), Moment(4, 0, signal.SIGINT))

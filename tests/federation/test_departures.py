@@ -113,6 +113,7 @@ def test_stored_samples_leave_with_their_client(name: str) -> None:
     fed.parts.workers.close()
 
 
+@pytest.mark.slow
 def test_the_controllers_of_a_leaver_start_again() -> None:
     for here, (state, _) in zip(WHO, stepped(prepared("fedgrab", kept=True)), strict=True):
         assert not state.extra["balancer"][[k for k in range(4) if k not in here]].any()

@@ -171,6 +171,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(watch: str, response: Any) -> No
     assert_resumes(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adwin", "ddm", "kswin", "page_hinkley"])
 def test_detectors_of_the_library_are_shown_their_losses_again(name: str) -> None:
     """In a run that stops right before a drift of two thirds of the clients, and once more."""

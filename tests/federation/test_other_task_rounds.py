@@ -76,6 +76,7 @@ def test_one_step_on_all_data_of_every_client_is_gradient_descent_on_the_pooled_
     assert closest(linear(state, width), theta) < 1e-13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "task"),
     matrix(["moon", "fedavg", "fedprox", "scaffold", "fednova", "fedssg", "feddyn"], OBJECTIVES),

@@ -91,6 +91,7 @@ def test_the_last_bit_of_a_number_is_not_on_the_page(of: str) -> None:
     assert drawn(values) == drawn(np.nextafter(values, 1)) != drawn(values + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_page_draws_every_chart_and_needs_nothing_else(page: str) -> None:
     tags = Reader(page)
     drawn = {each["id"] for each in tags.named("div") if each.get("class") == "plotly-graph-div"}

@@ -23,6 +23,7 @@ def labels(folder):
     return [path.name.rpartition("-")[0] for path in begun]
 
 
+@pytest.mark.slow
 def test_tables_are_run_in_the_order_of_the_file(fedtide, folder, two):
     (folder / "order.yaml").write_text(
         "- {name: tiny, only: [algorithm=scaffold]}\n"
@@ -49,6 +50,7 @@ def test_tables_are_run_in_the_order_of_the_file(fedtide, folder, two):
     assert len(list((folder / "runs").iterdir())) == 6
 
 
+@pytest.mark.slow
 def test_time_that_ends_leaves_what_the_same_command_continues(fedtide, folder, two, alarm, monkeypatch):
     command = ("reproduce", "tiny", "small", "-q", *sets(alarm.format(9)), "--seconds", "600")
     called = fedtide(*command)

@@ -132,6 +132,7 @@ def test_a_folder_without_experiments_has_the_shipped_ones_and_one_name_in_two_f
     assert len(fedtide("reproduce", "table10_mnist", "--list").out) == 1 + 128
 
 
+@pytest.mark.slow
 def test_runs_that_fail_leave_a_table_without_them(fedtide, folder, tiny, marks):
     fragile = ("--set", f"algorithms={{scaffold: {{name: fragile, how: raise, marks: {marks}}}}}", "--seeds", "1")
     first = fedtide("reproduce", "tiny", "--json", *fragile)

@@ -38,6 +38,7 @@ def test_all_settings_of_all_runs_resolve_under_all_profiles(name, recipe):
         assert all(found.runs(cell, seed) for cell in found.cells for seed in found.seeds[:1])
 
 
+@pytest.mark.slow
 def test_recorded_numbers_are_of_the_settings_and_published_numbers_that_the_status_page_says():
     """By the hash of the settings that is recorded with every number."""
     found = page(status(ROOT / "results", ROOT / "experiments"))

@@ -28,6 +28,7 @@ def test_every_public_name_is_there_and_documented() -> None:
         _ = fedtide.no_such_name  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_the_examples_of_the_documentation_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,6 +37,7 @@ def test_the_examples_of_the_documentation_run(name: str, tmp_path: Path, monkey
     assert outcome.failed == 0
 
 
+@pytest.mark.slow
 def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
     tmp_path: Path, marks: Path, shared_data: Path
 ) -> None:

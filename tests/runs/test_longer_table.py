@@ -67,6 +67,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_on_seven_months_begins_with_the_records_of_the_run_on_five(tmp_path: Path, kind: str) -> None:
     """Of month 5 all is the same but the accuracy on month 6, which only the longer table has."""

@@ -122,6 +122,7 @@ def test_labels_of_the_next_period_do_not_decide_which_model_is_served(run: Run,
     assert before + after == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_a_regression_has_its_scores(run: Run) -> None:
     of, local = {"label": "price", "task": "regression"}, {"steps": 5, "batch_size": 8, "lr": 0.05}
     directory, summary = run("ditto", of=of, objective="mean_squared_error", local=local, evaluation={})

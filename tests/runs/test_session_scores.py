@@ -118,6 +118,7 @@ def whole(calendar: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {task: runs / task for task in TASKS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_the_diagonal_is_the_history_at_the_ends_of_sessions(whole: dict[str, Path], task: str) -> None:
     records = load([whole[task]], Score({"regression": "mae", "multilabel": "mean_ap"}.get(task, "auroc")))

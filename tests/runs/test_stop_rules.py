@@ -135,6 +135,7 @@ def test_trials_have_no_rules_and_contributions_refuse_them(fedtide: Fedtide, fo
     assert "remove stop" in fedtide("contribution", "--set", "stop.target=0.9").refusal
 
 
+@pytest.mark.slow
 def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder: Path) -> None:
     rules = "algorithms={slow: {name: fedavg, with: {local: {lr: 1.0e-6}}}}"
     grid = ("compare={algorithms: [fedavg, slow], seeds: [0, 1], workers: 1}", "stop.target=0.3", "report.last=2")

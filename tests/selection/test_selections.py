@@ -128,6 +128,7 @@ def test_the_optimum_is_what_a_plain_enumeration_finds(counts: Floats) -> None:
     assert optimum(counts, population, range(1, 4))[1] == pytest.approx(min(values), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", plugins.names("selection"))
 def test_every_selection_keeps_to_what_can_be_afforded(name: str) -> None:
     counts = np.random.default_rng(1).integers(1, 30, (9, 5)).astype(np.float64)

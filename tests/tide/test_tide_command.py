@@ -143,6 +143,7 @@ def test_what_the_suite_does_not_ask_for_is_named(tide: Fedtide, suite: Path, ra
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
@@ -308,6 +309,7 @@ def test_a_search_on_test_samples_is_named(tide: Fedtide, fedtide: Fedtide, ran:
     assert f"careful, ending: trial {trial.name}: {problem}" in found.out
 
 
+@pytest.mark.slow
 def test_references_run_beside_the_methods(tide: Fedtide, folder: Path) -> None:
     """Their settings may be the world's, and their timelines others than its."""
     arguments = ("--world", "ending")
@@ -319,6 +321,7 @@ def test_references_run_beside_the_methods(tide: Fedtide, folder: Path) -> None:
     assert "its settings differ from those of the study (scenario." in line
 
 
+@pytest.mark.slow
 def test_a_search_that_cannot_work_is_no_refusal(tide: Fedtide, folder: Path) -> None:
     arguments = ("fedprox", "--world", "ending", "--workers", "1")
     home = folder / "tide" / "fedprox" / "ending"

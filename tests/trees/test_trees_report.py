@@ -60,6 +60,7 @@ def history_of(folder: Path, label: str, seed: int) -> pd.DataFrame:
     return pd.read_csv(path / "history.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["served_accuracy_next", "loss"])
 def test_rows_are_means_over_sessions_and_differences_are_paired_by_seed(
     compared: Fedtide, folder: Path, metric: str
@@ -90,6 +91,7 @@ def test_rows_are_means_over_sessions_and_differences_are_paired_by_seed(
         assert numbers == pytest.approx([gap.mean(), gap.mean() - half, gap.mean() + half], abs=0.51 * 10**-digits)
 
 
+@pytest.mark.slow
 def test_seeds_that_only_one_side_has_do_not_count(compared: Fedtide, folder: Path) -> None:
     file = folder / "trees" / "trees.csv"
     frame = pd.read_csv(file)
@@ -100,6 +102,7 @@ def test_seeds_that_only_one_side_has_do_not_count(compared: Fedtide, folder: Pa
     assert cells["fedavg · previous"][3] == "n/a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "problem"),
     [

@@ -30,6 +30,7 @@ def proposals(params: Params) -> Proposals:
     return Proposals(params.experiment.tune, Space(params).dimensions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "given"),
     [

@@ -150,6 +150,7 @@ def test_an_interrupted_search_ends_as_if_it_had_not_been(
     assert_same_files(tmp_path, found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_killed_search_ends_as_if_it_had_not_been(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path

@@ -26,6 +26,7 @@ def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return home, search(params(SEVERAL), home)
 
 
+@pytest.mark.slow
 def test_the_value_of_a_trial_is_the_mean_of_its_seeds(found: tuple[Path, TuneResult]) -> None:
     home, result = found
     complete = [row for row in table(home) if row["outcome"] == "complete"]
@@ -67,6 +68,7 @@ def times(home: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in home.glob("runs/*/model.pt")}
 
 
+@pytest.mark.slow
 def test_a_killed_trial_goes_on_with_the_seeds_that_are_missing(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_search_ranks_by_all_periods_and_not_by_the_last(tmp_path: Path) -> No
     assert found[round(values[0.2], 9)] < found[round(values[1e-9], 9)]
 
 
+@pytest.mark.slow
 def test_half_of_the_periods_are_searched_and_later_rows_change_nothing(tmp_path: Path) -> None:
     found = []
     for name, later in (("one", 0.0), ("other", 5.0)):

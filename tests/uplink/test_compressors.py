@@ -106,6 +106,7 @@ def test_tensors_have_draws_of_their_own() -> None:
 COUNT = 4000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [1, 3])
 def test_qsgd_is_right_on_average(levels: int) -> None:
     v = normal(1, D, seed=3)
