@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import typer.main
+from filelock import FileLock
 from hypothesis import settings
 from torch import Tensor
 
@@ -71,6 +72,26 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_logfinish() -> None:
     if next(_finished) % 20 == 1:  # the first imports the most
         _freeze()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[str, Callable[[Path], object]], Path]:
+    """``shared(name, make)``: a folder that ``make(path)`` makes once for the tests of all worker processes."""
+    base = tmp_path_factory.getbasetemp()
+    root = base if worker_id == "master" else base.parent
+
+    def folder(name: str, make: Callable[[Path], object]) -> Path:
+        path = root / name
+        with FileLock(root / f"{name}.lock"):
+            if not path.exists():
+                try:
+                    make(path)
+                except BaseException:
+                    shutil.rmtree(path, ignore_errors=True)
+                    raise
+        return path
+
+    return folder
 
 
 Quadratics = Callable[[list[int], list[float], list[list[float]]], tuple[Dataset, dict[str, Any]]]

@@ -65,6 +65,7 @@ FEDAVG = {"name": "fedavg", "weighting": "uniform"}
 # -- Taylor models ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["B_head", "B_below"])
 def test_a_mean_of_three_is_a_sum_with_a_third_of_the_weight(part: str) -> None:
     """To double precision: 0.3 and a third of it are not numbers of single precision."""

@@ -23,6 +23,7 @@ def run(**values: Any) -> list[Tensor]:
     return trajectory({**SMALL, **values}, WORLD, vectors(), local=LOCAL)[0]
 
 
+@pytest.mark.slow
 def test_the_first_round_is_fedavg() -> None:
     plain, _ = trajectory("fedavg", WORLD, vectors(), local=LOCAL)
     for values in ({"alpha": 0.0}, {"beta": 0.0}):

@@ -95,6 +95,7 @@ def test_a_missing_extra_is_reported_before_the_run_starts(monkeypatch):
         federation(chosen, steady((30, 30), 1), vectors())
 
 
+@pytest.mark.slow
 def test_encrypted_sums_are_exact_ciphertexts_have_the_published_size_and_large_counts_are_refused():
     pytest.importorskip("tenseal")
     exchange = Encrypted()

@@ -38,6 +38,7 @@ def one_batch(head: torch.nn.Linear, features: Tensor, labels: list[int], **more
     )
 
 
+@pytest.mark.slow
 def test_balancefl_without_its_parts_is_fedavg() -> None:
     plain, _ = trajectory("fedavg", steady((20, 12), 2), labeled(), local=FULL, engine=THREADS)
     for strength in (0.0, 1.0):  # a batch of all classes has nothing to distil
@@ -126,6 +127,7 @@ def test_fedgrabs_controllers_after_one_and_two_rounds() -> None:
     torch.testing.assert_close(seen[1][0].extra["balancer"][0, 2], u2, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_fedgrab_leaves_out_the_first_open_class_always_and_others_ever_less() -> None:
     active = torch.tensor([False, True, True, True])
     hits = torch.stack([fedgrab._bypassed(torch.tensor(key), active) for key in range(3000)]).double().mean(0)
@@ -148,6 +150,7 @@ def test_fedgrabs_tail_is_what_is_rarer_than_the_mean() -> None:
         assert count is None or found.tolist() == [False, True, True]
 
 
+@pytest.mark.slow
 def test_creffs_backbone_is_fedavgs_to_the_bit() -> None:
     chosen = {
         "local": {"epochs": 2, "batch_size": 4, "lr": 0.1},

@@ -42,6 +42,7 @@ def served(fed: Federation, state: RunState) -> tuple[Tensor, Tensor]:
     return rows
 
 
+@pytest.mark.slow
 def test_with_everything_as_the_part_it_is_local_training() -> None:
     trained, state = models(EVERYTHING)
     assert largest_gap(trained, [trained[0]] * len(COHORTS)) == 0

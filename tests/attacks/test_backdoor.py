@@ -208,6 +208,7 @@ def test_the_update_is_scaled() -> None:
     assert r.W is r.trained.W
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_gives_the_same_run(executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("federation.test_ranks.vectors", images)
@@ -225,6 +226,7 @@ def test_algorithms_that_make_samples_put_theirs_behind_the_copies() -> None:
     assert fed.parts.data.train_inputs[n + copies :].abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_a_frozen_body_sees_the_patch_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Features computed once would lack those of the patched test samples."""
     frozen = {"name": "module", "path": "own_nets:Plain", "freeze": ["*"]}

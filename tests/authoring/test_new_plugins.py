@@ -45,6 +45,7 @@ def test_a_new_plugin_keeps_its_contract(fedtide: Fedtide, own: Path, kind: str)
     assert not re.search(rf"class {cls}\b|[\".]{template.stem}\"", plugin.read_text())
 
 
+@pytest.mark.slow
 def test_fedtide_test_runs_the_contract(fedtide: Fedtide, own: Path) -> None:
     called = fedtide("new", "link", "iid")
     assert called.out[0].endswith("; next: fedtide test iid --kind link")  # iid is a partition, too

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmark_scripts import Call
+
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "card.py"
 
 CHANCE = """
@@ -29,7 +31,7 @@ class Chance(Algorithm):
 pytestmark = pytest.mark.slow
 
 
-def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "FEDTIDE_PLUGINS": str(folder)}
     command = [sys.executable, str(COMMAND), *arguments, "--json", str(folder / "card.json")]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -38,7 +40,7 @@ def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_everything_is_measured_and_what_does_not_repeat_is_found(tmp_path: Path) -> None:
     (tmp_path / "algorithms").mkdir()
     (tmp_path / "algorithms" / "a_chance.py").write_text(CHANCE)
-    done = call(tmp_path, "--device", "cpu", "--quick", "--seconds", "300", "--equal-seconds", "5", "--profile")
+    done = start(tmp_path, "--device", "cpu", "--quick", "--seconds", "300", "--equal-seconds", "5", "--profile")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "card.json").read_text())
     assert "failed" not in found
@@ -55,7 +57,7 @@ def test_everything_is_measured_and_what_does_not_repeat_is_found(tmp_path: Path
 
 
 def test_what_takes_too_long_is_stopped_and_named(tmp_path: Path) -> None:
-    done = call(tmp_path, "--device", "cpu", "--only", "rounds,convolutions", "--seconds", "1")
+    done = start(tmp_path, "--device", "cpu", "--only", "rounds,convolutions", "--seconds", "1")
     assert done.returncode == 0, done.stderr
     assert "stopped after 1 s; parts that were not begun: convolutions" in done.stdout
     assert json.loads((tmp_path / "card.json").read_text())["left_out"] == ["convolutions"]
@@ -74,8 +76,10 @@ def test_what_takes_too_long_is_stopped_and_named(tmp_path: Path) -> None:
     ],
     ids=["only", "seconds", "device"],
 )
-def test_bad_options_are_refused(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
-    done = call(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert line in done.stderr.splitlines()[-1]
+def test_bad_options_are_refused(
+    call: Call, tmp_path: Path, arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        call("card.py", *arguments, "--json", "card.json")
+    assert line in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,6 @@ ALWAYS = {"fedtide", "fedtide, tested", "no TorchScript"}
 AROUND = {"bare rounds", "state saved / 10", "products alone", "state and MLflow"}
 PARTS = {
     "W1": ALWAYS | AROUND,
-    "W2": ALWAYS,
     "W3": ALWAYS | AROUND,
     "cohorts": {"mlp, 10", "softmax_regression, 10"},
     "links": {"clip", *(f"clip, {name}" for name in ("qsgd", "top_k", "random_k", "sign"))},

@@ -120,6 +120,7 @@ def test_a_comparison_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: P
     assert (run / "events.jsonl").read_text().count('"interrupted"') == 2
 
 
+@pytest.mark.slow
 def test_a_search_ends_with_its_time_and_resumes(fedtide: Fedtide, folder: Path, alarm: str) -> None:
     static = "scenario={name: static, num_clients: 4, rounds: 8}"
     search = ["tune", *sets(alarm.format(5), static, "tune={trials: 2, workers: 1, seconds: 600, prune: false}")]

@@ -17,6 +17,7 @@ def runs(fedtide, folder):
     return folder / "runs"
 
 
+@pytest.mark.slow
 def test_all_runs_of_a_folder_are_verified(fedtide, runs):
     whole = fedtide("check")
     assert (whole.status, whole.out) == (0, ["2 runs: 2 intact"])

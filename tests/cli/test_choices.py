@@ -63,6 +63,7 @@ def schema():
     return Experiment.model_json_schema()
 
 
+@pytest.mark.slow
 def test_the_schema_is_printed(schema, fedtide):
     assert json.loads("\n".join(fedtide("schema").out)) == json.loads(json.dumps(schema))
 

@@ -25,6 +25,7 @@ def test_a_machine_without_problems_is_described_and_left_alone(fedtide, folder)
     assert "device: cpu, 32-true" in fedtide("doctor").out
 
 
+@pytest.mark.slow
 def test_every_problem_has_a_line_with_its_cure_and_status_1(fedtide, folder, monkeypatch):
     broken = folder / "plugins/algorithms/mine.py"
     broken.parent.mkdir(parents=True)
@@ -43,6 +44,7 @@ def test_every_problem_has_a_line_with_its_cure_and_status_1(fedtide, folder, mo
     assert lines[1].endswith("; correct or remove the file")
 
 
+@pytest.mark.slow
 def test_a_store_that_another_process_holds_is_a_problem(fedtide, folder, monkeypatch):
     monkeypatch.setattr("fedtide.runs.mlflow.store._PATIENCE", 0.1)
     (folder / "mlruns").mkdir()

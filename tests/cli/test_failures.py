@@ -106,6 +106,7 @@ def test_trials_that_fail_do_not_end_the_search(fedtide, folder, marks):
         assert {row["run"][-4:] for row in csv.DictReader(stream)} == {"0000", "0001", "0002"}
 
 
+@pytest.mark.slow
 def test_a_trial_that_raises_is_listed_and_the_same_command_tries_it_again(fedtide, folder, marks):
     search = sets(*SEARCH, "tune={trials: 2, workers: 1, prune: false}")
     settings = [*algorithms(marks, fragile={"how": "raise"}), *search]

@@ -107,6 +107,7 @@ def check(fedtide: Fedtide, folder: Path, chosen: list[tuple[str, dict[str, Any]
     assert not found, "\n".join(f"{name}: {problem}" for name, problem in found.items())
 
 
+@pytest.mark.slow
 def test_a_sample_of_bad_settings(fedtide: Fedtide, folder: Path) -> None:
     check(fedtide, folder, cases()[:SAMPLE])
 

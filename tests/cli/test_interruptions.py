@@ -33,6 +33,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "number", "status"), [("torch._C", *SIGNALS[0]), ("yaml", *SIGNALS[1])])
 def test_while_a_command_imports(folder, module, number, status):
     command = [sys.executable, "-c", WHILE_IMPORTING, str(int(number)), module]

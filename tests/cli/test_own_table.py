@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from commands import sets
 
@@ -23,6 +24,7 @@ def table(count=300):
     return pd.DataFrame({"who": rng.integers(0, 6, count), "when": when, "x": x, "label": (x > 0).astype(int)})
 
 
+@pytest.mark.slow
 def test_a_class_that_comes_later_is_an_output_from_the_start(fedtide):
     frame = table()
     frame.loc[(frame["when"] >= "2013-03") & (frame["x"] > 0.8), "label"] = 2
@@ -34,6 +36,7 @@ def test_a_class_that_comes_later_is_an_output_from_the_start(fedtide):
     assert all(row["class_0"] and row["class_1"] for row in rows)
 
 
+@pytest.mark.slow
 def test_rows_to_predict_are_read_as_the_table_was(fedtide, folder):
     """With its signs of missing values, by a CSV file as a program writes it, and by Parquet."""
     frame = table().assign(color=["null", "red", "?"] * 100, x=lambda rows: rows["x"].where(rows["x"] < 1, -999))
@@ -50,6 +53,7 @@ def test_rows_to_predict_are_read_as_the_table_was(fedtide, folder):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_rows_to_predict_are_written_as_the_table(fedtide):
     frame = table()
     frame.to_csv("rows.csv", index=False, sep=";", decimal=",")

@@ -45,6 +45,7 @@ def test_every_figure_of_the_report_is_listed_and_every_other_is_the_same_alone(
     assert (folder / "accuracy_over_rounds.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_python_has_the_same_figure(compared: Fedtide, folder: Path) -> None:
     params = Params.read("params.yaml", GRID[1::2])
     figure = package.figure("accuracy_over_rounds", params)

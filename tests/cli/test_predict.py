@@ -67,6 +67,7 @@ def rows(folder: Path) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 def test_every_way_predicts_what_the_history_says(fedtide, folder, rows) -> None:
     """Without the table: of the run, its directory and its MLflow model are left."""
     import mlflow.pyfunc
@@ -184,6 +185,7 @@ def of_a_task(fedtide, frame: pd.DataFrame, label: str, *settings: str) -> tuple
     return test, predictions(fedtide("predict", "one", "test.csv").out)
 
 
+@pytest.mark.slow
 def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -> None:
     frame = rows.assign(minutes=rows["size"].fillna(5) * 20 + 100).drop(columns="verdict")
     label = "label: minutes, task: regression, target_scale: 50"

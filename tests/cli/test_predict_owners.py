@@ -98,6 +98,7 @@ def test_every_way_predicts_what_the_run_has_scored(fedtide, folder, rows) -> No
     pd.testing.assert_frame_equal(logged, found, check_exact=True)
 
 
+@pytest.mark.slow
 def test_models_that_clients_share_are_stored_once(folder, rows) -> None:
     trained({"name": "ifca", "clusters": 2})
     kept = ClientModels.read(Path("runs/one/served.pt"))
@@ -165,6 +166,7 @@ def test_rows_without_a_model_are_one_line(fedtide, folder, rows) -> None:
         package.load_model("runs/one", client="7")
 
 
+@pytest.mark.slow
 def test_a_run_without_any_model_is_refused(fedtide, folder, rows) -> None:
     static = {"partition": "iid", "scenario": {"name": "static", "num_clients": 3, "rounds": 2}}
     for name, settings, why in (

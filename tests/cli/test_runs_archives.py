@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -24,13 +25,17 @@ def contents(path):
 
 
 @pytest.fixture
-def runs(fedtide, folder):
+def runs(fedtide, folder, shared):
     """Two complete runs: one of a label, and one whose checkpoints are kept, after two and four rounds; the folder."""
     weak = "algorithms={weak: {name: fedprox, mu: 0.01, with: {local: {lr: 0.2}}}}"
     chosen = "compare={algorithms: [weak], initializers: [previous], seeds: [0], workers: 1}"
-    assert fedtide("compare", "-q", *sets(weak, chosen)).status == 0
-    assert fedtide("run", "-q", *sets("checkpoint={every: 2, keep_finished: true}", "seed=3")).status == 0
-    return folder / "runs"
+
+    def make(path):
+        assert fedtide("compare", "-q", *sets(weak, chosen)).status == 0
+        assert fedtide("run", "-q", *sets("checkpoint={every: 2, keep_finished: true}", "seed=3")).status == 0
+        (folder / "runs").rename(path)
+
+    return Path(shutil.copytree(shared("archived", make), folder / "runs"))
 
 
 def merging(shared_data, *words):

@@ -175,6 +175,7 @@ def test_a_run_like_a_recorded_one_has_its_key(fedtide, runs, folder):
     assert settings["model"] == {"name": "softmax_regression"}
 
 
+@pytest.mark.slow
 def test_a_label_is_that_of_the_algorithm_that_it_was_made_for(fedtide, runs):
     weak = "algorithms={weak: {name: fedprox, mu: 0.01}}"
     assert fedtide("run", "-q", "--set", weak, "--set", "algorithm=weak", "--name", "first").status == 0
@@ -208,6 +209,7 @@ def test_a_repeated_run_says_what_has_changed(fedtide, folder, monkeypatch):
     assert f": {second} is complete, but differs in {module}\n" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_repeated_run_names_the_table(fedtide, folder):
     table = folder / "visits.csv"
     lines = ["price,label,shop", *(f"{n % 7},{n % 2},{n % 3}" for n in range(90))]

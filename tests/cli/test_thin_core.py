@@ -91,6 +91,7 @@ def test_commands_that_need_no_extra(called, command):
     assert called[0][json.dumps(command)][0] == 0
 
 
+@pytest.mark.slow
 def test_scripts_run_and_read_records(called):
     assert called[1] == 7
 
@@ -104,6 +105,7 @@ def test_commands_name_the_extra_they_need(called, extra, command):
     assert not [line for line in err if "Traceback" in line or line.startswith("round")]
 
 
+@pytest.mark.slow
 def test_extras_bring_what_is_looked_for():
     """Every module of an extra is of a package that the extra names, itself or by another extra."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -14,13 +14,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "image_size": 32, "patch_size": 16, "num_layers": 1, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 8, "dropout": 0.1,
     },  # LayerNorm, attention, dropout
     "resnet18": {},
-    "mobilenet_v2": {},
     "mobilenet_v3_small": {},
-    "mnasnet0_5": {},
     "efficientnet_b0": {},  # stochastic depth
-    "regnet_y_400mf": {},
     "densenet121": {},
-    "googlenet": {"aux_logits": False, "init_weights": False},
     "SwinTransformer": {
         "patch_size": [4, 4], "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 2], "window_size": [2, 2],
         "stochastic_depth_prob": 0.1,

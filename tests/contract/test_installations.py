@@ -21,7 +21,18 @@ from packaging.utils import canonicalize_name
 PROJECT = Path(__file__).parents[2]
 PACKAGES = Path(sysconfig.get_path("purelib"))
 EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-UNTRIED = {"dev", "docs", "notebooks", "he", "pretrained"}  # of developers, or with packages for few machines
+UNTRIED = {"dev", "docs", "notebooks", "he", "pretrained", "tune"}
+"""Extras of developers, with packages for few machines, or contained in another (``tuning``)."""
+READERS = {"baseball", "data", "drift", "flights", "huggingface", "vision"}
+"""What they add reads data, or streams of losses; tried together."""
+NEEDED = {"reproduce": "reproduce --list", "dvc": "init --dvc", "data": "predict RUN rows.csv"}
+"""Commands that are refused without an extra."""
+SMALL = "--set scenario.rounds_per_session=1 --set compare.algorithms=[fedavg] --set compare.seeds=[0]"
+MADE: dict[str, dict[str, str | None]] = {
+    "report": {f"compare {SMALL}": None, f"report {SMALL}": "report/report.html"},
+    "tide": {"tide board": "report/tide/board.html"},
+}
+"""Commands of an extra, and what they write."""
 PROGRAM = """
 import fedtide
 from fedtide.core.discovery.shipped import DEFAULTS
@@ -31,9 +42,9 @@ print(fedtide.run(fedtide.Params.read(fedtide.Params().raw, "scenario.rounds_per
 """
 
 
-def requirements(extra):
-    """Names of the installed distributions that fedtide needs, with one of its extras or none."""
-    todo, seen = [("fedtide", ""), ("fedtide", extra or "")], set()
+def requirements(extras):
+    """Names of the installed distributions that fedtide needs, with some of its extras."""
+    todo, seen = [("fedtide", extra) for extra in ("", *extras)], set()
     while todo:
         if (pair := todo.pop()) in seen:
             continue
@@ -51,15 +62,18 @@ def top_level(name):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, PROJECT]
-    subprocess.run(build, check=True, capture_output=True)
-    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *folder.iterdir()], check=True)
-    return next(folder.glob("*.whl"))
+def wheel(shared):
+    """Built once: builds of one source tree disturb each other."""
+
+    def build(folder):
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, PROJECT]
+        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *folder.iterdir()], check=True)
+
+    return next(shared("distributions", build).glob("*.whl"))
 
 
-def installed(wheel, folder, extra):
+def installed(wheel, folder, extras):
     """A new environment with the wheel and what it requires; its ``bin``."""
     venv.create(folder, symlinks=True)
     target = next(folder.glob("lib/python*/site-packages"))
@@ -70,7 +84,7 @@ def installed(wheel, folder, extra):
     (metadata,) = target.glob("fedtide-*.dist-info/METADATA")
     written = email.message_from_string(metadata.read_text()).get_all("Requires-Dist")
     assert sorted(written) == sorted(distribution("fedtide").requires), "install the project again: pip install -e ."
-    for entry in {entry for name in requirements(extra) for entry in top_level(name)}:
+    for entry in {entry for name in requirements(extras) for entry in top_level(name)}:
         if not (target / entry).exists():
             (target / entry).symlink_to(PACKAGES / entry)
     return folder / "bin"
@@ -86,33 +100,33 @@ def test_the_description_has_no_link_into_the_repository(wheel):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", [None, *sorted(EXTRAS.keys() - UNTRIED)])
-def test_an_installation_trains_outside_of_the_project(wheel, tmp_path, extra):
-    programs, here = installed(wheel, tmp_path / "environment", extra), tmp_path / "elsewhere"
+@pytest.mark.parametrize(
+    "extras",
+    [set(), READERS, *({extra} for extra in sorted(EXTRAS.keys() - UNTRIED - READERS))],
+    ids=lambda extras: " ".join(sorted(extras)) or "none",
+)
+def test_an_installation_trains_outside_of_the_project(wheel, tmp_path, extras):
+    programs, here = installed(wheel, tmp_path / "environment", extras), tmp_path / "elsewhere"
     here.mkdir()
-    run = [programs / "fedtide", "run", "-q", "--set", "scenario.rounds_per_session=1"]
-    done = subprocess.run(run, cwd=here, capture_output=True, text=True)
+
+    def call(command):
+        return subprocess.run([programs / "fedtide", *command.split()], cwd=here, capture_output=True, text=True)
+
+    done = call("run -q --set scenario.rounds_per_session=1")
     assert done.returncode == 0, done.stderr
     assert "final accuracy" in done.stdout
-    assert (here / "mlruns").exists() == (extra in ("mlflow", "all"))
-    for command, needs in (("reproduce --list", "reproduce"), ("init --dvc", "dvc"), ("predict RUN rows.csv", "data")):
-        called = subprocess.run([programs / "fedtide", *command.split()], cwd=here, capture_output=True, text=True)
-        assert called.returncode in (0, 2), called.stderr
-        if extra is None:
-            assert called.stderr.endswith(f"pip install '.[{needs}]'\n")
-        elif extra in (needs, "all"):
-            assert "pip install" not in called.stderr
-    if extra == "report":
-        chosen = ["scenario.rounds_per_session=1", "compare.algorithms=[fedavg]", "compare.seeds=[0]"]
-        for command in ("compare", "report"):
-            small = [programs / "fedtide", command, *(word for item in chosen for word in ("--set", item))]
-            called = subprocess.run(small, cwd=here, capture_output=True, text=True)
+    assert (here / "mlruns").exists() == bool(extras & {"mlflow", "all"})
+    for needs, command in NEEDED.items():
+        if not extras or extras & {needs, "all"}:
+            called = call(command)
+            assert called.returncode in (0, 2), called.stderr
+            assert called.stderr.endswith(f"pip install '.[{needs}]'\n") == (not extras), called.stderr
+    for extra in extras & MADE.keys():
+        for command, written in MADE[extra].items():
+            called = call(command)
             assert called.returncode == 0, called.stderr
-        assert (here / "report/report.html").is_file()
-    if extra == "tide":
-        called = subprocess.run([programs / "fedtide", "tide", "board"], cwd=here, capture_output=True, text=True)
-        assert called.returncode == 0, called.stderr
-        assert (here / "report/tide/board.html").is_file()
-    program = PROGRAM.format(root=str(tmp_path / "environment"), params=str(PROJECT / "params.yaml"))
-    script = subprocess.run([programs / "python", "-c", program], cwd=here, capture_output=True, text=True)
-    assert script.returncode == 0, script.stderr
+            assert written is None or (here / written).is_file()
+    if not extras:
+        program = PROGRAM.format(root=str(tmp_path / "environment"), params=str(PROJECT / "params.yaml"))
+        script = subprocess.run([programs / "python", "-c", program], cwd=here, capture_output=True, text=True)
+        assert script.returncode == 0, script.stderr

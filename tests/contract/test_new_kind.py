@@ -149,6 +149,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_a_new_kind_and_its_feature_do_all_that_a_capability_does(extended: Path) -> None:
     paths = os.pathsep.join([str(extended), str(TESTS)])
     options = ("-q", "-n", "0", "-p", "no:cacheprovider")

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[2] / "src" / "fedtide"
 ATOMIC = {"index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "index_put", "index_put_", "put_"}
 WEIGHTED = {"bincount"}  # with weights
@@ -28,5 +30,6 @@ def calls() -> Iterator[tuple[str, str]]:
                 yield str(file.relative_to(SOURCE)), name
 
 
+@pytest.mark.slow
 def test_every_such_sum_is_known() -> None:
     assert {*calls()} == ALLOWED.keys()

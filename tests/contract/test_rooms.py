@@ -76,6 +76,7 @@ def height(module: str) -> tuple[int, str]:
     return areas[area], area
 
 
+@pytest.mark.slow
 def test_there_is_no_circle() -> None:
     """Imports inside functions and those for the type checker count."""
     try:

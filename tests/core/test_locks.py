@@ -96,6 +96,7 @@ def test_a_process_outlasts_the_folder_of_a_refused_owner(tmp_path):
         assert f"process {os.getpid()} " in refused(lock)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_the_note_decides_and_the_refusal_says_what_to_delete(tmp_path):
     lock, note = tmp_path / ".lock", tmp_path / ".lock.owner"
@@ -112,6 +113,7 @@ def test_without_locks_the_note_decides_and_the_refusal_says_what_to_delete(tmp_
     assert not note.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_locks")
 def test_without_locks_a_live_process_is_respected_and_a_dead_one_of_this_machine_is_not(tmp_path):
     lock = tmp_path / ".lock"

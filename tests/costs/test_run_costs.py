@@ -23,6 +23,7 @@ def made(rounds: int = 3, **values: Any) -> Federation:
     return federation(chosen, steady(SIZES, rounds), vectors(), cohorts=COHORTS)
 
 
+@pytest.mark.slow
 def test_costs_change_nothing_that_is_learned() -> None:
     (priced, rows), (free, bare) = (run_rounds(made(costs={"wireless": on})) for on in (True, False))
     assert_same(priced, free)

@@ -140,6 +140,7 @@ def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
         Baseball(Baseball.Settings()).read(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Baseball(Baseball.Settings()).files(), reason="the extra baseball is not installed")
 def test_the_package_has_what_the_page_says():
     frame = read_seasons(*Baseball(Baseball.Settings()).files())

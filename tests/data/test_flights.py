@@ -38,6 +38,7 @@ def read(files, tmp_path, **settings):
     return plugin.read(tmp_path)
 
 
+@pytest.mark.slow
 def test_flights_that_arrived_and_how_late_they_are(files, tmp_path):
     data = read(files, tmp_path)
     assert len(data.train_labels) + len(data.test_labels) == 32_729

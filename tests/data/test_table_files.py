@@ -149,6 +149,7 @@ def test_types_are_those_of_all_rows(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(order=st.permutations(range(len(ROWS))))
 def test_rows_in_any_order_are_the_same_data(tmp_path_factory, order):

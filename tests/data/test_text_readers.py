@@ -105,6 +105,7 @@ def test_parts_of_a_post_can_be_left_out(tmp_path, remove, left):
 texts = st.lists(st.text(max_size=20), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @given(texts, st.integers(1, 12), st.integers(2, 500))
 def test_shape_range_and_padding_only_at_the_end(some, length, vocabulary):
     ids = encode(some, length, vocabulary)

@@ -23,6 +23,7 @@ def by_name(text: str) -> list[str]:
     return [match[0] for match in BY_NAME.finditer(text.replace("\\\n", " "))]
 
 
+@pytest.mark.slow
 def test_no_file_installs_the_project_by_its_name() -> None:
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found, read = {}, set()

@@ -50,6 +50,7 @@ def test_in_its_own_world_the_model_has_the_scores_of_its_last_round(fedtide: Fe
     assert evaluated(fedtide, "vis") == found
 
 
+@pytest.mark.slow
 def test_another_period_is_that_of_a_run_that_ends_there(fedtide: Fedtide, run: Path) -> None:
     """With steps of almost nothing all runs keep the initial model, so their records say what it scores in each world."""
     still, short = [*SET, "local.lr=1e-30"], "scenario.last=2"

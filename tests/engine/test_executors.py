@@ -128,6 +128,7 @@ def test_executors_agree_on_every_model(model: str, algorithm: str) -> None:
     assert_close(threads, stacked, 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["noisy", "lenet"])
 def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
     data = images(side=16)
@@ -185,6 +186,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
     )
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=12, deadline=None)
 @given(steps=st.lists(st.integers(0, 4), min_size=1, max_size=5), cut=st.integers(0, 4))
 def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
@@ -242,6 +244,7 @@ def test_the_rule_is_fixed_by_family_size_and_device() -> None:
         choose(normed, engine.model_copy(update={"executor": "stacked"}), "convolutional")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("local", "executor"),
     matrix([{}, {"clip": 0.3}, {"accumulate": 2}, {"momentum": 0.5}], ["resident", "threads", "stacked"]),

@@ -26,6 +26,7 @@ def batched(w, b, x, y):
     return torch.log_softmax(logits, -1).gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [softmax_regression, batched])
 @sampling(deadline=None, max_examples=8)
 @given(rows=st.integers(17, 40), columns=st.integers(1, 16), inner=st.integers(1, 50))
@@ -108,6 +109,7 @@ def test_convolutions_on_a_card_are_in_full_precision_and_in_one_order():
         assert not torch.backends.cudnn.allow_tf32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lenet", "cnn_svhn"])
 def test_channels_last_changes_training_and_evaluation_by_rounding_alone(model):
     ends = []
@@ -137,6 +139,7 @@ def test_the_traced_forward_pass_is_the_network_in_evaluation_mode(model):
             assert closest(logits, network(inputs)) < 1e-12
 
 
+@pytest.mark.slow
 def test_evaluation_in_parts_gives_the_logits_of_whole_batches(monkeypatch):
     fed = federation(settings(model="cnn_5x5"), steady((4, 5), 1), images(side=16))
     task, (w, b) = fed.parts.task, (fed.parts.w0, fed.parts.b0)

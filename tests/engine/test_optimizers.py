@@ -129,6 +129,7 @@ def final(chosen: Any, *, dtype: torch.dtype = torch.float64, algorithm: Any = "
     return run_rounds(federation(values, steady(SIZES, 4), vectors(), dtype=dtype, cohorts=COHORTS))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "chosen"),
     matrix(["fedprox", "columns", "sharp"], [{"name": "adamw", "amsgrad": True}, "adagrad"]),

@@ -74,6 +74,7 @@ def test_they_see_batches_of_samples_that_come_once_or_in_other_forms(
     assert moon(monkeypatch, amount, **local)[0] == 0
 
 
+@pytest.mark.slow
 def test_steps_of_several_batches_find_their_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, ours = moon(monkeypatch, 3, batch_size=2, accumulate=2)
     assert seen == 2 * 13

@@ -10,7 +10,6 @@ from raw_files import batch, noise, write_emnist, write_tar
 
 __all__ = ["fedtide", "folder", "shared_data"]
 
-SLOW = ("table1_cifar100_100", "table1_cifar10_100", "table1_cifar10_500")
 CIFAR = {
     "cifar10": ("labels", "cifar-10-batches-py", {f"data_batch_{n}": 200 for n in range(1, 6)} | {"test_batch": 100}),
     "cifar100": ("fine_labels", "cifar-100-python", {"train": 1000, "test": 100}),
@@ -34,7 +33,8 @@ def write_files(name, data):
     write_tar(raw / f"{folder}.tar.xz", "w:xz", files)
 
 
-@pytest.mark.parametrize("name", ["table4_emnist_15", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["table4_emnist_15", "table1_cifar10_500", "table1_cifar100_100"])
 def test_two_rounds(name, fedtide, folder, request):
     (folder / "experiments").symlink_to(request.config.rootpath / "experiments")
     write_files(name, folder / "data")

@@ -81,6 +81,7 @@ def test_tables_of_methods_and_of_comparisons_follow_from_the_recorded_runs(name
         )
 
 
+@pytest.mark.slow
 def test_the_grids_of_single_settings_are_those_of_the_page(recorded: Path, script: Script) -> None:
     printed = script("tuning/grids.py", "results/tuning_grids").splitlines()
     page = (ROOT / "docs/reports/tuning_settings.md").read_text(encoding="utf-8")

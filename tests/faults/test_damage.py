@@ -30,13 +30,14 @@ def cut_off(path, seed):
     path.write_bytes(content[: generator(seed, "damage").integers(len(content))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "file"),
     [
         (flip_a_byte, "state-00000009.pt"),
         (cut_off, "rows-00000009.npys"),
-        pytest.param(cut_off, "state-00000009.pt", marks=pytest.mark.slow),
-        pytest.param(flip_a_byte, "rows-00000009.npys", marks=pytest.mark.slow),
+        (cut_off, "state-00000009.pt"),
+        (flip_a_byte, "rows-00000009.npys"),
     ],
 )
 def test_a_torn_record_and_a_damaged_state_fall_back_to_the_state_before(folder, killed, damage, file):

@@ -49,6 +49,7 @@ def test_a_run_never_continues_with_other_code(folder):
     assert "the run was started with other code or data: mine-average-s0-" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["runs", "runs/run", "runs/run/state"])
 def test_a_file_in_the_place_of_a_folder_is_refused(folder, place):
     there = folder / place

@@ -15,14 +15,8 @@ from terminals import HIDE, SHOW, bars, follow, lines
 from waiting import until
 
 
-@pytest.mark.parametrize(
-    ("number", "status"),
-    [
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
-        (signal.SIGINT, 130),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_stopped_run_saves_its_state_and_the_same_command_resumes_it(folder, number, status):
     assert Attempt(folder, name="whole").end() == 0
     attempt = Attempt(folder, "--json", moments=(Moment(4, 0, number),))
@@ -70,6 +64,7 @@ def plain_terminal():
     os.environ["TERM"] = "xterm-256color"
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_with_a_bar(folder):
     """The line fits, the state is saved, and the cursor is visible."""
     name = "fedavg · average · seed 0"

@@ -146,6 +146,7 @@ def test_natural_data_give_the_accuracy_on_own_samples(settings, tmp_path, split
     assert float(last["client_accuracy_std"]) == pytest.approx(present.std(ddof=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("natural", [False, True])
 def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     """Training, costs and all other records are the same to the bit."""

@@ -99,6 +99,7 @@ def test_epochs_of_every_unit_end_where_as_much_work_would(batches_span_epochs: 
         assert r.steps[:, 0].tolist() == [step_count(size, mean, two) for size in SIZES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_stops_the_same_clients(executor: str) -> None:
     local = {"epochs": 5, "batch_size": 3, "lr": 0.2}

@@ -141,6 +141,7 @@ def test_an_algorithm_may_have_a_rate_for_steps_of_evaluation(rate: float) -> No
     assert (table["finetuned_loss"] == pytest.approx(table["loss"], abs=1e-12)) is (rate == 0)
 
 
+@pytest.mark.slow
 def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
     """Frozen when a client leaves, whatever becomes of its memory, on the samples of its last round."""
     sessions = away([0, 0, 1, 1, 1])

@@ -69,6 +69,7 @@ def test_losses_can_be_left_out_and_change_nothing() -> None:
     assert 0 <= opening["test_accuracy"] <= 1
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_every_session_once(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
     """After a stop between saved states a session begins twice; its record is there once, and the same."""
     chosen = small(

@@ -26,14 +26,19 @@ EXECUTORS: dict[str, dict[str, Any]] = {"threads": {}, "stacked": {"chunk": 2}}
 
 
 def runs() -> Iterator[Any]:
-    """Every run of every file; the executors, whose equivalence is tested elsewhere, take turns among those of an algorithm."""
+    """Every run of every file; the executors, whose equivalence is tested elsewhere, take turns among those of an algorithm.
+
+    Quick are the first run of each file and of each algorithm.
+    """
     seen = Counter[str]()
     for file in FILES:
         content = json.loads(file.read_text(encoding="utf-8"))
         for number, run in enumerate(content["runs"]):
             executor = list(EXECUTORS)[seen[run["algorithm"]] % 2]
+            marks = () if number == 0 or run["algorithm"] not in seen else pytest.mark.slow
             seen[run["algorithm"]] += 1
-            yield pytest.param(content, run, executor, id=f"{file.stem}-{number}-{run['algorithm']}-{executor}")
+            name = f"{file.stem}-{number}-{run['algorithm']}-{executor}"
+            yield pytest.param(content, run, executor, id=name, marks=marks)
 
 
 def run_case(case: Case, executor: str, monkeypatch: pytest.MonkeyPatch) -> Outcome:

@@ -58,6 +58,7 @@ def test_without_strength_it_is_the_previous_initializer(loss: str) -> None:
     assert torch.equal(run_rounds(made(chosen))[0].w, run_rounds(made("previous"))[0].w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["stacked", "threads"])
 def test_a_round_follows_the_whole_loss(executor: str) -> None:
     """Both rounds of a session, by automatic differentiation of objective plus term, on top of MOON's own in the second."""
@@ -118,6 +119,7 @@ def test_after_a_reset_the_teacher_may_be_uniform() -> None:
     assert closest(term.loss(batch), wanted) < 1e-14
 
 
+@pytest.mark.slow
 def test_the_teacher_keeps_its_own_statistics() -> None:
     """A teacher with BatchNorm is the whole model of the session before, not its parameters with today's statistics."""
     fed = made("continuous", alternating(2, 2), images(), model="cnn_svhn", local={**LOCAL, "lr": 0.01})
@@ -138,6 +140,7 @@ def test_the_teacher_keeps_its_own_statistics() -> None:
     assert closest(seen[-1][1], statistics) > 1e-6
 
 
+@pytest.mark.slow
 def test_old_classes_are_those_of_earlier_sessions() -> None:
     world = alternating(4)
     object.__setattr__(world, "label_views", torch.tensor([[1, 1, 0], [0, 1, 1]], dtype=torch.bool).numpy())

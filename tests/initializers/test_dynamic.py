@@ -83,6 +83,7 @@ def test_equal_sessions_are_at_distance_zero_and_share_the_weight() -> None:
         assert opening["weights"] == {z: 1 / len(mine) if z in mine else 0.0 for z in opening["weights"]}
 
 
+@pytest.mark.slow
 def test_without_a_scale_it_is_the_average_and_with_history_one_the_previous() -> None:
     model = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
     average, mean = (
@@ -190,6 +191,7 @@ def test_without_a_pilot_the_initial_model_takes_its_place() -> None:
     assert list(sessions[2]["weights"]) == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_a_diverse_history_resumes_before_and_within_a_session() -> None:
     initializer = {"name": "dynamic", "history": 2, "retention": "diverse", "gradient_steps": 1}
     world = populations([A, B, (0, 3), (1, 2), B], rounds=3)

@@ -170,6 +170,7 @@ def test_a_mirror_completes_models_once_and_only_where_the_data_is(
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
 
 
+@pytest.mark.slow
 def test_trials_of_a_search_log_no_models(raw: dict[str, Any], tmp_path: Path, mlruns: Path) -> None:
     from fedtide.studies.tuning.study import tune
 

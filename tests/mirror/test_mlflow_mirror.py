@@ -114,6 +114,7 @@ def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_pa
         assert steps(store, again, metric) == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     with pytest.raises(MemoryError):  # the state of round 2 was saved, round 3 was only recorded
         mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(3, crash=True))
@@ -219,6 +220,7 @@ def test_rebuilding_skips_runs_in_progress_and_other_folders(directory: Path, tm
     assert Store(mlruns, EXPERIMENT).runs("") == []
 
 
+@pytest.mark.slow
 def test_more_rounds_than_one_call_takes_are_all_written(directory: Path, mlruns: Path) -> None:
     with (directory / "history.csv").open(encoding="utf-8") as stream:
         header, first, *_ = csv.reader(stream)
@@ -233,6 +235,7 @@ def test_more_rounds_than_one_call_takes_are_all_written(directory: Path, mlruns
         assert steps(store, run, column) == list(range(1, 251))
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path, mlruns: Path) -> None:
     history = directory / "history.csv"
     history.write_bytes(history.read_bytes()[:-3])

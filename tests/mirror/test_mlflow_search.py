@@ -50,6 +50,7 @@ def test_what_a_search_found_is_at_its_own_run(raw: dict[str, Any], tmp_path: Pa
         assert run.data.metrics["best_kappa"] == pytest.approx(1 / int(str(found.best["local.steps"])))
 
 
+@pytest.mark.slow
 def test_a_search_does_not_suffer_from_a_store_that_cannot_be_used(raw: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "mlruns").write_text("in the way")
     params = Params({**raw, "tune": {"trials": 2, "workers": 1, "cost": "kappa"}})

@@ -107,6 +107,7 @@ def test_a_run_is_on_the_server_as_it_is_in_its_directory(sent: tuple[Server, Pa
     }
 
 
+@pytest.mark.slow
 def test_no_credentials_are_anywhere(sent: tuple[Server, Path], server: MlflowServer) -> None:
     where, directory = sent
     assert "hunter" not in repr(where)

@@ -67,6 +67,7 @@ def test_the_history_has_empty_cells(home: Path) -> None:
     assert unknown.isna().all(axis=None)
 
 
+@pytest.mark.slow
 def test_the_report_has_no_number_where_there_is_none(home: Path) -> None:
     score = "auroc_next"
     source = Source.read(

@@ -64,6 +64,7 @@ def test_the_parts_are_the_module(build: Build, x: Tensor, path: str) -> None:
     torch.testing.assert_close(theirs.eval()(x), network(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("held", "executor"), [("dict", "threads"), ("object", "stacked")])
 def test_logits_may_be_in_a_mapping_or_an_object(held: str, executor: str) -> None:
     norm, engine = {"norm": "GroupNorm", "num_channels": 4}, {"executor": executor, "workers": 1}
@@ -294,6 +295,7 @@ class TestFreeze:
         assert network.head.training is False
         assert network.train().head.training
 
+    @pytest.mark.slow
     def test_traces_of_networks_with_other_constants_are_not_shared(self) -> None:
         model = own("Plain", freeze=["body.0"], arguments={"norm": "GroupNorm", "num_channels": 4})
         losses = [run_rounds(fed(model, seed=seed, world_seed=0))[1][0].row["train_loss"] for seed in (0, 1, 0)]

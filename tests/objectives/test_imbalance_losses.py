@@ -87,6 +87,7 @@ def test_margins_grow_with_the_fourth_root_of_rarity() -> None:
     assert closest(losses, functional.cross_entropy(2 * shifted, LABELS, reduction="none")) < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_a_global_prior_of_balanced_data_is_cross_entropy_and_a_local_one_is_not(executor: str) -> None:
     inputs = torch.randn(12, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

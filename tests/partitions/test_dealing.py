@@ -3,6 +3,7 @@
 from itertools import permutations
 
 import numpy as np
+import pytest
 
 from fedtide.world.partitions import base as dealing
 
@@ -36,6 +37,7 @@ def test_a_slot_draws_from_the_prior_of_the_classes_that_are_left():
         assert abs(seen.count(order) / DRAWS - expected) < tolerance
 
 
+@pytest.mark.slow
 def test_a_client_gives_up_with_the_probability_that_all_tries_fail():
     """After class 0 a mass of 0.1 is left; class 2, unwanted, is met only by giving up, and then half of the times."""
     rng, tries = np.random.default_rng(1), 14

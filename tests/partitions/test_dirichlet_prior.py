@@ -47,6 +47,7 @@ def test_classes_and_largest_share_of_parts_of_238(alpha, scale, classes, larges
     assert (counts.max(1) / 238).mean() == pytest.approx(largest, rel=0.05)
 
 
+@pytest.mark.slow
 def test_the_counts_have_the_law_of_sample_by_sample_draws():
     """Two classes, one of them scarce: the whole distribution of a part's counts against the loop of Algorithm 5."""
     labels, runs = np.repeat(np.arange(2), (6, 3)), 6000

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,15 @@ class Project:
 
 
 @pytest.fixture(scope="package")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, set[str]]:
-    """The project after its first ``dvc repro``, and the stages that ran."""
-    project = Project.new(tmp_path_factory.mktemp("pipeline") / "project")
-    ran, _ = project.repro()
-    return project, ran
+def built(shared: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Project, set[str]]:
+    """The project after its first ``dvc repro``, and the stages that ran; to be copied, not changed."""
+
+    def make(folder: Path) -> None:
+        ran, _ = Project.new(folder / "project").repro()
+        (folder / "ran.json").write_text(json.dumps(sorted(ran)))
+
+    folder = shared("pipeline", make)
+    return Project(folder / "project"), set(json.loads((folder / "ran.json").read_text()))
 
 
 @pytest.fixture

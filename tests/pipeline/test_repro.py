@@ -22,8 +22,7 @@ def test_the_first_repro_makes_everything(built):
     assert not list(project.root.rglob("*.part"))
 
 
-def test_a_second_repro_only_looks_at_data_and_sources(built):
-    project, _ = built
+def test_a_second_repro_only_looks_at_data_and_sources(project):
     lock = (project.root / "dvc.lock").read_bytes()
     ran, skipped = project.repro()
     assert (ran, skipped) == (ALWAYS, STAGES - ALWAYS)

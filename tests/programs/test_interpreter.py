@@ -63,6 +63,7 @@ def test_this_torch_has_torchscript() -> None:
     assert interpreter._scripted(graph(torch.sin, torch.ones(2))) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("executor", "algorithm", "model", "dtype", "absent"),
     [

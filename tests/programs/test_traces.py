@@ -84,6 +84,7 @@ def test_the_oldest_program_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(traces._programs) == ["a", "c"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "moon"])
 def test_a_run_with_shared_programs_equals_one_with_its_own(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, world, data = settings(algorithm=algorithm), steady((6, 9), 3), vectors()

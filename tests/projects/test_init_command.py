@@ -45,6 +45,7 @@ def test_a_template_is_valid_and_has_all_groups_that_the_pipeline_depends_on(nam
     assert all("#" in line for line in template(name).splitlines()[:2])
 
 
+@pytest.mark.slow
 def test_settings_are_written_once(fedtide, empty):
     assert fedtide("init").status == 0
     first, _, rest = (empty / "params.yaml").read_text().partition("\n")
@@ -74,6 +75,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(fedtide, empty, arguments, wan
     assert written(empty) == ["params.txt"]
 
 
+@pytest.mark.slow
 def test_settings_for_a_table_run(fedtide, empty):
     call = fedtide("init", "--from", "orders.csv")
     assert call.out[:4] == [

@@ -93,6 +93,7 @@ def test_the_table_averages_the_last_evaluations_and_newcomers_over_the_sessions
     assert not [name for name in table if name.startswith("personal")]
 
 
+@pytest.mark.slow
 def test_methods_are_compared_seed_by_seed(out):
     compared = pd.read_csv(out / "comparison.csv").set_index("metric")
     assert set(compared.index) == {"last", "transition", "client_std", "client_worst_decile", "client_newcomers"}
@@ -114,6 +115,7 @@ def test_methods_are_compared_seed_by_seed(out):
     ] == pytest.approx(0.2)
 
 
+@pytest.mark.slow
 def test_quantiles_are_of_the_clients_present(dirs):
     found = clients.quantiles(evaluations(dirs, records.load(dirs)))
     assert found.groupby("key").size().tolist() == [9] * 6

@@ -74,6 +74,7 @@ def test_drifts_are_marked_where_all_runs_agree(dirs: list[Path]) -> None:
     assert other.panels[0].drifts == ()
 
 
+@pytest.mark.slow
 def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     build(dirs, out, Contents(ReportSettings(title="A", last=2), "fedtide report"))
@@ -91,6 +92,7 @@ def test_the_report_has_them(dirs: list[Path], tmp_path: Path) -> None:
 ALARMS = {("fedavg", 0): [1, 0, 0, 1, 0, 0, 0, 1], ("fedavg", 1): [0, 0, 0, 1, 1, 0, 0, 0]}
 
 
+@pytest.mark.slow
 def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     """Drifts begin in rounds 3 and 6. Alarms of a run on a round that is not evaluated lie on the line."""
     scores = [0.8, 0.8, 0.4, None, 0.8, 0.5, 0.6, 0.6]
@@ -116,6 +118,7 @@ def test_alarms_have_a_table_and_marks(tmp_path: Path) -> None:
     assert "Triangle: an alarm" in parts.figures.of(source)[0].caption
 
 
+@pytest.mark.slow
 def test_alarms_without_a_planted_drift_are_listed_and_not_judged(tmp_path: Path) -> None:
     """One run watches its clients, the other its server; sessions of four rounds are periods with names."""
     dirs = [

@@ -91,6 +91,7 @@ def test_a_target_above_one_is_for_a_loss(fedtide):
     assert "no runs to report" in fedtide("report", "--set", "report.target=1.5", "--set", "report.metric=loss").err[0]
 
 
+@pytest.mark.slow
 def test_a_score_that_is_never_determined_is_a_warning_and_no_number(tmp_path):
     dirs = [
         changed(write_run(tmp_path / "runs", label, sessions=1), test_auroc=float("nan"))

@@ -111,6 +111,7 @@ def test_the_page_draws_every_chart_and_needs_nothing_else(page: str) -> None:
     assert "a &lt;b&gt;" in page
 
 
+@pytest.mark.slow
 def test_values_and_ranges_are_those_of_the_runs(curves: list[Any], out: Path) -> None:
     (line,) = (trace for trace in curves if trace.legendgroup == "dynamic" and trace.customdata is not None)
     histories = [

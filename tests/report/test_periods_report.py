@@ -109,6 +109,7 @@ def test_one_number_from_summary_to_report(reported: Path) -> None:
         assert len(list(csv.DictReader(stream))) == 5  # the ends of the five periods that have a next one
 
 
+@pytest.mark.slow
 def test_intervals_say_what_they_are_over(reported: Path) -> None:
     ends, table = by_hand(reported), pd.read_csv(reported / "report" / "comparison.csv")
     mine = table[table["metric"] == "mean_next_served_accuracy"].set_index("over")
@@ -145,6 +146,7 @@ def test_all_periods_count_after_a_change(reported: Path) -> None:
     assert sorted(set(changes["session"])) == [2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_a_score_of_the_period_itself_has_no_best(reported: Path) -> None:
     chosen = params(reported, report={"metric": "accuracy"})
     drawn = {drawing.name for drawing in figures(chosen, reported / "runs", reported / "worlds")}

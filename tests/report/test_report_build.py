@@ -111,6 +111,7 @@ def test_a_loss_is_lowest_where_its_complement_is_highest(grid, tmp_path):
     assert "chosen for its lowest mean" in page
 
 
+@pytest.mark.slow
 def test_one_run_has_its_label_as_it_is_and_the_picture_of_its_world_and_is_compared_with_nothing(single):
     console = Console(width=160, file=io.StringIO(), record=True)
     console.print(single.table)
@@ -122,6 +123,7 @@ def test_one_run_has_its_label_as_it_is_and_the_picture_of_its_world_and_is_comp
     assert base64.b64encode(b"not really a picture").decode() in page
 
 
+@pytest.mark.slow
 def test_all_diverged(tmp_path):
     dirs = [write_run(tmp_path / "runs", seed=seed, state="diverged", until=8) for seed in (0, 1)]
     summary = report(dirs, tmp_path / "out")

@@ -75,6 +75,7 @@ def test_the_verdict_names_equals_and_those_below(found: ReportSummary) -> None:
     assert "<b>60.1" not in table  # bold is what is separated from all others
 
 
+@pytest.mark.slow
 def test_a_difference_in_the_worst_decile_alone_is_the_second_sentence(tmp_path: Path) -> None:
     summary = reported(tmp_path, "out", fedavg=(0.1, 0.0), ditto=(0.1, 0.3))
     assert "no difference detected between" in summary.results[0]
@@ -82,6 +83,7 @@ def test_a_difference_in_the_worst_decile_alone_is_the_second_sentence(tmp_path:
     assert summary.results[1].startswith(worst)
 
 
+@pytest.mark.slow
 def test_the_global_model_is_beside_and_absent_where_nobody_trains_it(found: ReportSummary) -> None:
     methods = pd.read_csv(found.page.with_name("table.csv")).set_index("label")
     assert methods["mean_next_accuracy_mean"][["fedavg", "ditto"]].tolist() == pytest.approx([0.5, 0.5])

@@ -65,6 +65,7 @@ def test_time_that_ends_leaves_what_the_same_command_continues(fedtide, folder, 
     assert "Missing runs" not in (folder / "results/small/plain.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_table_that_is_refused_stops_no_other(fedtide, folder, two):
     """The first one asks for a device that no Linux machine has."""
     broken = two.parent / "small.yaml"

@@ -24,6 +24,7 @@ def accuracies(folder, label, start, alpha, seed, session):
     return [100 * float(row["test_accuracy"]) for row in history(run) if row["session"] == str(session)]
 
 
+@pytest.mark.slow
 def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tiny):
     assert count_runs(Recipe(tiny)) == 4
     part = fedtide("reproduce", "tiny", "--only", "algorithm=fedavg", "-q", "--set", "checkpoint.keep_finished=true")
@@ -59,6 +60,7 @@ def test_a_part_is_run_then_the_rest_and_finished_runs_stay(fedtide, folder, tin
     assert sorted(path.name for path in (folder / "results/tiny").iterdir()) == ["plain.csv", "plain.md"]
 
 
+@pytest.mark.slow
 def test_a_target_out_of_reach_is_written_with_the_rounds_run(fedtide, folder, tiny):
     measure = "experiment.measure={name: learning, last: 2, target: 100}"
     published = tiny.parent / "published" / "tiny.csv"

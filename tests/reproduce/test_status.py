@@ -16,6 +16,7 @@ def done(tiny, folder, fedtide):
     return folder / "results"
 
 
+@pytest.mark.slow
 def test_what_is_there_is_counted(done):
     (found,) = status(done, done.parent / "experiments")
     assert (found.recipe.name, found.recipe.profile) == ("tiny", "plain")
@@ -29,6 +30,7 @@ def test_what_is_there_is_counted(done):
         assert f"{difference:+.2f}".replace("-", "\N{MINUS SIGN}") in lines
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page(done, fedtide):
     exit_, out, _ = fedtide("reproduce", "--status", "--json")
     (row,) = json.loads(out[-1])
@@ -44,6 +46,7 @@ def test_an_experiment_without_results_has_none(tiny, folder):
     assert f"| tiny | plain | 0 of 3 | {NOTHING} | {NOTHING} |" in page(found)
 
 
+@pytest.mark.slow
 def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
     """One cell each: of the current settings, and of others."""
     file = done / "tiny" / "plain.csv"
@@ -65,6 +68,7 @@ def test_numbers_of_other_settings_are_counted_apart(done, fedtide):
     assert [part.settings for part in status(done, done.parent / "experiments")] == [EARLIER, UNKNOWN]
 
 
+@pytest.mark.slow
 def test_numbers_of_fewer_or_more_seeds_are_counted_apart(tiny, folder, fedtide):
     """Of the same settings, with the first of the experiment's two seeds, and with one more."""
     for seeds in ("1", "1,2,3"):

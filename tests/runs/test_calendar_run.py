@@ -31,6 +31,7 @@ def play(root, file, log=None, **scenario):
     return history(root / "runs" / summary["run_key"])
 
 
+@pytest.mark.slow
 def test_periods_are_sessions_and_the_next_one_is_evaluated_until_the_last(tmp_path):
     rows = play(tmp_path, table(tmp_path / "rows.csv"))
     assert [row["session"] for row in rows] == ["1", "1", "2", "2", "3", "3", "4", "4"]

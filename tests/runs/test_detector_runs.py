@@ -18,6 +18,7 @@ from small_runs import events, execute, history, in_parts
 DRIFT = {"name": "sudden", "start": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drop_in")
 @pytest.mark.parametrize("response", ["reset_memories", "start_session"])
 def test_an_interrupted_run_continues_with_its_alarms(
@@ -60,6 +61,7 @@ def months(small: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drop_in")
 def test_sessions_that_alarms_begin_leave_the_numbers_of_the_periods_alone(
     months: Callable[..., Any], tmp_path: Path

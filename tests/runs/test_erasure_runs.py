@@ -58,6 +58,7 @@ def test_a_client_that_left_no_trace_is_told_and_not_measured(erased: Any, tmp_p
     assert {row["erased_excess"] for row in history(tmp_path / "x")} == {""}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_tells_of_each_request_once(erased: Any, stop_after: Any, tmp_path: Path) -> None:
     settings = erased("fed_eraser")
     whole = execute(settings, tmp_path, "whole")

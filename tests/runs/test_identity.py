@@ -128,6 +128,7 @@ def test_equal_settings_have_equal_keys(settings: dict[str, RunSettings], before
     assert len(set(before.values())) == len(RUNS)
 
 
+@pytest.mark.slow
 def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) -> None:
     """Docstrings, comments, layout, descriptions and texts of errors, in all modules that count."""
     assert changed({name for each in settings.values() for name in modules(each)}, reworded) == set()

@@ -43,7 +43,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "command",
     [
         ("python", "-m", "fedtide", "list"),  # as torchrun calls it
-        pytest.param(("fedtide", "compare"), marks=pytest.mark.slow),
         pytest.param(("fedtide", "compare", "--cluster", "local", "--runs", "away"), marks=pytest.mark.slow),
         pytest.param(("fedtide", "tune"), marks=pytest.mark.slow),
         pytest.param(("python", "-m", "fedtide", "run", "--set", "engine.devices=2"), marks=pytest.mark.slow),

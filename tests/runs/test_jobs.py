@@ -60,6 +60,7 @@ def work(job: str, ask: Ask) -> str:
     return str(ask("it")) if what == "ask" else f"{what} done"
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_process_is_begun_again_and_then_given_up(tmp_path: Path) -> None:
     """With two processes, where one waits for the next job when the other one dies."""
     stumble, stop = f"stumble {tmp_path / 'stumble'}", f"stop {tmp_path / 'stop'}"
@@ -107,6 +108,7 @@ def test_after_a_signal_no_job_is_begun_and_those_in_progress_are_told_to_stop()
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.slow
 def test_settings_of_a_users_own_plugin_reach_the_workers(drop_in: None) -> None:
     own = [name for name in plugins.names("algorithms") if (DROP_IN / "algorithms" / f"{name}.py").is_file()]
     job = plugins.load("algorithms", own[0]).Settings(name=own[0])

@@ -163,6 +163,7 @@ def test_a_changed_summary_is_refused_and_written_again(complete: Path, origin: 
     assert content(complete) == content(origin / "complete")
 
 
+@pytest.mark.slow
 def test_a_state_of_another_seed_is_refused(stopped: Path, settings: RunSettings) -> None:
     other = settings.model_copy(update={"seed": 7})
     execute(other, stopped.parent, name="other")

@@ -80,6 +80,7 @@ def key(settings: Any) -> str:
     return run_key(settings, data)
 
 
+@pytest.mark.slow
 def test_what_a_callback_does_is_in_the_key(small: Any, own: Path) -> None:
     plain, noted, other = key(small()), key(small(**called("Noted"))), key(small(**called("Noted", start=1)))
     assert len({plain, noted, other}) == 3
@@ -95,6 +96,7 @@ def test_what_a_callback_does_is_in_the_key(small: Any, own: Path) -> None:
     assert "callbacks" not in small().canonical()["engine"]
 
 
+@pytest.mark.slow
 def test_a_callback_goes_on_where_it_was(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
     """Its state and the count of epochs; the numbers of a round are Lightning's metrics."""
     settings = small(**called("Noted", start=10))
@@ -107,6 +109,7 @@ def test_a_callback_goes_on_where_it_was(small: Any, run_once: Any, stop_after: 
     assert [shown for *_, shown in Noted.seen] == pytest.approx(recorded)
 
 
+@pytest.mark.slow
 def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_after: Any) -> None:
     """What a callback does to a model after a round is part of the state after it."""
     settings, models = small(**called("Pushing")), []
@@ -119,6 +122,7 @@ def test_an_interruption_changes_no_number(small: Any, tmp_path: Path, stop_afte
     assert not all(torch.equal(models[0][part], plain[part]) for part in plain)
 
 
+@pytest.mark.slow
 def test_early_stopping_ends_the_run_in_the_same_round_after_an_interruption(
     small: Any, tmp_path: Path, stop_after: Any
 ) -> None:

@@ -70,6 +70,7 @@ def table(directory: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.slow
 def test_a_method_that_serves_one_model_to_all_has_its_scores_to_the_bit(run: Run) -> None:
     directory, summary = run("fedavg")
     ends = table(directory, "history.csv")[ROUNDS - 1 :: ROUNDS]
@@ -113,6 +114,7 @@ def test_a_newcomer_is_served_what_the_method_gives_newcomers(run: Run) -> None:
         assert own["served_accuracy"].item() == own["accuracy"].item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ditto", "feddrift", {"name": "ifca", "clusters": 2}])
 def test_labels_of_the_next_period_do_not_decide_which_model_is_served(run: Run, algorithm: Any) -> None:
     """With all labels of month 3 exchanged, the models of month 2 are right where they were wrong, and nowhere else."""

@@ -80,6 +80,7 @@ def without_scores(run: Path) -> Records:
     return load([run])
 
 
+@pytest.mark.slow
 def test_a_relation_that_turns_around(calendar: Make, tmp_path: Path) -> None:
     """Without noise, the matrix is known: all or nothing. The estimate does not see that anything has been lost."""
     settings = calendar(flipped(), local={"steps": 30, "lr": 1.0})
@@ -135,6 +136,7 @@ def test_the_diagonal_is_the_history_at_the_ends_of_sessions(whole: dict[str, Pa
     assert seen == pytest.approx(rows.loc[rows["session"] == MONTHS, records.column].mean())
 
 
+@pytest.mark.slow
 def test_scores_of_earlier_sessions_are_those_of_the_models_then(
     calendar: Make, whole: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -184,6 +186,7 @@ def test_an_interrupted_run_records_the_same(
     assert history(tmp_path / "x") == history(whole[task])
 
 
+@pytest.mark.slow
 def test_sessions_of_a_diverged_run_count_up_to_there(calendar: Make, tmp_path: Path) -> None:
     rows = drifting(400)
     rows.loc[rows["month"] == 3, "a"] *= 1e6

@@ -49,6 +49,7 @@ def test_every_method_fits_every_world_with_equal_trials_and_seeds(part: int) ->
             assert set(world.limits.timelines) == set(options.compare.seeds)
 
 
+@pytest.mark.slow
 def test_the_data_and_a_timeline_are_the_frozen_ones() -> None:
     world = suite()["seasons"]
     settings = world.params.run(seed=8003)

@@ -215,6 +215,7 @@ def test_a_world_that_was_changed_is_refused(tide: Fedtide, suite: Path) -> None
     assert "the file differs from the frozen one of mine" in refused
 
 
+@pytest.mark.slow
 def test_another_method_of_the_same_name_is_refused(tide: Fedtide, ran: Path, folder: Path) -> None:
     (folder / "careful.yaml").write_text(OWN.replace("0.1}", "0.2}", 1))
     refused = tide("run", "careful.yaml").refusal
@@ -291,6 +292,7 @@ def test_a_world_in_which_all_trials_diverged_has_the_trivial_score(tide: Fedtid
     assert verified()[1][0] == "wild, ending: no trial of the study is complete"
 
 
+@pytest.mark.slow
 def test_a_search_on_test_samples_is_named(tide: Fedtide, fedtide: Fedtide, ran: Path) -> None:
     search = ran / "careful" / "ending" / "search"
     names = [path.name for path in run_folders(search / "runs")]

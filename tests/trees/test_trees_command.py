@@ -103,6 +103,7 @@ def test_a_regression_has_the_scores_of_its_runs(fedtide: Fedtide, table: Path) 
     assert frame["test_r2"][0] == pytest.approx(r2_score(rows.test_labels.numpy()[tested.test].ravel(), outputs))
 
 
+@pytest.mark.slow
 def test_the_table_of_means_names_the_scores(fedtide: Fedtide, table: Path) -> None:
     called = fedtide("trees", *settings(TABLE, *SET, "compare.seeds=[0, 1]"), "--quiet", "--out", "boosted")
     assert called.status == 0

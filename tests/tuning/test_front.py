@@ -64,6 +64,7 @@ def test_the_table_holds_what_the_runs_recorded(found: TuneResult, home: Path) -
     assert files(home) == {"front.csv", "front.png", "best.yaml"}
 
 
+@pytest.mark.slow
 def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -> None:
     points = {row["run"]: (float(row["validation_accuracy"]), float(row["kappa"])) for row in table(home, "front")}
 

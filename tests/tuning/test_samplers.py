@@ -60,6 +60,7 @@ def test_a_search_with_each_sampler_repeats_after_a_kill(
         assert table(home)[:same] == rows[:same]
 
 
+@pytest.mark.slow
 def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Make, tmp_path: Path) -> None:
     def name(**tune: Any) -> str:
         return search(params({"trials": 1, **tune}, **ONE_ROUND), tmp_path).study
@@ -71,6 +72,7 @@ def test_samplers_are_other_studies_and_a_switched_off_pruner_is_one(params: Mak
     assert len({usual, *others}) == 5
 
 
+@pytest.mark.slow
 def test_a_grid_is_every_combination_once_and_more_trials_find_nothing_to_do(params: Make, tmp_path: Path) -> None:
     space = {**MIXED, "local.epochs": {"low": 1, "high": 2}}
     grid = {"sampler": {"name": "grid", "points": 3}, "prune": False, "space": space}

@@ -39,6 +39,7 @@ def found(params: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return home, search(params(), home)
 
 
+@pytest.mark.slow
 def test_every_trial_is_a_run_on_the_validation_split(found: tuple[Path, TuneResult]) -> None:
     home, result = found
     rows = table(home)
@@ -125,6 +126,7 @@ def test_a_finished_search_goes_no_further_and_a_longer_one_only_the_rest(
     assert table(tmp_path) == table(found[0])[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_an_interrupted_search_ends_as_if_it_had_not_been(
     found: tuple[Path, TuneResult], params: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -165,6 +167,7 @@ def test_a_killed_search_ends_as_if_it_had_not_been(
     assert_same_files(tmp_path, found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_a_search_killed_between_any_two_lines_of_its_journal_ends_as_if_it_had_not_been(
     params: Make, tmp_path: Path
@@ -189,6 +192,7 @@ def test_two_workers_share_the_trials(params: Make, tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines] == ["1/5", "2/5", "3/5", "4/5", "5/5"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_settings_make_the_study_and_its_size_does_not(params: Make, tmp_path: Path) -> None:
     first = search(params({"trials": 1}), tmp_path).study

@@ -42,6 +42,7 @@ def test_local_steps_are_searched_for_where_there_are_some(params: Make, tmp_pat
     assert result.value == scores(tmp_path, run.name, "finetuned_accuracy_mean")[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["excess", "memory_left"])
 def test_the_strength_of_an_eraser_is_searched_for(params: Make, tmp_path: Path, measure: str) -> None:
     """A model that is over-erased is as bad as one that remembers as much."""
@@ -85,6 +86,7 @@ def test_the_trials_record_the_metric_and_the_best_one_wins(
     assert "metrics" not in (tmp_path / "tuning" / "best.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_trials_are_pruned_by_the_metric(params: Make, tmp_path: Path) -> None:
     """Rates that learn nothing against rates that do, after two trials that are never pruned."""
     chosen = {"pruner": {"n_startup_trials": 2}, "space": {"local.lr": {"choices": [1e-9, 0.5]}}}

@@ -43,6 +43,7 @@ def test_the_value_of_a_trial_is_the_mean_of_its_seeds(found: tuple[Path, TuneRe
     assert result.value == max(float(row["value"]) for row in complete)
 
 
+@pytest.mark.slow
 def test_a_poor_trial_is_given_up_in_its_first_seed(found: tuple[Path, TuneResult]) -> None:
     home, _ = found
     rows = table(home)

@@ -38,6 +38,7 @@ def trials(root: Path) -> dict[float, float]:
     return {float(row["local.lr"]): float(row["value"]) for row in table_of(root)}
 
 
+@pytest.mark.slow
 def test_a_search_ranks_by_all_periods_and_not_by_the_last(tmp_path: Path) -> None:
     """In the last period of the search a model that has learned nothing is better; on the mean it is worse."""
     table(tmp_path / "rows.csv")

@@ -161,6 +161,7 @@ def moving() -> Timeline:
     return timeline(deal(SIZES), [{k: k for k in sorted(ids)} for ids in here], clients=5)
 
 
+@pytest.mark.slow
 def test_every_client_has_an_epsilon_of_its_own() -> None:
     fed = made([CLIP, noise(2.0, delta=1e-3)], moving())
     _, records = run_rounds(fed)

@@ -54,6 +54,7 @@ def test_concepts_by_client_and_round_are_shares_of_its_samples(moving):
     assert concept_shares(moving) is None
 
 
+@pytest.mark.slow
 def test_concepts_are_drawn_below(tmp_path, moving):
     seen = replace(moving, concepts=Concepts((Concept(), Concept(labels=(1, 0))), train=8, test=8))
     draw(seen, np.tile(LABELS, 2), tmp_path / "world.png")

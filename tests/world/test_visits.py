@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ def test_times_between_two_ticks_count_as_of_the_later_one() -> None:
     assert seconds(alone([(0.0, 0.3)], slot=0.1), 9) == [0, 1, 2]  # 0.3 / 0.1 is above 3 in binary
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_world_in_seconds_is_over_seconds(tmp_path: Path) -> None:
     """Client 0 is there half of the time, client 1 from second 60 to 80 of 100."""
     visits = Visits.of([[(0, 50)], [(60, 80)]], [0, 0], [100, 100])

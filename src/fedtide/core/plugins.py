@@ -170,11 +170,11 @@ def folders(kind: str) -> list[Path]:
 
 def _forget_others(package: ModuleType, places: Sequence[str]) -> None:
     """Forget the modules of a package that were imported from other places, which may have had the same names."""
-    for name, module in [*sys.modules.items()]:
-        owner, _, own = name.rpartition(".")
-        if owner == package.__name__ and str(Path(getattr(module, "__file__", None) or "").parent) not in places:
+    prefix = f"{package.__name__}."
+    for name in [name for name in sys.modules if name.startswith(prefix) and "." not in name.removeprefix(prefix)]:
+        if str(Path(getattr(sys.modules[name], "__file__", None) or "").parent) not in places:
             del sys.modules[name]
-            vars(package).pop(own, None)
+            vars(package).pop(name.removeprefix(prefix), None)
     forget_places()
 
 

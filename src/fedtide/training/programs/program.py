@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -77,7 +79,8 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 
 def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
     """The operations of a pure function of tensors at the shapes of ``arguments``."""
-    with TRACING:
+    shapes = FakeTensorMode(allow_fallback_kernels=True)  # of all nodes; else torch makes one for each, which takes as long
+    with TRACING, tracing(TracingContext(shapes)):
         return make_fx(function)(*arguments)
 
 
