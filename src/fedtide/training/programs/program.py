@@ -79,7 +79,7 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 
 def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
     """The operations of a pure function of tensors at the shapes of ``arguments``."""
-    shapes = FakeTensorMode(allow_fallback_kernels=True)  # of all nodes; else torch makes one for each, which takes as long
+    shapes = FakeTensorMode(allow_fallback_kernels=True)  # for all nodes; torch would make one for each
     with TRACING, tracing(TracingContext(shapes)):
         return make_fx(function)(*arguments)
 
