@@ -54,10 +54,10 @@ def _freeze() -> None:
     _gc["freeze"]()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: some tests wait for processes that they start."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores where tests wait for processes that they start, as slow ones do."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + 1
+    return cores + (config.option.markexpr != "not slow")
 
 
 def pytest_collection_finish() -> None:

@@ -44,6 +44,7 @@ def test_noise_for_a_budget() -> None:
     assert z == pytest.approx(entry["z"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_rounds_that_are_drawn_again() -> None:
     (entry,) = of_kind("empty_rounds")
     spent = poisson.epsilon(entry["q"], entry["z"], entry["rounds"], entry["delta"])

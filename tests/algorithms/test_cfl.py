@@ -117,6 +117,7 @@ def test_two_vectors_are_the_whole_buffer(curvature: str, window: int | None, re
                 assert closest(c + H * (point - center), explicit) < 1e-12
 
 
+@pytest.mark.slow
 def test_quadratic_objectives_are_remembered_without_loss(quadratics: Any) -> None:
     data, chosen = quadratics([3, 2, 4], [0.5, 2.0, 1.0], [[1.0, -2.0, 0.0], [3.0, 4.0, 1.0], [0.0, 1.0, 2.0]])
     world = timeline(deal((3, 2, 4)), [{0: 0, 1: 2}, {0: 1, 1: 2}, {0: 0, 1: 2}], classes=3)

@@ -55,6 +55,7 @@ def test_three_models_are_evaluated(algorithm: str) -> None:
         assert closest(latest_mean(fed.parts, state, t), latest.mean(0)) < 1e-15
 
 
+@pytest.mark.slow
 def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_without_a_gate() -> None:
     """Everybody takes part: the gate is 1 up to the 1e-6 of eq. 5."""
     sizes, everybody = (4, 4, 4, 4), [[0, 1, 2, 3]] * 5
@@ -69,6 +70,7 @@ def test_the_main_text_trains_as_fedprox_in_the_first_round_and_as_fedavg_withou
     assert largest_gap(ungated, models(UNIFORM, sizes, cohorts=everybody)) < 1e-14
 
 
+@pytest.mark.slow
 def test_fedvra_is_feddyn_or_fedprox() -> None:
     sizes = (4, 4, 4, 4)
     feddyn = models({"name": "feddyn", "alpha": 0.2}, sizes)

@@ -61,6 +61,7 @@ def test_the_server_step_scales_the_mean_displacement(chosen: dict[str, Any]) ->
         assert closest(w, r.w + 0.6 * (r.average() - r.w)) < 1e-14
 
 
+@pytest.mark.slow
 def test_batchnorm_statistics_are_averaged_with_the_weights() -> None:
     chosen = settings(model="cnn_svhn", local={"epochs": 1, "batch_size": 8, "lr": 0.01, "order": "stored"})
     together = federation(chosen, steady((2, 6), 1), images())

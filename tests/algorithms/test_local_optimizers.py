@@ -67,6 +67,7 @@ CURVATURES = [0.5, 1.0, 2.0]
 MINIMA = [[1.0, -2.0, 0.5], [-4.0, 1.0, 3.0], [7.0, 0.0, -1.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "unbiased"),
     [

@@ -49,6 +49,7 @@ def test_with_everything_as_the_part_it_is_local_training() -> None:
     assert torch.equal(state.memory["own"], models("local")[1].memory["own"])
 
 
+@pytest.mark.slow
 def test_a_client_alone_with_the_mean_is_fedavg() -> None:
     alone = [[2]] * 3
     assert largest_gap(models({"name": "fedper", "newcomers": "mean"}, alone)[0], models("fedavg", alone)[0]) == 0

@@ -51,6 +51,7 @@ def test_no_is_a_word_in_settings_files() -> None:
     assert chosen.adaptive == "no"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("variant", ["fo", "hf"])
 def test_pairs_of_full_batches_are_one_batch_taken_twice(variant: str, executor: str) -> None:

@@ -127,6 +127,7 @@ def test_half_of_every_job_is_half_a_step_of_the_server() -> None:
     assert largest_gap(half, events({"name": "fedbuff", "buffer": 2, "server_lr": 0.5}, 5, UNEQUAL)) < 1e-14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ["alie", "sign_flip", "label_flip", "ipm"])
 def test_any_number_of_processes_gives_the_same_run(attack: str) -> None:
     for size in (2, 7):
@@ -135,6 +136,7 @@ def test_any_number_of_processes_gives_the_same_run(attack: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_only_attackers_that_know_the_others_need_their_rows() -> None:
     sign, nothing, alie = (
         compare("fedavg", "threads", 3, PLAIN, communication=False, **values).sent

@@ -26,6 +26,7 @@ def test_aggregation_rules_are_multiples_of_the_mean(call: Call) -> None:
     assert all(times > 0 for _, times in shown.values())
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_are_read_from_both_files(call: Call) -> None:
     lines = call("table_rows.py", "--rows", 200, "--clients", 5)
     shown = table(lines)

@@ -54,6 +54,7 @@ def test_python_has_the_same_figure(compared: Fedtide, folder: Path) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["previous", "average"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -196,6 +196,7 @@ def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -
     assert (error**2).mean() == pytest.approx(float(history()["test_loss"]), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_several_labels_have_columns_of_their_own(fedtide, folder, rows) -> None:
     frame = rows.assign(big=rows["size"] > 5, far=rows["zone"] > 15).drop(columns="verdict")
     label = "labels: [big, far], task: multilabel"

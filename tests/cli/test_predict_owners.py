@@ -112,6 +112,7 @@ def test_models_that_clients_share_are_stored_once(folder, rows) -> None:
     assert all(torch.equal(kept.weights[name][kept.newcomer], whole[name]) for name in kept.weights)
 
 
+@pytest.mark.slow
 def test_the_command_says_which_models_rows_got(fedtide, folder, rows) -> None:
     """A shop that ended has no model of its own any more, and others were never seen: newcomers, who get the global model."""
     trained("ditto", client_state={"on_session_start": "reset"})

@@ -38,6 +38,7 @@ print(fedtide.run(params))
 """
 
 
+@pytest.mark.slow
 def test_a_script_shows_nothing_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "script.py").write_text(SCRIPT)
     runpy.run_path("script.py")

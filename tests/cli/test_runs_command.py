@@ -51,6 +51,7 @@ def test_a_list_has_every_run_the_newest_first(fedtide, runs):
         assert len(json.loads(fedtide("runs", "list", option, value, "--json").out[-1])) == count
 
 
+@pytest.mark.slow
 def test_a_diff_names_what_differs_and_nothing_else(fedtide, runs):
     first, second = (next(runs.glob(f"{name}*")) for name in NAMES)
     found = json.loads(fedtide("runs", "diff", "fedavg", second.name, "--json").out[-1])

@@ -96,6 +96,7 @@ def test_scripts_run_and_read_records(called):
     assert called[1] == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("extra", "command"), [(name, words) for name, group in NEEDS.items() for words in group])
 def test_commands_name_the_extra_they_need(called, extra, command):
     status, out, err = called[0][json.dumps(command)]

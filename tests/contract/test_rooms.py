@@ -85,6 +85,7 @@ def test_there_is_no_circle() -> None:
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
+@pytest.mark.slow
 def test_no_module_imports_from_a_higher_area() -> None:
     wrong = []
     for module, found in graph().items():

@@ -130,6 +130,7 @@ def test_gradient_rounds_leave_no_trace(world: Any, algorithm: str) -> None:
     assert_same(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", OF_BOTH)
 def test_algorithms_of_both_clocks_do_without_rounds(world: Any, algorithm: str) -> None:
     """The others that need no rounds are among all algorithms."""

@@ -34,6 +34,7 @@ def test_the_table_is_written_and_printed_with_the_most_valuable_client_first(fe
     assert {each["client"]: each["values"]["own_loss"] for each in again} == {client: kept[client] for client in (0, 2)}
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_goes_on_with_the_other_clients(small: Small, tmp_path: Path) -> None:
     def interrupt(line: str) -> None:
         if line.startswith("2/4"):

@@ -39,6 +39,7 @@ def prepared(data: Dataset | None = None, **values: Any) -> Parts:
     return federation(settings(**values), world, data or owned(vectors(50)), cohorts=COHORTS).parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -53,6 +53,7 @@ def test_flights_that_arrived_and_how_late_they_are(files, tmp_path):
     assert bool(data.train_inputs.isfinite().all())
 
 
+@pytest.mark.slow
 def test_outcomes_are_not_among_the_features(files, tmp_path):
     flights, *others = files
     frame = pd.read_csv(flights).drop(columns=OUTCOMES)

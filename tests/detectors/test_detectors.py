@@ -48,6 +48,7 @@ def noisy(*pieces: tuple[int, float]) -> Any:
     return np.concatenate([level + 0.05 * rng.normal(size=count) for count, level in pieces])
 
 
+@pytest.mark.slow
 def test_a_jump_is_found_where_river_finds_it() -> None:
     drift = pytest.importorskip("river.drift")
     binary = pytest.importorskip("river.drift.binary")

@@ -33,6 +33,7 @@ def measured(family):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CLAIMS)
 def test_the_table_and_the_figure_of_a_paper_are_those_of_the_results(family):
     lines, rows = weighed(family)
@@ -44,6 +45,7 @@ def test_the_table_and_the_figure_of_a_paper_are_those_of_the_results(family):
         assert picture.text["Description"] == SCRIPT["described"](rows), AGAIN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CLAIMS)
 def test_a_verdict_agrees_with_its_interval(family):
     """A claim that holds, or that ours are consistent with, has an interval without zero unless there is one seed; one that is

@@ -38,6 +38,7 @@ def evaluated(fedtide: Fedtide, *arguments: str) -> dict[str, float]:
     return values
 
 
+@pytest.mark.slow
 def test_in_its_own_world_the_model_has_the_scores_of_its_last_round(fedtide: Fedtide, run: Path) -> None:
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     found, recorded = evaluated(fedtide, "visits"), last_row(run)

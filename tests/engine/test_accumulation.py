@@ -26,6 +26,7 @@ def in_parts(local: dict[str, Any], batch: int, counts: tuple[int, ...], **value
     return [final(local={**local, **size}, **values) for size in sizes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("executor", "algorithm"),
     matrix(["stacked", "threads"], ["moon", "scaffold", "fedavg", "columns", "sharp"]),
@@ -85,6 +86,7 @@ def test_batchnorm_sees_each_batch_alone() -> None:
     assert closest(state.b, torch.cat(statistics)) < 1e-12
 
 
+@pytest.mark.slow
 def test_dropout_differs_between_the_batches_of_a_step() -> None:
     """Two batches of the same samples would otherwise have the gradient of one."""
     data = vectors(4)

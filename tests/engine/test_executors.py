@@ -141,6 +141,7 @@ def test_executors_agree_on_dropout_and_augmentation(model: str) -> None:
     assert closest(threads.w, plain.w) > 1e-6  # the augmentation was not lost on the way
 
 
+@pytest.mark.slow
 def test_dropout_is_there_in_training_and_depends_on_the_seed_alone() -> None:
     local = {"epochs": 1, "batch_size": 8, "order": "stored"}
 

@@ -17,6 +17,7 @@ from fedtide.training.engine.passes.metrics import (
 )
 
 
+@pytest.mark.slow
 @given(st.integers(2, 5), st.integers(0, 10_000))
 def test_as_scikit_learn_computes_them(classes, seed):
     rng = np.random.default_rng(seed)

@@ -68,6 +68,7 @@ def test_without_measures_the_run_is_the_same(method: str) -> None:
     assert set(bare.state.features["erasure"]["twins"]) == ({"without.0"} if method == "retrain" else set())
 
 
+@pytest.mark.slow
 def test_how_quickly_clients_are_learned_again_tells_where_they_are_only_hidden() -> None:
     rows = {name: measured(name, evaluation={"relearn_epochs": 9}).rows for name in ("retrain", "continue_training")}
     exact, hidden = (own[-1] for own in rows.values())
@@ -78,6 +79,7 @@ def test_how_quickly_clients_are_learned_again_tells_where_they_are_only_hidden(
     assert torch.equal(few.state.w, measured("weight_negation").state.w)
 
 
+@pytest.mark.slow
 def test_a_backdoor_is_tried_on_all_three_models() -> None:
     attack = {"name": "backdoor", "clients": [1], "patch": 2, "target": 1}
     local = {"epochs": 4, "batch_size": 2, "lr": 0.5}

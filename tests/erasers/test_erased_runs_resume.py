@@ -15,6 +15,7 @@ from fedtide.federation.state import restored_state
 from support import assert_same, closest, settings, vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "at"), [*product(ERASERS, [5]), ("retrain", 4), ("fed_eraser", 4)])
 def test_an_interrupted_run_goes_on_to_the_same_bits(method: str, at: int) -> None:
     """It stops before rounds 4 and 7: before the request, or where it is made, and after it."""
@@ -24,6 +25,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(method: str, at: int) -> No
     assert_resumes((chosen, world(PRESENT, SESSIONS), vectors()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
 def test_memories_resume_too(algorithm: str) -> None:
     erase = [request("retrain", [0], 3), request("continue_training", [3], 5)]
@@ -31,6 +33,7 @@ def test_memories_resume_too(algorithm: str) -> None:
     assert_resumes((chosen, world(PRESENT, SESSIONS), vectors()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 4, 5])
 @pytest.mark.parametrize(("method", "algorithm"), [("retrain", "scaffold"), ("conda", "fedavg"), ("pga", "fedavg")])
 def test_a_run_with_memories_on_disk_goes_on(method: str, algorithm: str, stop: int, tmp_path: Path) -> None:

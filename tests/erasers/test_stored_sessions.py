@@ -26,6 +26,7 @@ from support import closest, largest_gap
 DYNAMIC = {"name": "dynamic", "gradient_rounds": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "initializer"), matrix(sorted(ERASERS.keys() - {"continue_training"}), ["average", DYNAMIC])
 )
@@ -83,6 +84,7 @@ def test_a_second_request_goes_on_from_the_world_without_the_first(initializer: 
     assert [row["erased_gap"] for row in erased.rows[:3]] == [None] * 3
 
 
+@pytest.mark.slow
 def test_models_of_a_retrained_run_are_what_a_later_request_finds() -> None:
     """Stored models are negated twice, once for each of two requests, after the first one retrained them."""
     asks = [request("retrain", [0], 4), request("weight_negation", [3], 5, store="erase", bias=True)]
@@ -150,6 +152,7 @@ def test_memories_of_the_others_are_reset_or_kept() -> None:
     assert not reset.server["c"].any()
 
 
+@pytest.mark.slow
 def test_costs_add_up() -> None:
     asks = [request("fed_eraser", [0], 4, interval=1), request("fed_eraser", [3], 5, interval=1)]
     erased = run(asks, world(7), COHORTS)

@@ -160,6 +160,7 @@ def test_losses_at_the_start_of_a_session(shared_data: Path) -> None:
     assert previous["F_average"].isna().tolist() == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_several_steps_on_small_batches_have_all_terms(shared_data: Path) -> None:
     local = {"steps": 2, "batch_size": 16, "lr": 0.005}
     rows = measured(shared_data, local=local)

@@ -76,6 +76,7 @@ def shares_by_redrawing(labels: Any, clients: int, concentration: float, seed: i
     return counts / counts.sum(1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "concentration"), [("did1", 0.3), ("did2", 0.6)])
 def test_skewed_partitions_have_the_law_of_the_programs_loop(name: str, concentration: float) -> None:
     """Variance of the label shares, over a few worlds each: the means agree within their errors."""

@@ -160,6 +160,7 @@ def test_evaluating_clients_leaves_no_trace(settings, tmp_path, natural):
     assert not (tmp_path / "off" / "client_scores").exists()
 
 
+@pytest.mark.slow
 def test_full_batches_make_personal_models_a_naive_loop(settings, tmp_path):
     chosen = settings(local={"batch_size": 1000, "momentum": 0.5, "weight_decay": 0.01}, finetune_steps=3)
     data, timeline, table = finished(chosen, tmp_path)
@@ -191,6 +192,7 @@ def test_rounds_of_the_table_and_the_last_one(settings, tmp_path):
     assert filled == [False, False, False, True, False, True]
 
 
+@pytest.mark.slow
 def test_a_client_is_scored_on_its_own_samples(regression: Any, tmp_path: Path) -> None:
     data, timeline, table = finished(regression(), tmp_path)
     errors = model_of(tmp_path / "x")(data.prepare(data.test_inputs)) - data.test_labels.reshape(-1, 1)

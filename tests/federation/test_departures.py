@@ -85,6 +85,7 @@ def test_a_population_that_stays_changes_nothing() -> None:
     assert not torch.equal(ends[-1], state.memory["c_k"].mean(0))  # another rounding: the test can tell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cfl_core_set", "cfl_generative"])
 def test_stored_samples_leave_with_their_client(name: str) -> None:
     """Nobody absent has any; one that returns stores anew, and synthetic samples stay where their positions say."""

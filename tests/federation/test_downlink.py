@@ -236,6 +236,7 @@ def test_other_vectors_are_sent_and_paid_in_full() -> None:
     assert q > 0
 
 
+@pytest.mark.slow
 def test_seconds_joules_and_kappa_follow_the_bytes_of_each_client() -> None:
     wide: dict[str, Any] = {"model": {"name": "mlp", "widths": [400]}, "costs": {"bandwidth": 1e5}}
     fed, plain = (made(downlink, cohorts=[[0, 1], [0, 1], [0, 2]], **wide) for downlink in (TOP_K, None))
@@ -270,6 +271,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(values: dict[str, Any]) 
     assert_resumes((chosen, steady(SIZES, 6), vectors()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["threads", "stacked"])
 def test_any_number_of_processes_gives_the_same_run(executor: str) -> None:
     for size in (2, 7):

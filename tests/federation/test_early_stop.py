@@ -46,6 +46,7 @@ def epochs(r: Round) -> list[int]:
     return [int(steps) // -(-size // 3) for steps, size in zip(r.steps[:, 0], SIZES, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_where_nobody_stops_no_bit_changes(executor: str) -> None:
     usual, rows, _ = run(made(None, executor))

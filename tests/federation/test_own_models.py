@@ -159,6 +159,7 @@ def test_the_last_model_served_is_that_of_the_last_round_present() -> None:
     assert plain[3].client_scores["served_accuracy"][3] is None
 
 
+@pytest.mark.slow
 def test_keeping_last_models_changes_nothing_else() -> None:
     states = [
         run_rounds(made(away(), evaluation={"departed_clients": model}))[0] for model in ("global_model", "last_model")
@@ -168,6 +169,7 @@ def test_keeping_last_models_changes_nothing_else() -> None:
     assert_same(*states)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_leave", ["discard", "keep"])
 def test_a_client_that_returns(on_leave: str) -> None:
     """Kept, its memory is what it was when it left; forgotten, it is served the global model until it is drawn."""

@@ -112,6 +112,7 @@ def compare(
     return threads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "executor", "size"),
     matrix(["scaffold", "sharp", "contrast", "fedavg"], ["threads", "stacked"], [2, 7]),

@@ -110,6 +110,7 @@ def test_no_history_is_the_previous_model() -> None:
     assert torch.equal(run_rounds(made({"name": "dynamic", "history": 0}))[0].w, run_rounds(made("previous"))[0].w)
 
 
+@pytest.mark.slow
 def test_the_statistics_of_the_pilot_are_averaged_like_its_parameters() -> None:
     model: Any = {"model": "cnn_svhn", "local": {**LOCAL, "lr": 0.01}}
     ends = [run_rounds(made("previous", alternating(pilot, pilot=pilot), images(), **model))[0].b for pilot in (1, 2)]

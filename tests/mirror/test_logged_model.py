@@ -103,6 +103,7 @@ def test_a_network_of_the_users_brings_its_sources(
     assert accuracy(model, data) == pytest.approx(last(directory), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_model_plugin_of_the_users_comes_along(tmp_path: Path, drop_in: None) -> None:
     data, run = dataset(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]), 3), tmp_path / "run"
     built(run, data, "point")
@@ -200,6 +201,7 @@ def test_samples_are_predicted_by_the_model_of_a_client_that_is_named(tmp_path: 
             model.predict(samples, params=params)
 
 
+@pytest.mark.slow
 def test_a_run_that_trains_no_global_model_and_keeps_no_others_logs_none(
     settings: Make, raw: dict[str, Any], tmp_path: Path, mlruns: Path
 ) -> None:

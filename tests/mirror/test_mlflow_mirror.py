@@ -65,6 +65,7 @@ def directory(live: tuple[Path, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(live[1], tmp_path / live[1].name))
 
 
+@pytest.mark.slow
 def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tmp_path: Path) -> None:
     mlruns, directory = live
     store, run = only_run(mlruns)
@@ -99,6 +100,7 @@ def test_a_complete_run_is_mirrored_number_by_number(live: tuple[Path, Path], tm
     assert sum(value.numel() for value in weights.values()) == 64 * 10 + 10
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_the_same_mlflow_run(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     summary = mirrored(settings(), tmp_path / "runs", mlruns, Interrupt(2))
     assert (summary["state"], summary["rounds"]) == ("interrupted", 2)
@@ -128,6 +130,7 @@ def test_repeated_rounds_are_not_logged_again(settings: Make, tmp_path: Path, ml
     assert values(store, run, "train_loss") == recorded(tmp_path / "runs" / summary["run_key"], "train_loss")
 
 
+@pytest.mark.slow
 def test_a_diverged_run_is_failed_and_keeps_its_finite_history(settings: Make, tmp_path: Path, mlruns: Path) -> None:
     wild = settings(local={"steps": 3, "lr": 1e30, "batch_size": 256})
     summary = mirrored(wild, tmp_path / "runs", mlruns)
@@ -195,6 +198,7 @@ def test_training_continues_when_the_store_fails_halfway_and_the_end_or_mirror_f
     assert values(store, run, "train_loss") == recorded(directory, "train_loss")
 
 
+@pytest.mark.slow
 def test_mlflow_can_be_rebuilt_from_run_directories(live: tuple[Path, Path], mlruns: Path) -> None:
     _, run = only_run(live[0])
     mirror([live[1]], mlruns, EXPERIMENT)

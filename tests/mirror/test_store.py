@@ -18,6 +18,7 @@ from fedtide.runs.mlflow import store as module
 from fedtide.runs.mlflow.store import Store, git_commit, reason, ui_command
 
 
+@pytest.mark.slow
 def test_artifacts_lie_below_the_folder_and_writers_do_not_block_readers(mlruns: Path) -> None:
     store = Store(mlruns, "tests")
     experiment = store.client.get_experiment(store.experiment)
@@ -81,6 +82,7 @@ def test_an_sqlite_file_is_a_store(mlruns: Path) -> None:
     assert not (mlruns / "mlflow.db").exists()
 
 
+@pytest.mark.slow
 def test_a_deleted_experiment_is_restored_by_the_command_in_the_line(
     mlruns: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ def uniform(left):
     return (left > 0).astype(float)
 
 
+@pytest.mark.slow
 def test_a_slot_draws_from_the_prior_of_the_classes_that_are_left():
     """Without giving up, the order is that of successive sampling: p_a * p_b / (1 - p_a)."""
     prior, rng = (0.5, 0.3, 0.2), np.random.default_rng(0)

@@ -81,6 +81,7 @@ def runs(project):
     return list((project.root / "runs").glob("fedprox-*"))
 
 
+@pytest.mark.slow
 def test_dvc_finds_the_pipeline_once_although_the_package_links_to_it():
     with Repo(str(PROJECT)) as repo:
         assert {stage.path_in_repo for stage in repo.index.stages} == {"dvc.yaml"}

@@ -98,6 +98,7 @@ def test_a_run_with_shared_programs_equals_one_with_its_own(algorithm: str, monk
         assert_same(state, own)
 
 
+@pytest.mark.slow
 def test_modules_are_described_before_any_thread_can_trace_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one thread traces, a module holds the traced tensors: another one must not look at it."""
     described: list[bool] = []

@@ -89,6 +89,7 @@ def test_settings_for_a_table_run(fedtide, empty):
     assert fedtide("run", "-q", *small).out[-1].endswith("%")
 
 
+@pytest.mark.slow
 def test_a_table_outside_of_the_folder_is_found_from_anywhere(fedtide, empty, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside") / "orders.csv"
     (empty / "orders.csv").rename(outside)

@@ -164,11 +164,13 @@ def lines(chart):
     return line.x.tolist(), line.y.tolist()
 
 
+@pytest.mark.slow
 def test_gains_are_sorted_and_of_the_last_evaluation(dirs):
     x, y = lines(own.gains(records.load(dirs[:1]), own_models([[0], [0, 1, 2]])))
     assert [y[x.index(place)] for place in (0, 25, 50, 100)] == pytest.approx([-0.1, -0.05, 0.0, 0.1])
 
 
+@pytest.mark.slow
 def test_newcomers_are_followed_from_their_arrival_to_their_first_absence(dirs):
     """Clients 1 and 2 arrive at the second and third evaluation, client 2 leaves; one newcomer of two is half."""
     table = own_models([[0], [0, 1], [1, 2], [1], [0, 1, 2]])

@@ -62,6 +62,7 @@ def test_served_models_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert [cells[3:5] for _, cells in served.rows] == [["0", "2 of 2"]] * 2
 
 
+@pytest.mark.slow
 def test_drifts_are_marked_where_all_runs_agree(dirs: list[Path]) -> None:
     chart = score_over_rounds(records.load(dirs))
     assert chart is not None

@@ -22,6 +22,7 @@ def report(dirs, out, score="accuracy", **settings):
     return build(dirs, out, Contents(ReportSettings(title="A", last=5, metric=score, **settings), "fedtide report"))
 
 
+@pytest.mark.slow
 def test_no_method_is_highest_where_all_are_the_same(tmp_path):
     dirs = [changed(write_run(tmp_path / "runs", label, seed=0), test_auroc=0.5) for label in ("fedavg", "scaffold")]
     two, one = (

@@ -123,6 +123,7 @@ def test_values_and_ranges_are_those_of_the_runs(curves: list[Any], out: Path) -
     assert line.customdata[-1] == pytest.approx([frame.min(axis=1).iloc[-1], frame.max(axis=1).iloc[-1]], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_tables_and_figures_of_the_changes(page: str, out: Path) -> None:
     assert [int(number) for number in re.findall(r"<b>Table (\d+)", page)] == [1, 2, 3, 4, 5]
     assert "Accuracy in the first 10 rounds after a session change, %" in page
@@ -135,6 +136,7 @@ def test_tables_and_figures_of_the_changes(page: str, out: Path) -> None:
     assert frame["rounds_median"].notna().all()
 
 
+@pytest.mark.slow
 def test_costs_of_a_run_are_those_of_all_its_rounds(out: Path) -> None:
     table = pd.read_csv(out / "table.csv").set_index(["label", "initializer"])
     assert table.loc[("fedavg", "previous"), "latency_mean"] == pytest.approx(84 * LATENCY)

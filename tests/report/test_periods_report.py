@@ -128,6 +128,7 @@ def test_intervals_say_what_they_are_over(reported: Path) -> None:
         assert page.count(f"{title}, {words}</b>") == 1
 
 
+@pytest.mark.slow
 def test_a_fall_is_marked_and_logged(reported: Path) -> None:
     page, log = (reported / "report" / "report.html").read_text(), (reported / "log").read_text()
     assert "Served accuracy on 2013-05, before it is used for training, is more than 3 standard errors below" in page
@@ -137,6 +138,7 @@ def test_a_fall_is_marked_and_logged(reported: Path) -> None:
     assert "accuracy on 2013-04" not in log
 
 
+@pytest.mark.slow
 def test_all_periods_count_after_a_change(reported: Path) -> None:
     read = frames.load(
         sorted(path.parent for path in (reported / "runs").glob("*/history.csv")), Score("accuracy_next")

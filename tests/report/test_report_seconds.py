@@ -64,6 +64,7 @@ def test_methods_are_compared_at_the_end_of_the_shortest_run(tmp_path: Path) -> 
     assert without.headings == ["After 6 s, %", "Refused", "Cancelled"]
 
 
+@pytest.mark.slow
 def test_the_page_has_time_where_a_run_is_asynchronous_and_only_there(tmp_path: Path) -> None:
     lockstep = run(tmp_path, "fedavg", [0.2, 0.6, 0.8], [2.0, 4.0, 6.0], events=False)
     seeds = [run(tmp_path, "fedasync", [0.3, NAN, 0.7], [0.5, 0.5, 5.0 + seed], seed) for seed in (0, 1)]

@@ -94,6 +94,7 @@ def test_the_global_model_is_beside_and_absent_where_nobody_trains_it(found: Rep
     assert "of the models that clients are served" in found.page.read_text()
 
 
+@pytest.mark.slow
 def test_all_clients_far_below_are_named_beside_the_global_model(found: ReportSummary) -> None:
     (line,) = [line for line in found.warnings if line.startswith("Clients served worst")]
     assert "S03 10.0 %" in line
@@ -106,6 +107,7 @@ def test_all_clients_far_below_are_named_beside_the_global_model(found: ReportSu
     assert np.isnan(every["global"]["local", "S03"])
 
 
+@pytest.mark.slow
 def test_classes_and_periods_have_their_own_names(found: ReportSummary) -> None:
     page = found.page.read_text()
     assert all(name in page for name in ("August 2025", '"no"', '"yes"'))

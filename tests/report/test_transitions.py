@@ -42,6 +42,7 @@ def found(tmp_path_factory):
     return frame.set_index(["initializer", "seed", "session"]).sort_index()
 
 
+@pytest.mark.slow
 def test_transitions_of_every_run(found):
     assert found.loc[("previous", 0)].index.tolist() == [4, 5, 6, 7]
     for (start, seed, session), row in found.iterrows():

@@ -40,6 +40,7 @@ def test_periods_are_sessions_and_the_next_one_is_evaluated_until_the_last(tmp_p
         assert [bool(row[f"{name}_next"]) for row in rows] == [True] * 6 + [False] * 2, name
 
 
+@pytest.mark.slow
 def test_a_session_begins_with_the_model_that_was_evaluated_ahead(tmp_path):
     rows = play(tmp_path, table(tmp_path / "rows.csv"), next_period_on="held_out")
     (run,) = (tmp_path / "runs").iterdir()
@@ -47,6 +48,7 @@ def test_a_session_begins_with_the_model_that_was_evaluated_ahead(tmp_path):
     assert [facts["test_accuracy"] for facts in events(run, "session")] == ahead
 
 
+@pytest.mark.slow
 def test_a_month_of_one_class_has_no_auroc_and_the_mean_is_that_of_the_others(tmp_path):
     frame = pd.read_csv(table(tmp_path / "rows.csv"))
     frame.loc[frame["when"].str.startswith("2013-03"), "label"] = 1

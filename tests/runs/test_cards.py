@@ -58,6 +58,7 @@ def test_without_a_driver_there_are_none(tmp_path: Path, monkeypatch: pytest.Mon
         assert dict(os.environ) == before
 
 
+@pytest.mark.slow
 def test_processes_spread_over_the_cards_and_share_them(fake_cards: FakeCards) -> None:
     """A card with memory in use is ours while one of our processes has a place on it."""
     fake_cards(0, 0)

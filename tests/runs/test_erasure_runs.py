@@ -24,6 +24,7 @@ def erased(small: Any) -> Any:
     return make
 
 
+@pytest.mark.slow
 def test_summary_and_event_of_a_request(erased: Any, tmp_path: Path) -> None:
     found = execute(erased("rollback"), tmp_path, "x")
     rows = pd.read_csv(tmp_path / "x" / "history.csv")
@@ -40,6 +41,7 @@ def test_summary_and_event_of_a_request(erased: Any, tmp_path: Path) -> None:
     assert event == {"event": "request", "round": 6, **told, "costs": own}
 
 
+@pytest.mark.slow
 def test_ends_of_sessions_are_measured_whatever_else_is(erased: Any, tmp_path: Path) -> None:
     """Otherwise what the next session brings back would be unknown."""
     rare = execute(erased("rollback", evaluation={"every": 8}), tmp_path, "rare")

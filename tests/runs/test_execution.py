@@ -59,6 +59,7 @@ def test_a_complete_run_leaves_its_records(small: Any, run_once: Play, tmp_path:
     assert not [path for path in folder.rglob("*") if path.suffix == ".part"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [1, 3, 5])
 def test_an_interrupted_run_continues_to_the_same_bits(
     small: Any, run_once: Play, stop_after: Any, tmp_path: Path, stopped: int

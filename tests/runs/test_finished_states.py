@@ -85,6 +85,7 @@ def test_a_run_in_use_is_left_alone(kept: RunDirectory) -> None:
     assert len(state_files(kept.state)) == 4
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_complete_keep_their_states(small: Any, stop_after: Any, tmp_path: Path) -> None:
     execute(small(), tmp_path, name="stopped", callbacks=[stop_after(3)])
     diverging = small(local={"lr": 1e3}, algorithm="fedavg", model="mlp", divergence_threshold=100.0)

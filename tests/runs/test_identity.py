@@ -134,6 +134,7 @@ def test_wording_changes_no_key(settings: dict[str, RunSettings], changed: Any) 
     assert changed({name for each in settings.values() for name in modules(each)}, reworded) == set()
 
 
+@pytest.mark.slow
 def test_what_only_logs_reports_or_searches_changes_no_key(changed: Any) -> None:
     areas = ("cli", "runs.mlflow", "records", "report", "studies.tuning")
     silent = [module for area in areas for module in members(area)]

@@ -34,6 +34,7 @@ def logged(directory: Path) -> tuple[list[int], list[int], list[float]]:
     return [point.step for point in points], steps, [point.value for point in points]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_is_logged_once(small: Any, run_once: Any, stop_after: Any, tmp_path: Path) -> None:
     """Of the rounds after the newest state, which are run again, none is logged again."""
     settings = small()

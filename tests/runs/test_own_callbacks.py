@@ -138,6 +138,7 @@ def fault(own: Path) -> str:
     return f"engine.callbacks.0.path = 'own_hooks:Raising': {own}:{line}: in on_train_epoch_start: ValueError: too warm"
 
 
+@pytest.mark.slow
 def test_a_callback_that_raises_is_named(fedtide: Any, folder: Path, own: Path) -> None:
     """The run has failed; what it has recorded is kept."""
     ended = fedtide("run", "-q", "--set", "engine.callbacks=[{path: 'own_hooks:Raising'}]")

@@ -91,6 +91,7 @@ def test_the_content_of_weights_is_in_the_key_and_their_path_is_not(written: Any
         key(weights="d.pt")
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command_line(written: Any, folder: Path, fedtide: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network is found in the working directory; versions are recorded; bad input is one line and status 2."""
     root = written()

@@ -83,6 +83,7 @@ def test_a_method_that_serves_one_model_to_all_has_its_scores_to_the_bit(run: Ru
         assert line["test_served_accuracy"] == line["test_accuracy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "ditto", "feddrift", "local"])
 def test_the_mean_over_clients_weighted_by_rows_is_the_score_over_all_rows(run: Run, algorithm: str) -> None:
     directory, _ = run(algorithm)

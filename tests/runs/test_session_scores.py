@@ -148,6 +148,7 @@ def test_scores_of_earlier_sessions_are_those_of_the_models_then(
     assert lines[0][:7] == lines[1]
 
 
+@pytest.mark.slow
 def test_the_end_of_a_session_is_scored_whenever_rounds_are(
     calendar: Make, whole: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -160,6 +161,7 @@ def test_the_end_of_a_session_is_scored_whenever_rounds_are(
     assert len({(run / "session_scores.csv").read_bytes() for run in runs}) == 1
 
 
+@pytest.mark.slow
 def test_training_is_the_same_without(calendar: Make, whole: dict[str, Path], tmp_path: Path) -> None:
     execute(of_task(calendar, "classification", evaluation={"earlier_sessions": False}), tmp_path, name="without")
     runs = (whole["classification"], tmp_path / "without")
@@ -170,6 +172,7 @@ def test_training_is_the_same_without(calendar: Make, whole: dict[str, Path], tm
     pd.testing.assert_frame_equal(run, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_an_interrupted_run_records_the_same(
     calendar: Make, whole: dict[str, Path], run_once: Callable[..., Any], stop_after: Any, tmp_path: Path, task: str

@@ -232,6 +232,7 @@ def test_a_method_that_a_world_refuses_runs_in_the_others(tide: Fedtide, folder:
     assert found.out[-1] == "headed: 0 runs in 2 worlds, verified"
 
 
+@pytest.mark.slow
 def test_a_method_that_another_process_runs_is_refused(tide: Fedtide, ran: Path) -> None:
     with held(ran / "careful" / ".lock", ""):
         refused = tide("run", "careful.yaml").refusal
@@ -239,12 +240,14 @@ def test_a_method_that_another_process_runs_is_refused(tide: Fedtide, ran: Path)
     assert tide("verify").status == 0  # nothing says that a world refuses it
 
 
+@pytest.mark.slow
 def test_a_refusal_beside_runs_does_not_hide_them(tide: Fedtide, ran: Path) -> None:
     (ran / "careful" / "ending" / "refused.txt").write_text("not today\n")
     found = tide("verify")
     assert (found.status, found.out[0]) == (0, "careful: 4 runs in 2 worlds, verified")
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_has_the_trivial_score(suite: Path, ran: Path) -> None:
     world, home = worlds_of(suite)["ending"], run_folders(ran / "careful" / "ending" / "runs")[0]
     assert world.limits.trivial == 0.1  # ten digits
@@ -266,6 +269,7 @@ space: {local.lr: {choices: [1.0e+20, 1.0e+30]}}
 """
 
 
+@pytest.mark.slow
 def test_a_world_in_which_all_trials_diverged_has_the_trivial_score(tide: Fedtide, folder: Path) -> None:
     """It is no refusal; trials that were changed, or a search that has not ended, do not count."""
     (folder / "wild.yaml").write_text(WILD)

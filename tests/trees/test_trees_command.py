@@ -47,6 +47,7 @@ def loaded(items: list[str], seed: int = 0) -> tuple[Dataset, Timeline, Floats, 
     return data, build_timeline(run, data), x, y.ravel()
 
 
+@pytest.mark.slow
 def test_pooled_trees_are_the_model_on_all_rows_so_far(fedtide: Fedtide, table: Path) -> None:
     called = fedtide("trees", *settings(TABLE, *SET, "compare.seeds=[3]"), "--json", "--quiet")
     assert called.status == 0, called.err
@@ -70,6 +71,7 @@ def test_pooled_trees_are_the_model_on_all_rows_so_far(fedtide: Fedtide, table: 
     assert means["pooled_trees"]["test_auroc_next"] == pytest.approx(own["test_auroc_next"].mean())
 
 
+@pytest.mark.slow
 def test_local_trees_predict_the_rows_of_their_owners(fedtide: Fedtide, table: Path) -> None:
     given = settings(TABLE, *SET, "compare.seeds=[0]")
     assert fedtide("trees", *given, "--only", "local_trees", "--quiet").status == 0

@@ -83,6 +83,7 @@ def test_the_front_is_what_no_other_trial_beats(found: TuneResult, home: Path) -
     assert costs == sorted(costs)
 
 
+@pytest.mark.slow
 def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_path: Path) -> None:
     best = max(table(home, "front"), key=lambda row: (float(row["validation_accuracy"]), -float(row["kappa"])))
     assert best["front"] == "true"
@@ -95,12 +96,14 @@ def test_the_best_of_the_front_can_be_run(found: TuneResult, home: Path, tmp_pat
     assert execute(run, tmp_path)["state"] == "complete"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_no_trial_is_pruned_with_two_aims(found: TuneResult, front: Make, home: Path, tmp_path: Path) -> None:
     assert {row["outcome"] for row in table(home, "front")} == {"complete"}
     assert search(front({"prune": False, "trials": 1}), tmp_path).study == found.study
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_path: Path) -> None:
     result = search(front({"metric": "validation_loss", "trials": 4}), tmp_path)
@@ -112,6 +115,7 @@ def test_both_aims_are_made_small_where_the_metric_is_a_loss(front: Make, tmp_pa
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_trials_that_diverge_are_not_on_the_front(front: Make, tmp_path: Path) -> None:
     wild = {"local.lr": {"choices": [0.1, 1e30]}}

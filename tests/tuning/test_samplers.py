@@ -94,6 +94,7 @@ def test_a_search_with_each_pruner(params: Make, tmp_path: Path, name: str) -> N
     assert search(params({"trials": 2, "pruner": {"name": name, **needed.get(name, {})}}), tmp_path).trials == 2
 
 
+@pytest.mark.slow
 def test_optuna_loads_the_study_from_its_journal(params: Make, tmp_path: Path) -> None:
     result = search(params({"trials": 3}), tmp_path)
     file = journal(tmp_path)

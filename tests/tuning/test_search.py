@@ -65,6 +65,7 @@ def test_the_test_set_is_never_evaluated(params: Make, tmp_path: Path, monkeypat
     assert set(looked) == {"validation"}
 
 
+@pytest.mark.slow
 def test_the_best_is_the_complete_trial_with_the_best_last_rounds(found: tuple[Path, TuneResult]) -> None:
     home, result = found
     complete = {row["run"]: row for row in table(home) if row["outcome"] == "complete"}

@@ -72,6 +72,7 @@ def test_a_measure_that_no_trial_has_is_told(params: Make, tmp_path: Path) -> No
         search(chosen, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "best"), [("auroc", max), ("calibration_error", min)])
 def test_the_trials_record_the_metric_and_the_best_one_wins(
     params: Make, tmp_path: Path, metric: str, best: Callable[[Any], float]

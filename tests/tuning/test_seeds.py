@@ -97,6 +97,7 @@ def test_compared_seeds_are_named(params: Make, tmp_path: Path, given: dict[str,
     assert lines[0].startswith(f"{named} is also in compare.seeds")
 
 
+@pytest.mark.slow
 def test_the_cost_is_the_mean_over_the_seeds_too(params: Make, tmp_path: Path) -> None:
     space = {"communication.budget.beta": {"low": 0.2, "high": 0.8}}
     search(params({"seeds": [1, 2], "trials": 2, "cost": "kappa", "space": space}, communication="intervals"), tmp_path)

@@ -120,6 +120,7 @@ def test_qsgd_is_right_on_average(levels: int) -> None:
     assert float(errors.mean()) == pytest.approx(float(variance.sum()), abs=5 * float(errors.std()) / math.sqrt(COUNT))
 
 
+@pytest.mark.slow
 def test_random_k_is_right_on_average_and_has_the_error_of_its_formula() -> None:
     v, k = normal(1, D, seed=4), 3
     sent, _ = Passing("random_k", COUNT, D, fraction=k / D)(v.expand(COUNT, D))

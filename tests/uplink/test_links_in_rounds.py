@@ -144,6 +144,7 @@ def test_gradient_rounds_use_the_bound_as_it_is() -> None:
     assert torch.equal(state.features["uplink"]["clip"]["bound"], before)
 
 
+@pytest.mark.slow
 def test_results_of_jobs_are_clipped_and_compressed() -> None:
     links = [{"name": "clip", "bound": None}, {"name": "random_k", "fraction": 1.0}]
     buffered = {"name": "fedbuff", "buffer": 3}

@@ -72,6 +72,7 @@ def test_other_data_have_other_timelines(settings, data):
     assert world_identity(settings, data) != world_identity(settings, replace(data, digest="other"))
 
 
+@pytest.mark.slow
 def test_timelines_made_by_other_sources_are_made_again(settings, data, path, tmp_path, monkeypatch):
     """Of an edited scenario or partition."""
     before, original, edited = world_identity(settings, data), source.source_file, tmp_path / "edited.py"
