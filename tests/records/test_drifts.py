@@ -84,9 +84,21 @@ def test_the_summary_of_a_history() -> None:
     assert found["drift_rounds"] is None
     assert found == {
         "drifts": 1, "drift_before": pytest.approx(0.8), "drift_dip": 0.5, "drift_drop": pytest.approx(0.3),
-        "drift_recovered": 0, "drift_rounds": None, "drift_after": 0.5,
+        "drift_recovered": 0, "drift_rounds": None, "drift_rounds_recovered": None, "drift_after": 0.5,
     }  # fmt: skip
     assert summary([{"test_accuracy": "0.8"}], "test_accuracy") == summary([], "test_accuracy") == {}
+
+
+def test_a_drift_that_is_not_recovered_from_has_no_mean_of_rounds() -> None:
+    def rounds(accuracy: list[float]) -> tuple[float | None, ...]:
+        rows = [
+            {"test_accuracy": str(a), "concepts_changed": str(c)} for a, c in zip(accuracy, at(9, 3, 6), strict=True)
+        ]
+        found = summary(rows, "test_accuracy")
+        return tuple(found[f"drift_{name}"] for name in ("recovered", "rounds", "rounds_recovered"))
+
+    assert rounds([0.8] * 3 + [0.4, 0.5, 0.6] + [0.3, 0.9, 0.9]) == (0.5, None, 1)
+    assert rounds([0.8] * 3 + [0.4, 0.5, 0.8] + [0.3, 0.9, 0.9]) == (1, 1.5, 1.5)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 1)), min_size=2, max_size=40))

@@ -54,6 +54,12 @@ def test_cells_are_means_over_the_drifts_of_a_seed_and_over_seeds(dirs: list[Pat
     assert reset == ["65.0", "15.0", "50.0", "not reached", "0 of 2", "25.0"]
 
 
+def test_rounds_to_recover_are_over_the_seeds_with_a_drift_that_recovered(tmp_path: Path) -> None:
+    dirs = [write(tmp_path, "fedavg", 0), write(tmp_path, "fedavg", 1, test_accuracy=FALLS["oracle_reset", 0])]
+    ((_, cells),) = drifts.sheets_of(records.load(dirs))[0].rows
+    assert cells[3:5] == ["2 (1 seed)", "1 of 4"]
+
+
 def test_served_models_have_a_table_of_their_own(tmp_path: Path) -> None:
     one = write(tmp_path, "fedavg", 0, client_accuracy_mean=[0.5] * 8)
     other = write(tmp_path, "oracle_reset", 0, client_accuracy_mean=[0.1] * 8, served_accuracy_mean=[0.9] * 8)

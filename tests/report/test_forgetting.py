@@ -133,6 +133,18 @@ def test_a_run_whose_sessions_have_test_samples_is_measured(tmp_path):
     assert titles == ["All sessions so far, %", "Backward transfer, points", "Forgetting, points"]
 
 
+def test_all_seeds_are_measured_or_all_are_estimated(tmp_path):
+    """In one of two seeds all sessions happen to evaluate the same labels."""
+    dirs = [write_run(tmp_path, seed=seed, sessions=4, rounds=3, classes=3) for seed in range(2)]
+    for path in dirs:
+        with_holdings(path, np.ones((12, 3)))
+    with_scores(dirs[0], MEASURED)
+    row = tabulate(load(dirs), ReportSettings(last=2)).methods.loc[("fedavg", "previous")]
+    assert math.isnan(row["backward_mean"])
+    assert math.isfinite(row["backward_estimated_std"])
+    assert not any(name.endswith("_seeds") for name in row.index)
+
+
 def test_a_score_of_the_next_period_is_measured_by_the_sessions_own(tmp_path):
     path = write_run(tmp_path, sessions=4, rounds=3, classes=3)
     with_scores(changed(path, test_loss_next=0.5), MEASURED, "test_loss")

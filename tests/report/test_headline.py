@@ -33,6 +33,20 @@ def test_no_method_is_highest_where_all_are_the_same(tmp_path):
     assert one[0] == "Mean AUROC in the last 5 rounds: fedavg, 50.0 % (1 seed)."
 
 
+def test_a_method_without_a_test_is_not_among_those_without_a_difference(tmp_path):
+    levels = {"fedavg": (0.5, 0.6), "scaffold": (0.5, 0.7), "hot": (0.9,)}
+    dirs = [
+        changed(write_run(tmp_path, label, seed=seed), test_auroc=level)
+        for label, each in levels.items()
+        for seed, level in enumerate(each)
+    ]
+    (first, *_) = findings.results([tabulate(load(dirs, Score("auroc")), ReportSettings(last=5))])
+    assert first == (
+        "AUROC in the last 5 rounds: no difference detected between scaffold 60.0 ± 14.1 %, fedavg 55.0 ± 7.1 % (2 seeds); "
+        "not tested: hot 90.0 % (1 seed)."
+    )
+
+
 def test_a_target_is_reached_from_above_where_lower_is_better(tmp_path):
     dirs = [write_run(tmp_path, label, sessions=1, rounds=40) for label in ("fedavg", "scaffold")]
     high, low = (

@@ -11,6 +11,13 @@ NAN = math.nan
 shares = st.floats(0, 1, allow_nan=False)
 
 
+def test_a_median_takes_runs_that_do_not_reach_the_target_as_the_last():
+    assert metrics.median_spent([5.0, 2.0, 9.0], [True, True, True]) == (5.0, True)
+    assert metrics.median_spent([5.0, 2.0, 3.0], [True, True, False]) == (5.0, True)
+    assert metrics.median_spent([5.0, 2.0, 9.0, 3.0], [True, True, True, False]) == (7.0, True)
+    assert metrics.median_spent([5.0, 3.0], [True, False]) == (4.0, False)
+
+
 def test_final_and_best_skip_rounds_without_evaluation():
     assert metrics.final([0.2, 0.9, 0.6, NAN]) == 0.6
     assert metrics.best([0.2, 0.9, NAN, 0.6]) == 0.9

@@ -56,6 +56,13 @@ def test_the_median_seed_may_be_one_that_never_gets_there(tmp_path: Path) -> Non
     assert cells == ["53.33 ± 0.00", "+0.00", ">2", times(1)]
 
 
+@pytest.mark.parametrize(("other", "median"), [([0.1, 0.1, 0.1, 0.9], "2.5"), ([0.1] * 4, ">2.5")])
+def test_the_median_of_two_seeds_is_their_mean(other: list[float], median: str, tmp_path: Path) -> None:
+    dirs = [run(tmp_path, "fedavg", accuracy, seed) for seed, accuracy in enumerate([[0.9] * 4, other])]
+    (cells,) = dict(sheet(records.load(dirs), 1, 0.8, "fedavg")[0].rows).values()
+    assert cells[2] == median
+
+
 def test_where_sessions_change_there_is_no_such_table(tmp_path: Path) -> None:
     assert sheet(records.load([write_run(tmp_path, sessions=2)]), 5, 0.5, "fedavg") == []
     assert sheet(records.load([write_run(tmp_path, seed=1, sessions=1)]), 5, float("nan"), "fedavg") == []

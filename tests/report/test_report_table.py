@@ -2,11 +2,13 @@ import math
 
 import numpy as np
 import pytest
-from synthetic_runs import accuracies, write_run
+from synthetic_runs import accuracies, changed, write_run
 
 from fedtide.records.frames import load
+from fedtide.report import findings
 from fedtide.report.tables.table import tabulate
 from fedtide.settings.experiment import ReportSettings
+from fedtide.settings.scores import Score
 
 
 def test_mean_and_deviation_over_the_complete_runs(tmp_path):
@@ -51,6 +53,33 @@ def test_only_methods_with_the_most_complete_runs_are_called_best(tmp_path):
     assert found is not None
     assert found.reference == ("fedprox", "previous")
     assert table.best(last) is None  # two seeds do not separate them
+
+
+def test_a_mean_over_fewer_seeds_says_how_many(tmp_path):
+    dirs = [
+        changed(write_run(tmp_path, seed=seed), test_auroc=value) for seed, value in enumerate((0.5, 0.7, math.nan))
+    ]
+    table = tabulate(load(dirs, Score("auroc")), ReportSettings(last=4))
+    row = dict(table.rows())["fedavg", "previous"]
+    assert (row["seeds"], row["last_seeds"], "bytes_seeds" in row) == (3, 2, False)
+    cells = {column.key: column.cell(row) for column in table.columns}
+    assert cells["last"] == "60.0 ± 14.1 (2 seeds)"
+    assert "seeds" not in cells["bytes"]
+
+
+def test_the_leader_is_among_the_methods_with_the_most_values(tmp_path):
+    values = {"fedavg": (0.5, 0.6, 0.5), "scaffold": (0.9, math.nan, math.nan)}
+    dirs = [
+        changed(write_run(tmp_path, label, seed=seed), test_auroc=value)
+        for label, each in values.items()
+        for seed, value in enumerate(each)
+    ]
+    table = tabulate(load(dirs, Score("auroc")), ReportSettings(last=4))
+    assert table.leader(next(column for column in table.columns if column.key == "last")) == ("fedavg", "previous")
+    assert findings.results([table])[0] == (
+        "AUROC in the last 4 rounds: no difference can be tested between fedavg 53.3 ± 5.8 % (3 seeds), "
+        "scaffold 90.0 % (1 seed)."
+    )
 
 
 def test_seeds_become_rows_and_methods_columns_in_order(tmp_path):

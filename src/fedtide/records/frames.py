@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class Records:
             model at the end of ``session`` on the samples of ``tested``.
         forgetting: by run, measured by the session scores; NaN without them.
         forgetting_beside: the same by :attr:`beside`.
-        estimated: by run without session scores, estimated from accuracies per class; NaN where data does not change.
+        estimated: by run that is not measured, from accuracies per class; NaN where data does not change. If the sessions of a
+            complete run have no samples of their own, all runs are estimated, so that means are of one kind over all seeds.
         privacy: one row per client of each run with noise: the run's columns and those of
             :data:`fedtide.records.files.guarantees.COLUMNS`.
         settings: the settings of each run by key, flat with dotted names, without those of a partition that its scenario
@@ -222,8 +224,13 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY, rounds: int | None =
         return table.assign(label=table["key"].map(labels))
 
     by_session = list(map(_session_scores, found, ends))
-    forgotten = [forgetting.measured(rows, score) for rows in by_session]
-    others = [forgetting.measured(rows, score.of_global if score.served else score.of_served) for rows in by_session]
+    estimate = cache(lambda n: _estimated(found[n], histories[n], settings[found[n].name]))
+    done = [n for n, run in enumerate(runs) if run["state"] == "complete"]
+    mixed = any(by_session[n].empty and estimate(n) is not NOTHING for n in done)
+    other = score.of_global if score.served else score.of_served
+    forgotten, others = (
+        [NOTHING if mixed else forgetting.measured(rows, each) for rows in by_session] for each in (score, other)
+    )
     return Records(
         runs=frame,
         history=joined(histories),
@@ -233,10 +240,7 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY, rounds: int | None =
         session_scores=joined(by_session),
         forgetting={path.name: known for path, known in zip(found, forgotten, strict=True)},
         forgetting_beside={path.name: known for path, known in zip(found, others, strict=True)},
-        estimated={
-            path.name: _estimated(path, history, settings[path.name]) if known is NOTHING else NOTHING
-            for path, history, known in zip(found, histories, forgotten, strict=True)
-        },
+        estimated={found[n].name: estimate(n) if known is NOTHING else NOTHING for n, known in enumerate(forgotten)},
         privacy=joined(_read_csv(path / PRIVACY, COLUMNS) for path in found),
         settings={key: _in_use(values) for key, values in settings.items()},
         missing=tuple(path.name for path in run_dirs if path not in found),
@@ -348,20 +352,8 @@ def _session_scores(path: Path, end: int | None) -> pd.DataFrame:
 
 
 def _estimated(path: Path, history: pd.DataFrame, settings: Settings) -> Forgetting:
-    """Forgetting over sessions; over rounds if there is one session and data drifts."""
-    frame = _read_csv(path / "per_class.csv", ["round", "split"])
-    by_split = dict(list(frame.set_index("round").groupby("split")))
-    if history["session"].nunique() > 1:
-        period = history["session"]
-    elif "scenario.drift" in settings:
-        period = history["round"]
-    else:
-        return NOTHING
-    if not {"test", "held"} <= by_split.keys():
-        return NOTHING
-    frames = (by_split[name].filter(regex=r"^class_\d+$") for name in ("test", "held"))
-    accuracy, held = (each.reindex(history["round"]).to_numpy(dtype=float) for each in frames)
-    return forgetting.forgetting(forgetting.accuracy_matrix(accuracy, held, period.to_numpy()))
+    rows = _read_csv(path / "per_class.csv", ["round", "split"])
+    return forgetting.estimated(rows, history, within="scenario.drift" in settings)
 
 
 def _tagged(frame: pd.DataFrame, run: dict[str, Any]) -> pd.DataFrame:

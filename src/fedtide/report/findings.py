@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method, Records
 from fedtide.records.method_labels import differing
+from fedtide.report import formats
 from fedtide.report.charts.methods import method_names
 from fedtide.report.tables.method_table import Column, MethodTable
 from fedtide.settings.groups.local import WORK
@@ -79,22 +80,32 @@ def _result(table: MethodTable, column: Column) -> tuple[bool, str]:
     if leader is None:
         return False, ""
     rows, what = dict(table.rows()), capitalized(column.headline)
-    names_of = method_names(list(rows))
+    names_of, counts = method_names(list(rows)), {names: column.seeds(row) for names, row in rows.items()}
 
-    def shown(names: Method, gap: str = " ") -> str:
-        return f"{names_of[names]}{gap}{column.cell(rows[names])}{column.scale.unit}"
+    def shown(names: Method, gap: str = " ", usual: int = counts[leader]) -> str:
+        value = f"{names_of[names]}{gap}{column.value(rows[names])}{column.scale.unit}"
+        return formats.over(value, counts[names], usual)
 
-    seeds = f"({rows[leader]['seeds']} seed{'' if rows[leader]['seeds'] == 1 else 's'})"
+    def together(*methods: Method) -> str:
+        """Their number of seeds once, if they have the same."""
+        if any(counts[names] != counts[leader] for names in methods):
+            return ", ".join(shown(names, usual=0) for names in methods)
+        return f"{', '.join(map(shown, methods))} ({formats.seeds(counts[leader])})"
+
     if compared is None:
-        return False, f"Mean {column.headline}: {shown(leader, ', ')} {seeds}."
+        return False, f"Mean {column.headline}: {shown(leader, ', ', 0)}."
     best, others = ("Lowest", "higher") if column.good == "low" else ("Highest", "lower")
-    worse = f"; {others}: {', '.join(map(shown, compared.worse))}" if compared.worse else ""
-    if not compared.equals:
-        return True, f"{best} mean {column.headline}: {shown(leader, ', ')} {seeds}{worse}."
-    tested = (compared.frame["pairs"] > 1).any()
-    no = "no difference detected" if tested else "no difference can be tested with one seed"
-    equal = ", ".join(shown(names) for names in (leader, *compared.equals))
-    return bool(compared.worse), f"{what}: {no} between {equal} {seeds}{worse}."
+    worse, untested = (
+        f"; {words}: {', '.join(map(shown, methods))}" if methods else ""
+        for words, methods in ((others, compared.worse), ("not tested", compared.untested))
+    )
+    if compared.equals:
+        equal = together(leader, *compared.equals)
+        return bool(compared.worse), f"{what}: no difference detected between {equal}{worse}{untested}."
+    if compared.worse:
+        return True, f"{best} mean {column.headline}: {shown(leader, ', ', 0)}{worse}{untested}."
+    no = f"no difference can be tested{' with one seed' if counts[leader] == 1 else ''}"
+    return False, f"{what}: {no} between {together(leader, *compared.untested)}."
 
 
 def _worlds(records: Records) -> list[str]:

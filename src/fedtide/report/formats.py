@@ -73,6 +73,16 @@ def rounds(count: float, spread: float = math.nan) -> str:
     return _absent(count) or (f"{count:g}" if math.isnan(spread) else f"{count:.1f} ± {spread:.1f}")
 
 
+def seeds(count: float) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{count:g} seed{'' if count == 1 else 's'}"
+
+
+def over(shown: str, count: float, planned: float) -> str:
+    """A mean over some of the ``planned`` seeds, with their number if it lacks some: ``41.3 (2 seeds)``."""
+    return shown if count in (0, planned) else f"{shown} ({seeds(count)})"
+
+
 def times(factor: float) -> str:
     """``8.0 \N{MULTIPLICATION SIGN}``."""
     if math.isnan(factor):

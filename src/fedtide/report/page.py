@@ -95,7 +95,7 @@ _EARLIER = (
 )
 _ESTIMATE = (
     "Estimates: from accuracies per class, weighted by the classes that participants held in each period; they assume that "
-    "samples of a class stay alike."
+    "samples of a class stay alike. If sessions of a run have no test samples of their own, all runs are estimated."
 )
 _DROP = "Drop: last {} before a change minus the first after it"
 

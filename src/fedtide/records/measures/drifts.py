@@ -95,12 +95,16 @@ def means(found: Sequence[Event]) -> dict[str, float]:
 def summary(history: Sequence[Mapping[str, str]], column: str) -> dict[str, float | None]:
     """Entries of a run's summary: number of ``drifts``, :func:`means` and the mean after the first; empty without drift.
 
-    ``None`` where nothing was evaluated, and for the rounds to recover if no event has recovered.
+    ``drift_rounds`` to recover is over all events, ``drift_rounds_recovered`` over those that have recovered. ``None`` where
+    nothing was evaluated, and for the rounds if an event, or every one, has not recovered.
     """
     if not history or COLUMN not in history[0]:
         return {}
     accuracy, changed = ([float(row.get(name) or "nan") for row in history] for name in (column, COLUMN))
     found = events(accuracy, changed)
     values = {f"drift_{name}": value for name, value in means(found).items()}
+    values["drift_rounds_recovered"] = values["drift_rounds"]
+    if values["drift_recovered"] < 1:
+        values["drift_rounds"] = math.inf
     values["drift_after"] = after_first(accuracy, changed)
     return {"drifts": len(found), **{name: value if math.isfinite(value) else None for name, value in values.items()}}

@@ -125,3 +125,19 @@ def measured(rows: pd.DataFrame, score: Score) -> Forgetting:
     if column not in rows or rows[column].isna().all():
         return NOTHING
     return forgetting(matrix(rows, column), score.sign)
+
+
+def estimated(rows: pd.DataFrame, history: pd.DataFrame, within: bool) -> Forgetting:
+    """Forgetting of a run over its sessions, or over rounds if it has one ``within`` which data drifts.
+
+    Args:
+        rows: of ``per_class.csv``. history: ``round`` and ``session`` of every round.
+    """
+    by_split = dict(list(rows.set_index("round").groupby("split")))
+    changes = history["session"].nunique() > 1
+    if not (changes or within) or not {"test", "held"} <= by_split.keys():
+        return NOTHING
+    frames = (by_split[name].filter(regex=r"^class_\d+$") for name in ("test", "held"))
+    accuracy, held = (each.reindex(history["round"]).to_numpy(dtype=float) for each in frames)
+    period = history["session" if changes else "round"].to_numpy()
+    return forgetting(accuracy_matrix(accuracy, held, period))

@@ -80,6 +80,16 @@ def bytes_to_target(accuracy: ArrayLike, traffic: ArrayLike, target: float) -> f
     return float(np.asarray(traffic, dtype=np.float64)[int(rounds) - 1]) if math.isfinite(rounds) else math.inf
 
 
+def median_spent(spent: ArrayLike, reached: ArrayLike) -> tuple[float, bool]:
+    """Median [runs] of what was spent until a target, and whether it is one: else a lower bound.
+
+    A run that has not ``reached`` it has spent more than all that have, at least what it has ``spent`` in all.
+    """
+    values, known = np.asarray(spent, dtype=np.float64), np.asarray(reached, dtype=bool)
+    middle = np.lexsort((values, ~known))[(len(values) - 1) // 2 : len(values) // 2 + 1]
+    return float(values[middle].mean()), bool(known[middle].all())
+
+
 def score_at(accuracy: ArrayLike, elapsed: ArrayLike, second: float) -> float:
     """Accuracy at a simulated second, of the last model evaluated until then; ``elapsed`` [R] is when each round ended.
 

@@ -4,6 +4,8 @@ A seed fixes the world, the initial model and the cohorts of every method, so me
 relevant spread is that of the differences, not of the accuracies.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -86,6 +88,12 @@ def compare_shares(values: pd.Series, rows: float, reference: Any) -> pd.DataFra
     found = {"pairs": rows, "difference": difference, "low": difference - width, "high": difference + width, "p": p}
     frame = pd.DataFrame(found, index=others.index, columns=COLUMNS, dtype=np.float64)
     return frame.assign(p_holm=holm(p))
+
+
+def untested(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether the methods in the rows of :func:`compare` have no test, though they are not equal on every pair."""
+    same = (frame["pairs"] > 1) & (frame["difference"].abs() < _ROUNDING)
+    return frame["p_holm"].isna() & ~same
 
 
 def verdict(row: Mapping[Hashable, Any], unit: str = "seed") -> str:

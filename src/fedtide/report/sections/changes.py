@@ -104,7 +104,8 @@ def _recovery(groups: list[tuple[Method, pd.DataFrame]], settings: ReportSetting
 
 def _percent(group: pd.DataFrame, column: str) -> str:
     """Mean over the sessions of each seed, then mean and spread over the seeds."""
-    return formats.percent(*metrics.mean_std(group.groupby("seed")[column].mean()))
+    values = group.groupby("seed")[column].mean()
+    return formats.over(formats.percent(*metrics.mean_std(values)), values.count(), len(values))
 
 
 def _twice(group: pd.DataFrame, column: str, write: Callable[[float], str]) -> str:

@@ -60,10 +60,10 @@ _CAPTION = (
 
 
 def _cells(runs: pd.DataFrame) -> list[str]:
-    delay, false = (metrics.mean_std(runs[name].dropna()) for name in ("delay", "false_alarms"))
+    delay, false = (metrics.mean_std(runs[name]) for name in ("delay", "false_alarms"))
     return [
         f"{int(runs['detected'].sum())} of {int(runs['drifts'].sum())}",
-        formats.rounds(round(delay[0], 1), delay[1]),
+        formats.over(formats.rounds(round(delay[0], 1), delay[1]), runs["delay"].count(), len(runs)),
         formats.rounds(round(false[0], 1), false[1]),
     ]
 

@@ -61,7 +61,14 @@ def sheets_of(records: Records) -> list[Sheet]:
     return tables
 
 
-_HEADINGS = ["Before, %", "Dip, %", "Drop, points", "Rounds to recover", "Recovered", "From the first drift on, %"]
+_HEADINGS = [
+    "Before, %",
+    "Dip, %",
+    "Drop, points",
+    "Rounds to recover, if recovered",
+    "Recovered",
+    "From the first drift on, %",
+]
 _CAPTION = (
     "A drift begins in the first round in which concepts of clients change; changes in consecutive rounds are one. Before: "
     f"mean accuracy of the last {drifts.BEFORE} rounds; dip: lowest of the first {drifts.DIP}. Rounds to recover: from the "
@@ -79,14 +86,15 @@ def _cells(events: pd.DataFrame, rounds: pd.DataFrame) -> list[str]:
     """Cells of one method from its events, and the rounds of all methods."""
     known = events[events["rounds"].notna()]
     recovered = known[np.isfinite(known["rounds"])]
-    mean, spread = metrics.mean_std(recovered.groupby("seed")["rounds"].mean())
+    waits = recovered.groupby("seed")["rounds"].mean()
+    mean, spread = metrics.mean_std(waits)
     if not len(recovered):
         mean = math.inf if len(known) else math.nan
     own = rounds[rounds["key"].isin(events["key"])]
     after = [drifts.after_first(run["accuracy"], run[drifts.COLUMN]) for _, run in own.groupby("key", sort=False)]
     return [
         *(formats.percent(*metrics.mean_std(known.groupby("seed")[name].mean())) for name in ("before", "dip", "drop")),
-        formats.rounds(round(mean, 1), spread),
+        formats.over(formats.rounds(round(mean, 1), spread), len(waits), known["seed"].nunique()),
         f"{len(recovered)} of {len(known)}",
         formats.percent(*metrics.mean_std(after)),
     ]

@@ -56,9 +56,9 @@ def sheet(source: Source) -> list[Sheet]:
 
 
 def _cells(runs: pd.DataFrame, columns: list[str]) -> list[str]:
-    """Cells of a method: those of its median run."""
-    middle = runs.sort_values(["reached", "rounds"], ascending=[False, True], kind="stable").iloc[(len(runs) - 1) // 2]
-    return [("" if middle["reached"] else "> ") + _SPENT[name](middle[name]) for name in columns]
+    """Cells of a method."""
+    middle = ((name, *metrics.median_spent(runs[name], runs["reached"])) for name in columns)
+    return [("" if reached else "> ") + _SPENT[name](value) for name, value, reached in middle]
 
 
 sheets.add(5, sheet)

@@ -53,11 +53,11 @@ def _cells(runs: pd.DataFrame, share: bool) -> list[str]:
     factor, digits = (100, 2) if share else (1, 4)
     mean, spread = factor * runs["mean"].mean(), factor * runs["spread"].mean()
     gap = factor * (runs["mean"] - runs["mean_of_baseline"]).mean()
-    middle = runs.sort_values(["reached", "rounds"], ascending=[False, True], kind="stable").iloc[(len(runs) - 1) // 2]
+    rounds, reached = metrics.median_spent(runs["rounds"], runs["reached"])
     return [
         formats.NOTHING if math.isnan(mean) else f"{mean:.{digits}f} \N{PLUS-MINUS SIGN} {spread:.{digits}f}",
         formats.NOTHING if math.isnan(gap) else f"{gap:+.{digits}f}".replace("-", "\N{MINUS SIGN}"),
-        f"{'' if middle['reached'] else '>'}{int(middle['rounds'])}",
+        f"{'' if reached else '>'}{rounds:g}",
         formats.times((runs["rounds_of_baseline"] / runs["rounds"]).median()),
     ]
 

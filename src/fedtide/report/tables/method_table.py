@@ -1,7 +1,9 @@
 """Metrics of every run, and their mean and spread over the seeds of a method."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +11,7 @@ import pandas as pd
 
 from fedtide.records.frames import METHOD, Method
 from fedtide.records.measures import metrics, statistics
-from fedtide.report.formats import PERCENT, Scale
+from fedtide.report.formats import PERCENT, Scale, over
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,17 @@ class Column:
     headline: str = ""
     scale: Scale = PERCENT
 
-    def cell(self, row: Mapping[str, float]) -> str:
+    def value(self, row: Mapping[str, float]) -> str:
         """The text of a method's row of :attr:`MethodTable.methods`."""
         return self.text(row[f"{self.key}_mean"], row[f"{self.key}_std"])
+
+    def seeds(self, row: Mapping[str, float]) -> int:
+        """Over how many seeds it is."""
+        return int(row.get(f"{self.key}_seeds", row["seeds"]))
+
+    def cell(self, row: Mapping[str, float]) -> str:
+        """The same with the number of seeds, if it is over fewer than the method has complete runs."""
+        return over(self.value(row), self.seeds(row), row["seeds"])
 
 
 @dataclass(frozen=True)
@@ -52,13 +62,20 @@ class Comparison:
     @property
     def worse(self) -> list[Method]:
         """The methods that the comparison separates from the reference."""
-        return [(str(label), str(start)) for label, start in self.frame.index[self.frame["p_holm"] < statistics.LEVEL]]
+        return self._where(self.frame["p_holm"] < statistics.LEVEL)
+
+    @property
+    def untested(self) -> list[Method]:
+        """Those of which there is no test: they have fewer than two common pairs, or the same difference on each."""
+        return self._where(statistics.untested(self.frame))
 
     @property
     def equals(self) -> list[Method]:
         """The others."""
-        worse = self.worse
-        return [(str(label), str(start)) for label, start in self.frame.index if (label, start) not in worse]
+        return self._where(~(statistics.untested(self.frame) | (self.frame["p_holm"] < statistics.LEVEL)))
+
+    def _where(self, chosen: pd.Series[bool]) -> list[Method]:
+        return [(str(label), str(start)) for label, start in self.frame.index[chosen]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,8 @@ class MethodTable:
     Attributes:
         runs: ``Records.runs`` with one column per metric; shares in [0, 1], rounds, bytes.
         methods: one row per (label, initializer): ``seeds`` (complete runs), ``diverged``, ``unfinished`` and
-            ``<metric>_mean``, ``<metric>_std`` over the complete runs.
+            ``<metric>_mean``, ``<metric>_std`` over the complete runs, and ``<metric>_seeds``, over how many of them, where
+            some method lacks some.
         columns: the metrics to show, in order.
     """
 
@@ -90,7 +108,7 @@ class MethodTable:
         return [(method, dict(zip(columns, row, strict=True))) for method, row in zip(names, values, strict=True)]
 
     def leader(self, column: Column) -> Method | None:
-        """The method with the best mean, among those with the most complete runs; None without a value."""
+        """The method with the best mean, among those whose mean is over the most runs; None without a value."""
         means, best = self._means(column), min if column.good == "low" else max
         return best(means, key=lambda names: means[names]) if means else None
 
@@ -105,12 +123,13 @@ class MethodTable:
     def best(self, column: Column) -> Method | None:
         """The method that the corrected paired comparison separates from all others; None of equals, or of a single one."""
         found = None if column.good == "none" else self.against_leader(column)
-        return None if found is None or found.equals else found.reference
+        return None if found is None or len(found.worse) < len(found.frame) else found.reference
 
     def _means(self, column: Column) -> dict[Method, float]:
-        rows, key = self.rows(), f"{column.key}_mean"
-        most = max(row["seeds"] for _, row in rows)
-        return {names: row[key] for names, row in rows if row["seeds"] == most and not math.isnan(row[key])}
+        key = f"{column.key}_mean"
+        rows = [(names, row) for names, row in self.rows() if not math.isnan(row[key])]
+        most = max((column.seeds(row) for _, row in rows), default=0)
+        return {names: row[key] for names, row in rows if column.seeds(row) == most}
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,7 @@ def against_leaders(table: MethodTable) -> list[Comparison]:
     return [comparison for comparison in found if comparison is not None]
 
 
-def over_seeds(runs: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
+def over_seeds(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """``MethodTable.methods`` of runs, with some of their metrics."""
     rows = {}
     for method, group in runs.groupby(METHOD, sort=False):
@@ -139,5 +158,8 @@ def over_seeds(runs: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
         row |= {state: int(states.get(state, 0)) for state in ("diverged", "unfinished")}
         for key in keys:
             row[f"{key}_mean"], row[f"{key}_std"] = metrics.mean_std(complete[key])
+            row[f"{key}_seeds"] = int(complete[key].count())
         rows[method] = row
-    return pd.DataFrame(list(rows.values()), index=pd.MultiIndex.from_tuples(list(rows), names=METHOD))
+    frame = pd.DataFrame(list(rows.values()), index=pd.MultiIndex.from_tuples(list(rows), names=METHOD))
+    counts = frame[[f"{key}_seeds" for key in keys]]
+    return frame.drop(columns=counts.columns[((counts == 0) | counts.eq(frame["seeds"], axis=0)).all()])
