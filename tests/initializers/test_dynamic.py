@@ -171,9 +171,8 @@ def test_the_history_counts_gradient_rounds_and_what_they_cost() -> None:
         for column in ("bytes_up", "bytes_down"):
             per_round = plain[0][column]
             assert row[column] == other[column] + row["gradient_rounds"] * per_round
-    for row, other, more in zip(rows, plain, [0, 0, 3, 0, 3, 0, 3, 0], strict=True):
-        assert row["kappa"] == pytest.approx((1 + more) * other["kappa"], rel=1e-9)  # as many local steps in each
-        assert row["exchanges"] == other["exchanges"]
+    for row, other in zip(rows, plain, strict=True):
+        assert (row["kappa"], row["exchanges"]) == (other["kappa"], other["exchanges"])  # of the round itself
 
 
 def test_an_update_that_is_not_finite_ends_the_run_and_names_the_sessions() -> None:

@@ -76,7 +76,8 @@ def charge(
     exchanges = sum(len(segment.rows) for segment in segments)
     total = sum(int(down[segment.rows].sum()) for segment in segments)
     models = payload.worth(exchanges, exchanges * payload.down - total)
-    totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
+    if plan.purpose != "gradient":  # kappa is about the exchanges that the history counts
+        totals["kappa"] += models / (len(plan.ids) * plan.mean_steps)
     totals["bytes_down"] += total
     totals["bytes_up"] += exchanges * payload.up
     if wireless:
