@@ -130,6 +130,15 @@ def test_the_most_that_can_be_trimmed_leaves_the_median(seed: int, n: int, d: in
     assert float(found.kept.mean()) == pytest.approx((2 - n % 2) / n)
 
 
+@pytest.mark.parametrize("name", ["median", "trimmed", "krum", "multi-krum"])
+@pytest.mark.parametrize("n", range(1, 10))
+def test_so_many_attackers_do_not_carry_the_result_away(name: str, n: int) -> None:
+    made, (D, p) = rule(**RULES[name]), rows(n, n, 4)
+    assert 0 <= made.withstands(n) < max(1, n / 2)
+    D[: made.withstands(n)] = 1e6
+    assert float(over(made, D, p).update.abs().max()) < 10
+
+
 @BY_SEED
 @FEW
 def test_equal_values_share_their_places_equally(seed: int, n: int, d: int) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from federation.jobs import UNEQUAL, events
 from federation.test_ranks import SIZES, compare
 from fedtide.core.errors import Diverged, SettingsError
-from fedtide.federation.features.attack import Attacking
+from fedtide.federation.features.attack import Attacking, outnumbered
 from fedtide.federation.federation import Federation
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.state import initial_state
@@ -147,11 +148,51 @@ def test_only_attackers_that_know_the_others_need_their_rows() -> None:
 
 
 def test_what_is_no_number_lets_the_mean_diverge_and_no_rule() -> None:
-    with pytest.raises(Diverged):
+    advice = "losses or updates of client 2 are not finite or too large; attack nan is in force .*: try a robust rule such as"
+    with pytest.raises(Diverged, match=f"diverged in round 1: training loss [0-9.]+; {advice} aggregation=median"):
         run_rounds(made({"name": "nan", "clients": [2]}))
     state, records = run_rounds(made({"name": "nan", "clients": [2]}, aggregation="median"))
     assert torch.isfinite(state.w).all()
     assert all(record.clients["kept"][2] == 0.0 for record in records)
+
+
+@pytest.mark.parametrize(
+    ("attack", "rule", "rounds", "most"),
+    [
+        ({"clients": [1, 3]}, "median", 0, 2),
+        ({"clients": [0, 1, 3]}, "median", 3, 2),
+        ({"clients": [0, 1, 3], "start": 2}, "median", 1, 2),
+        ({"clients": [0, 1, 3]}, "geometric_median", 3, 2),
+        ({"clients": [1, 3]}, {"name": "krum", "f": 3}, 3, 1),  # no more of five
+        ({"clients": [1]}, {"name": "krum", "f": 1}, 0, 1),
+        ({"clients": [1, 3]}, {"name": "trimmed_mean", "trim": 0.2}, 3, 1),
+        ({"clients": [1, 3]}, {"name": "median", "bucket": 2}, 3, 1),  # of three buckets
+        ({"clients": [0, 1, 3]}, "mean", 0, 0),
+        ({"clients": [0, 1, 3], "name": "nan"}, "median", 0, 2),  # which are left out
+    ],
+)
+def test_more_attackers_than_a_rule_withstands_are_a_line_before_the_run(
+    attack: dict[str, Any], rule: Any, rounds: int, most: int
+) -> None:
+    fed = made({"name": "sign_flip", **attack}, aggregation=rule)
+    fed.parts.workers.close()
+    name = rule if isinstance(rule, str) else rule["name"]
+    line = f"WARNING more clients attack than aggregation {name} withstands in {rounds} of 3 rounds: up to "
+    line += f"{len(attack['clients'])} of 5 participants (attack sign_flip), where it withstands {most}"
+    assert outnumbered(fed.parts) == ([line] if rounds else [])
+
+
+def test_participants_are_counted_round_by_round() -> None:
+    """Three of twelve attack: with four in a round, they are the majority, or half, in some."""
+    world, attack = steady([3] * 12, 20), {"name": "sign_flip", "clients": [0, 1, 2]}
+    chosen = settings(attack=attack, aggregation="median", participation={"name": "fixed", "count": 4})
+    fed = federation(chosen, world, vectors())
+    drawn = [fed.parts.participation.draw(np.arange(12), t, 0) for t in range(20)]
+    found = [int((ids < 3).sum()) for ids in drawn]
+    rounds = sum(count > 1 for count in found)
+    assert 0 < rounds < 20
+    assert f"in {rounds} of 20 rounds: up to {max(found)} of 4 participants" in outnumbered(fed.parts)[0]
+    fed.parts.workers.close()
 
 
 def test_gradient_rounds_are_attacked_as_the_round_that_follows() -> None:

@@ -7,6 +7,7 @@ import torch
 
 from federation.test_ranks import SIZES, compare
 from fedtide.authoring.rounds import assert_resumes
+from fedtide.core.errors import Diverged
 from fedtide.federation.federation import Federation
 from fedtide.federation.rounds.services import RoundServices
 from matrix import matrix
@@ -105,3 +106,37 @@ def test_kept_shares_are_those_of_the_models() -> None:
     middle = (D.median(0).values == D).double()
     places = middle / middle.sum(0)  # ties share one
     assert records[0].clients["kept"] == pytest.approx(places.mean(1).tolist())
+
+
+def broken(rule: Any, client: int = 3, **values: Any) -> Federation:
+    """Values of one of five clients are so large that its losses are not finite, nor its updates."""
+    data = vectors()
+    data.train_inputs[deal(SIZES)[client]] *= 1e200
+    return federation(settings(local=PLAIN, aggregation=rule, **values), steady(SIZES, 3), data)
+
+
+@pytest.mark.parametrize(
+    "rule", ["median", "trimmed_mean", {"name": "krum", "f": 1}, "geometric_median", CENTERED, BUCKETS]
+)
+def test_a_rule_survives_a_broken_client(rule: Any) -> None:
+    watching = {"name": "page_hinkley", "watch": "clients"}
+    state, records = run_rounds(broken(rule, detector=watching))
+    assert bool(state.w.isfinite().all())
+    assert [record.clients["kept"][3] for record in records] == [0.0] * 3
+    assert [record.events for record in records] == [
+        [{"kind": "left_out", "round": t, "clients": [3]}] for t in (1, 2, 3)
+    ]
+    assert all(0 < record.row[name] < 10 for record in records for name in ("train_loss", "drift"))
+    assert bool(state.features["detector"]["losses"].isfinite().all())
+
+
+def test_the_mean_does_not_and_names_it() -> None:
+    fault = "losses or updates of client 3 are not finite or too large; examine the data there, or try a robust rule"
+    with pytest.raises(Diverged, match=f"diverged in round 1: training loss nan; {fault}"):
+        run_rounds(broken("mean"))
+
+
+def test_a_rule_diverges_where_everybody_does() -> None:
+    values = {"local": PLAIN | {"lr": 1e300}, "aggregation": "median"}
+    with pytest.raises(Diverged, match=r"diverged in round 1: training loss \S+; try a smaller local\.lr"):
+        run_rounds(federation(settings(**values), steady(SIZES, 3), vectors()))

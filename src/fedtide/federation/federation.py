@@ -13,6 +13,7 @@ from fedtide.core.errors import Diverged
 from fedtide.federation.clocks.events import EventClock
 from fedtide.federation.gradient_rounds import GradientRounds
 from fedtide.federation.rounds.ahead import Ahead
+from fedtide.federation.rounds.divergence import reason
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.round import RoundRecord, idle_round, train_round
 from fedtide.federation.scoring.evaluator import Evaluator
@@ -77,8 +78,8 @@ class Federation:
         """Run round ``state.round`` and advance the state.
 
         Raises:
-            Diverged: the loss or the model is not finite, or the loss exceeds its threshold; ``state.round`` includes the
-                round, and the exception's ``record`` holds its row.
+            Diverged: see :mod:`fedtide.federation.rounds.divergence`; ``state.round`` includes the round, and the exception's
+                ``record`` holds its row.
         """
         parts, began, before = self.parts, time.perf_counter(), dict(state.totals)
         done = self._train(state)
@@ -131,7 +132,7 @@ class Federation:
         """End the run if it has diverged, and the session with its last round."""
         parts, t = self.parts, r.plan.t
         if r.failed:
-            raise Diverged(f"diverged in round {t + 1}: training loss {r.train_loss:g}; try a smaller local.lr", record)
+            raise Diverged(reason(r), record)
         if parts.timeline.ends_session(t):
             parts.initializer.end(boundary_at(parts, r.state, t))
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -169,6 +167,11 @@ class Chosen:
     channel: Channel = field(default_factory=Channel)
     features: tuple[Feature, ...] = ()
 
+    @property
+    def robust(self) -> bool:
+        """Whether an aggregation rule takes the place of the mean."""
+        return self.settings.aggregation.name != "mean"
+
     def feature(self, kind: type[F]) -> F | None:
         """The feature of a kind, if the run has it."""
         return next((feature for feature in self.features if isinstance(feature, kind)), None)
@@ -327,8 +330,9 @@ class RoundContext:
         cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
         segments: local work before each exchange of models. gradients: mean number of gradients on
             batches that a participant took; None where it is that of local steps.
-        train_loss: mean training loss. losses: of each participant, float64 [C], NaN where it took no step.
-        drift: mean distance of the local models from the one that was sent.
+        train_loss: mean training loss; with an aggregation rule, of the participants whose loss is finite, if there are any.
+        losses: of each participant, float64 [C], NaN where it took no step.
+        drift: mean distance of the local models from the one that was sent. failed: whether the run has diverged.
         notes: what features need later in the round, by their names.
         participants: [d] mean of the local models once the round is over, or the new model where that is not evaluated.
         clients, server: what is recorded of the round: columns of the participants, empty if there are none, and numbers.
@@ -353,6 +357,7 @@ class RoundContext:
     train_loss: float = field(init=False)
     losses: Tensor = field(init=False)
     drift: float = field(init=False)
+    failed: bool = field(init=False)
     participants: Tensor = field(init=False)
     clients: dict[str, Sequence[float]] = field(init=False)
     server: dict[str, float | None] = field(init=False)
@@ -391,9 +396,3 @@ class RoundContext:
     def trained(self) -> int:
         """Participants that took local steps."""
         return sum(count > 0 for count in self.cohort.plan.steps) if self.plan.ids else 0
-
-    @cached_property
-    def failed(self) -> bool:
-        """Whether the run has diverged; asked once the model has moved."""
-        finite = bool(torch.isfinite(self.state.w).all()) and (math.isfinite(self.train_loss) or not self.plan.ids)
-        return not finite or self.train_loss > self.parts.settings.divergence_threshold

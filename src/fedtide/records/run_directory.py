@@ -62,8 +62,8 @@ TABLES = ("history.csv", "per_class.csv", "clients.csv", "session_scores.csv", "
 ENCODING, MODEL, SERVED = "encoding.json", "model.pt", "served.pt"
 """What the final model of a run on a table consists of: how rows become inputs, the weights, and those of its clients."""
 
-SESSION, REQUEST = "session", "request"
-"""Kinds of events that belong to a round: the start of a session, a request to erase clients."""
+SESSION, REQUEST, LEFT_OUT = "session", "request", "left_out"
+"""Kinds of events that belong to a round: the start of a session, a request to erase clients, updates that are not finite."""
 
 _EVENTS = "events.jsonl"
 _SPLITS = ("test", "validation")
@@ -338,7 +338,7 @@ class RunDirectory:
         return b"".join(
             line
             for line, each in zip(later, facts, strict=True)
-            if each is not None and each["event"] not in (SESSION, REQUEST)
+            if each is not None and each["event"] not in (SESSION, REQUEST, LEFT_OUT)
         )
 
 

@@ -18,7 +18,7 @@ from fedtide.federation.saving import checkpoint
 from fedtide.methods.detectors.base import Detector
 from fedtide.records.files.guarantees import write_guarantees
 from fedtide.records.files.marks import problems
-from fedtide.records.run_directory import ENCODING, ENVIRONMENT, hashed
+from fedtide.records.run_directory import ENCODING, ENVIRONMENT, LEFT_OUT, hashed
 from fedtide.runs.catalog import why_repeated
 from fedtide.runs.lightning.callbacks import GracefulStop, Progress, Recorder, StopRules
 from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
@@ -133,14 +133,23 @@ def continued(own: OwnCallbacks | None, saved: checkpoint.Saved | None) -> tuple
 
 
 class _Announcement(L.Callback):
-    """:func:`announce` when the federation is assembled, before the first round."""
+    """:func:`announce` when the federation is assembled, before the first round; and the first updates that are left out."""
 
     def __init__(self, run: OpenRun, own: OwnCallbacks | None) -> None:
-        self._run, self._own = run, own
+        self._run, self._own, self._told = run, own, False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if isinstance(pl_module, FederatedModule) and trainer.is_global_zero:
             announce(self._run, self._own, pl_module)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: Any) -> None:
+        """Name those whose updates are left out when it happens first."""
+        events = pl_module.record.events if trainer.is_global_zero and pl_module.record is not None else ()
+        for event in [event for event in events if event["kind"] == LEFT_OUT][: not self._told]:
+            self._told, names = True, ", ".join(map(str, event["clients"]))
+            self._run.watch.log(
+                f"round {event['round']}: updates that are not finite are left out, of clients {names}; events.jsonl has all"
+            )
 
 
 def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) -> None:

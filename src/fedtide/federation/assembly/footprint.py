@@ -15,6 +15,7 @@ import torch
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, shortened
 from fedtide.federation.assembly.hardware import MemoryStore
+from fedtide.federation.features.attack import outnumbered
 from fedtide.federation.features.kept_models import LAST_SERVED, LATEST
 from fedtide.federation.rounds.plan import learning_rate
 from fedtide.federation.scoring.client_samples import owners
@@ -252,6 +253,7 @@ def advice(parts: Parts) -> list[str]:
     return [
         *_unused_partition(parts.settings),
         *_unknown_owners(parts),
+        *outnumbered(parts),
         *parts.algorithm.advice(preview),
         *(line for link in parts.links for line in link.advice(preview)),
     ]

@@ -12,9 +12,11 @@ from torch import Tensor
 from fedtide.core import plugins
 from fedtide.core.array_types import Ints
 from fedtide.core.randomness import generator
-from fedtide.federation.types import Chosen, Feature, Memory, RoundContext
+from fedtide.federation.features.rule import AggregationRule
+from fedtide.federation.rounds.plan import plan_round
+from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext
 from fedtide.methods.attacks.base import Attack
-from fedtide.settings.run import RunSettings
+from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
@@ -102,6 +104,32 @@ class Attackers:
         found = W.clone()
         found[mine] = start[mine] + sent
         return found
+
+
+def outnumbered(parts: Parts) -> list[str]:
+    """A line before the run if there are rounds in which more participants attack than the aggregation rule withstands.
+
+    With ``mode: async`` participants are not known before: as many of an update's attack as of the clients present, on average.
+    """
+    attacking, combining, settings = parts.feature(Attacking), parts.feature(AggregationRule), parts.settings
+    if attacking is None or combining is None or not attacking.attackers.attack.finite:
+        return []
+    attackers, timeline, outnumbered_in = attacking.attackers, parts.timeline, list[tuple[float, int, int]]()
+    for t in range(attackers.start, timeline.rounds):
+        ids = plan_round(settings, timeline, parts.participation, t).ids
+        attack, count = len(attackers.rows(ids, t)), len(ids)
+        if isinstance(settings.mode, Async):  # participation: all
+            attack, count = round(parts.algorithm.buffer * attack / max(1, count)), parts.algorithm.buffer
+        if attack > combining.rule.withstands(count):
+            outnumbered_in.append((attack / count, attack, count))
+    if not outnumbered_in:
+        return []
+    _, attack, count = max(outnumbered_in)
+    return [
+        f"WARNING more clients attack than aggregation {settings.aggregation.name} withstands in {len(outnumbered_in)} of "
+        f"{timeline.rounds} rounds: up to {attack} of {count} participants (attack {settings.attack.name}), where it "
+        f"withstands {combining.rule.withstands(count)}"
+    ]
 
 
 def _drawn(share: float, timeline: Timeline, ids: frozenset[int], data: Dataset, seed: int) -> Ints:

@@ -124,13 +124,13 @@ class Detection(Feature):
         return dict(zip(names, r.notes[self.name], strict=False))
 
     def _seen(self, r: RoundContext) -> dict[int, float]:
-        """The losses of a round by stream; none of who took no step, or has left."""
+        """The losses of a round by stream; none of who took no step, or has left, and none that is not finite."""
         plan = r.plan
         if self._settings.watch == "server":
-            return {SERVER: r.train_loss} if r.trained else {}
+            return {SERVER: r.train_loss} if r.trained and math.isfinite(r.train_loss) else {}
         keeps = [True] * len(plan.ids) if plan.starts is None else plan.starts.keeps
         rows = zip(plan.ids, r.losses.tolist(), keeps, strict=True)
-        return {id_: loss for id_, loss, keep in rows if keep and not math.isnan(loss)}
+        return {id_: loss for id_, loss, keep in rows if keep and math.isfinite(loss)}
 
     def _kept(self, state: RunState, plan: RoundPlan) -> tuple[Tensor, Tensor, dict[int, Stream]]:
         """Ids and losses so far, and the streams, without those of clients that have left."""

@@ -5,9 +5,12 @@ from typing import Any
 
 from torch import Tensor
 
+from fedtide.federation.rounds.divergence import not_finite
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.aggregation.base import Rule, shares
+from fedtide.records.run_directory import LEFT_OUT
 from fedtide.training.engine.flat import Layout, weighted_sum
+from fedtide.world.clients import ClientNames
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
@@ -49,7 +52,13 @@ class AggregationRule(Feature):
 
     def record(self, r: RoundContext) -> dict[str, Tensor | float]:
         kept = r.notes[self.name].kept
-        return {} if kept is None else {"kept": kept}
+        if kept is None:
+            return {}
+        lost = [r.plan.ids[row] for row in not_finite(r)] if (kept == 0).any() else []
+        if lost:
+            names = ClientNames.of(r.parts.timeline, r.parts.data).shown(lost)
+            r.events.append({"kind": LEFT_OUT, "round": r.plan.t + 1, "clients": names})
+        return {"kept": kept}
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.federation.rounds.divergence import has_diverged
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.rounds.training import train_clients
 from fedtide.federation.types import Feature, Parts, RoundContext, RunState
@@ -30,6 +31,7 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     keep(r)
     values = record(r)
     state.w, state.b = w, b  # not before: services of the algorithm read the old model
+    r.failed = has_diverged(r)
     for feature in reversed(r.features):
         feature.close(r)
     for feature in reversed(r.features):
@@ -46,7 +48,7 @@ def idle_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     """A round whose drawn clients are all absent: nothing is sent, and models and memories stay as they are."""
     r = RoundContext(parts, state, plan, features=(), w=state.w, sent=state.w)
     r.segments, r.gradients, r.train_loss, r.drift = [], None, math.nan, math.nan
-    r.participants, r.clients = state.w, {}
+    r.participants, r.clients, r.failed = state.w, {}, False
     values = {name: n for feature in parts.features if feature.idles for name, n in feature.record(r).items()}
     r.server = {name: None if math.isnan(n) else n for name, n in values.items() if not isinstance(n, Tensor)}
     return r

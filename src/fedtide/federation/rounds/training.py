@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
-from fedtide.federation.assembly.hardware import Share, share_of
+from fedtide.federation.assembly.hardware import share_of
 from fedtide.federation.rounds.plan import draws
 from fedtide.federation.rounds.services import RoundServices
 from fedtide.federation.types import RoundContext
@@ -61,7 +61,7 @@ def train_clients(r: RoundContext) -> None:
     r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
         r.bytes_down = parts.channel.receive(parts, state, plan.ids, plan.t)
-    numbers = [r.cohort.losses, _drift(r.cohort.W, r.round.base, r.share)]
+    numbers = [r.cohort.losses, _drift(r)]
     *losses, r.drift = torch.cat(numbers).tolist()  # a GPU is waited for once
     r.train_loss, r.losses = _losses(r, torch.tensor(losses, dtype=torch.float64))
 
@@ -315,19 +315,27 @@ def _algorithms_view(r: RoundContext, batches: BatchPlan) -> tuple[Round, RoundS
 
 
 def _losses(r: RoundContext, sums: Tensor) -> tuple[float, Tensor]:
-    """Mean training loss, and that of each participant, float64 [C], NaN without a step, from ``sums`` [C] over its steps."""
+    """Mean training loss, and that of each participant, float64 [C], NaN without a step, from ``sums`` [C] over its steps.
+
+    The mean and the drift are over all, or with an aggregation rule over those that are finite, if there are any.
+    """
     steps = torch.tensor(r.cohort.plan.steps, dtype=torch.float64)
     n = torch.tensor([len(shard) for shard in r.plan.shards], dtype=torch.float64)
     trained = n * (steps > 0)
     losses = sums / steps.clamp(min=1)
-    mean = float((losses * trained).sum() / trained.sum().clamp(min=1))
+    finite = losses.isfinite() & (trained > 0)
+    here = finite if r.parts.robust and finite.any() else slice(None)
+    mean = float((losses * trained)[here].sum() / trained[here].sum().clamp(min=1))
     return mean, torch.where(steps > 0, losses, torch.nan)
 
 
-def _drift(W: Tensor, base: Tensor, share: Share) -> Tensor:
-    """Mean distance [1] of the rows of ``W`` and ``base`` [C, d]; a few at a time, so that no second cohort is held."""
-    few = zip(*(torch.split(rows, max(1, _NUMBERS // W.shape[1])) for rows in (W, base)), strict=True)
+def _drift(r: RoundContext) -> Tensor:
+    """Mean distance [1] of the local models from those sent; a few at a time, so that no second cohort is held."""
+    size = max(1, _NUMBERS // r.cohort.W.shape[1])
+    few = zip(*(torch.split(rows, size) for rows in (r.cohort.W, r.round.base)), strict=True)
     distances = torch.cat([torch.linalg.vector_norm(rows - start, dim=-1) for rows, start in few])
-    if not share.whole:
-        share.combine(distances)
+    if not r.share.whole:
+        r.share.combine(distances)
+    if r.parts.robust and bool((finite := distances.isfinite()).any()):
+        distances = distances[finite]
     return distances.mean().view(1)

@@ -1,5 +1,6 @@
 """What an aggregation rule is: how updates become one."""
 
+import math
 from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
@@ -62,6 +63,10 @@ class Rule(Plugin):
         ``extra``: what the server keeps; may be changed in place.
         """
 
+    def survives(self, count: int) -> int:
+        """Most of ``count`` updates that may be anything without carrying the result wherever they want: fewer than half."""
+        return max(0, count - 1) // 2
+
     def begin(self, like: Tensor) -> dict[str, dict[str, Tensor]]:
         """What the server keeps at a session's start for each combination of a round, the first one, the second, ..."""
         kept = {str(number): self.extra(like) for number in range(_COMBINATIONS)}
@@ -83,6 +88,10 @@ class Rule(Plugin):
         found = self._in_buckets(D[here], shares(p[here]), extra, draws)
         kept[here] = found.kept
         return Combined(found.update, kept)
+
+    def withstands(self, count: int) -> int:
+        """Most attackers among ``count`` participants that the rule survives, one in each bucket."""
+        return self.survives(math.ceil(count / (self.settings.bucket or 1)))
 
     def _in_buckets(self, D: Tensor, p: Tensor, extra: dict[str, Tensor], draws: np.random.Generator) -> Combined:
         """Bucketing (Karimireddy, He and Jaggi 2022): the rule of the buckets' means, whose weights add up."""

@@ -25,11 +25,14 @@ class Krum(Rule):
     settings: Settings
     statistics = "kept"
 
+    def survives(self, count: int) -> int:
+        return max(0, min(self.settings.f, (count - 3) // 2))
+
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
         n = len(D)
         if n < 3:
             return Combined(weighted_sum(p, D), torch.ones_like(p))
-        close = n - 2 - min(self.settings.f, (n - 3) // 2)
+        close = n - 2 - self.survives(n)
         scores = squared(D).fill_diagonal_(torch.inf).sort(1).values[:, :close].sum(1)
         best = scores.sort(stable=True).indices[: self.settings.keep or close].sort().values
         kept = torch.zeros_like(p).index_fill_(0, best, 1.0)

@@ -27,8 +27,11 @@ class TrimmedMean(Rule):
     settings: Settings
     statistics = "rule"
 
+    def survives(self, count: int) -> int:
+        return math.floor(self.settings.trim * count + 1e-9)  # 0.29 times 100 is a little less than 29
+
     def combine(self, D: Tensor, p: Tensor, extra: dict[str, Tensor]) -> Combined:
-        cut = math.floor(self.settings.trim * len(D) + 1e-9)  # 0.29 times 100 is a little less than 29
+        cut = self.survives(len(D))
         return middle(D, cut) if cut else Combined(weighted_sum(p, D), torch.ones_like(p))
 
 

@@ -47,11 +47,13 @@ class Attack(Plugin):
 
     Attributes:
         colludes: whether they know the updates of all honest participants of the round. Without any they are honest, too.
+        finite: whether what they send is; aggregation rules leave out what is not.
     """
 
     kind: ClassVar[str] = "attacks"
     Settings: ClassVar[type[PluginSettings]] = AttackSettings
     colludes: ClassVar[bool] = False
+    finite: ClassVar[bool] = True
 
     def forge(self, D: Tensor, honest: Tensor) -> Tensor:
         """Updates that are sent.
