@@ -9,12 +9,15 @@ from fedtide.world.clients import ClientNames
 def has_diverged(r: RoundContext) -> bool:
     """Whether the new model is not finite, or the mean training loss is not or exceeds ``divergence_threshold``.
 
-    An aggregation rule survives participants that go astray: with one, losses count only if those of all (of several) do.
+    An aggregation rule leaves out updates that are not finite and survives a minority of others. With one, losses count where
+    those of most others do, or if all of several updates are left out.
     """
     if not bool(torch.isfinite(r.state.w).all()):
         return True
     if r.parts.robust:
-        return 1 < r.trained == len(_astray(r))
+        astray, lost = {*_astray(r)}, {*not_finite(r)}
+        left = len(r.plan.ids) - len(lost)
+        return 2 * len(astray - lost) > left if left else len(lost) > 1
     return not r.train_loss <= r.parts.settings.divergence_threshold
 
 
