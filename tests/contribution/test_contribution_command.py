@@ -54,8 +54,8 @@ def test_an_interrupted_command_goes_on_with_the_other_clients(small: Small, tmp
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--clients", "1,7"), "--clients: client 7 is present in no round; name some of the 3 that are, among 0 to 2"),
-        (("--clients", "one"), "--clients = 'one' should be ids with commas between them, such as 3,7"),
+        (("--clients", "1,7"), "--clients: unknown client '7'; client IDs are 0 to 2"),
+        (("--clients", "one"), "--clients: unknown client 'one'; client IDs are 0 to 2"),
         (
             ("--set", "erase=[{name: retrain, clients: [1], at: 2}]"),
             "erase: retrain: contributions are those of a run that erases nobody; remove erase",

@@ -15,6 +15,7 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.records.measures.drifts import starts
 from fedtide.world.building.drifting import with_drift
+from fedtide.world.clients import ClientNames
 from fedtide.world.concepts import Concept, under
 from fedtide.world.data.base import DatasetPlugin
 from fedtide.world.data.two_rules import labels_of
@@ -38,7 +39,7 @@ def concepts(clients: int, rounds: int, seed: int = 0, **drift: Any) -> Ints:
 
 
 def population(plugin: Drift, clients: int, rounds: int, seed: int = 0) -> Population:
-    return Population(steady([1] * clients, rounds), plugin.settings.groups(clients, seed), seed)
+    return Population(steady([1] * clients, rounds), plugin.settings.groups(ClientNames(clients), seed), seed)
 
 
 def listed(changes: list[Any], rounds: int) -> Ints:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_mapping, read_value
 
@@ -17,6 +18,10 @@ from fedtide.settings.reading.yaml_files import read_mapping, read_value
         ("1e", "1e"),
         ("e3", "e3"),
         ("7", 7),
+        ("-1_000", -1000),
+        ("0x1f", 31),
+        ("0012", "0012"),
+        ("12:30", "12:30"),
     ],
 )
 def test_numbers_with_an_exponent_are_numbers(text: str, value: object) -> None:
@@ -30,6 +35,11 @@ def test_a_rate_with_an_exponent_is_accepted_in_a_file_and_on_the_command_line(t
     file.write_text("local: {lr: 1e-3}\n")
     assert Params.read(file).run().local.lr == 1e-3
     assert Params.read(file, ["local.lr=5E-2"]).run().local.lr == 5e-2
+
+
+def test_a_number_with_leading_zeros_is_no_octal_one() -> None:
+    with pytest.raises(SettingsError, match="--set seed=0012: seed = '0012': should be a valid integer"):
+        Params.read(Path("params.yaml"), ["seed=0012"])
 
 
 def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.storage.files import replacing
 from fedtide.report.charts.session_marks import session_labels
 from fedtide.settings.run import RunSettings
+from fedtide.world.clients import ClientNames
 from fedtide.world.dataset import Dataset
 from fedtide.world.presence.visits import Changes, Visits
 from fedtide.world.timeline import Timeline
@@ -334,9 +335,8 @@ def names_in(data: Dataset, settings: RunSettings, timeline: Timeline) -> Names:
     """The data's own names of classes and clients, empty where it has none."""
     classes = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
     classes = classes or getattr(settings.data, "classes", ()) or data.class_names
-    clients = data.origins.clients
-    own = [str(clients[number]) for number in timeline.origin_of_client] if clients else []
-    return Names(tuple(map(str, classes)) if isinstance(classes, tuple) else (), tuple(own))
+    own = ClientNames.of(timeline, data).own
+    return Names(tuple(map(str, classes)) if isinstance(classes, tuple) else (), own)
 
 
 def name_clients(axis: YAxis, clients: Sequence[str]) -> None:

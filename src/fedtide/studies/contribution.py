@@ -20,6 +20,7 @@ from fedtide.settings.run import RunSettings, StopSettings
 from fedtide.settings.scores import Score
 from fedtide.studies.leave_one_out import Contribution, columns, everybody, leave_one_out
 from fedtide.world.building.build import timeline_for
+from fedtide.world.clients import Client, ClientNames
 from fedtide.world.storage.prepared import load_data
 
 FILE = "contribution.csv"
@@ -34,12 +35,13 @@ def ranked(found: Iterable[Contribution]) -> list[Contribution]:
 def contributions(
     settings: RunSettings,
     out: Path,
-    clients: Sequence[int] | None = None,
+    clients: Sequence[Client] | None = None,
     worlds: Path | None = None,
     watch: Watch = UNWATCHED,
 ) -> list[Contribution]:
     """The contributions of some clients, by default all that are ever present, :func:`ranked`.
 
+    ``clients``: their names in the data, or their numbers where it has none.
     Each is written to ``contribution.csv`` in the folder ``out`` when it is known, and read from there by a later call.
 
     Raises:
@@ -48,31 +50,32 @@ def contributions(
     _refuse(settings)
     data = load_data(settings)
     key, world = run_key(settings, data), timeline_for(settings, data, worlds)
-    here = everybody(world)
-    clients = here.tolist() if clients is None else list(dict.fromkeys(clients))
-    if missing := [client for client in clients if client not in here]:
+    here, known = everybody(world), ClientNames.of(world, data)
+    chosen = here.tolist() if clients is None else known.numbers(clients, "--clients")
+    if missing := [client for client in chosen if client not in here]:
         raise SettingsError(
-            f"--clients: client {missing[0]} is present in no round; name some of the {len(here)} that are, among 0 to "
-            f"{world.num_clients - 1}"
+            f"--clients: client {known[missing[0]]} is present in no round; name some of the {len(here)} that are"
         )
     file, names = out / FILE, columns(settings.task)
     found = _read(file, key, names)
     device = device_of(settings)
-    if waiting := [client for client in clients if client not in found]:
+    if waiting := [client for client in chosen if client not in found]:
         with creating(out), quiet_lightning():
             module = FederatedModule(settings, world, data, scratch=folder(out)).to(device)
             module.build()
-        before = len(clients) - len(waiting)
+        before = len(chosen) - len(waiting)
         watch.log(f"training the run with everybody, then {len(waiting)} runs without one client: {key}")
         try:
             for number, each in enumerate(leave_one_out(module.parts, waiting), before + 1):
                 found[each.client] = each
                 _write(file, key, names, ranked(found.values()))
-                who, value = each.name or each.client, shown(names[0], each.values[0]) or "unknown"
-                watch.log(f"{number}/{len(clients)}  client {who}: {names[0]} {value}, {each.rounds} rounds")
+                value = shown(names[0], each.values[0]) or "unknown"
+                watch.log(
+                    f"{number}/{len(chosen)}  client {known[each.client]}: {names[0]} {value}, {each.rounds} rounds"
+                )
         finally:
             module.parts.workers.close()
-    return ranked(found[client] for client in clients)
+    return ranked(found[client] for client in chosen)
 
 
 def shown(column: str, value: float) -> str:

@@ -21,6 +21,7 @@ from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.settings.scores import RECORDED, Score, TaskName
 from fedtide.training.engine.passes.evaluation import Scores
 from fedtide.training.engine.passes.metrics import Fit
+from fedtide.world.clients import ClientNames
 from fedtide.world.timeline import Timeline
 
 
@@ -60,12 +61,12 @@ def leave_one_out(parts: Parts, clients: Sequence[int]) -> Iterator[Contribution
     model, begins = whole_run(parts, clients)
     whole = scores(parts.evaluator, model, rows)
     sign = np.array([Score(name).sign for name in (RECORDED[task][0], "loss")])
-    numbers, names, rounds = parts.timeline.origin_of_client, parts.data.origins.clients, parts.timeline.rounds
+    names, rounds = ClientNames.of(parts.timeline, parts.data), parts.timeline.rounds
     for client, without in runs_without(parts, begins, model):
         place, first = list(clients).index(client), begins[client]
         left = np.full((3, 2), np.nan) if without is None else scores(parts.evaluator, without, rows[[place]])[0]
         values = (sign * (whole[place] - left)).ravel().tolist()
-        name = names[numbers[client]] if names and len(numbers) else ""
+        name = names[client] if names.own else ""
         yield Contribution(client, name, first + 1 if first < rounds else 0, rounds - first, tuple(values))
 
 

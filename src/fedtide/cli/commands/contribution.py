@@ -1,5 +1,6 @@
 """``fedtide contribution``."""
 
+import csv
 import json
 import math
 from dataclasses import asdict
@@ -10,14 +11,17 @@ import typer
 
 from fedtide.cli.options import PARAMS, Json, Override, ParamsFile, Quiet, Worlds, read_params
 from fedtide.cli.reporter import log, print_table, progress
-from fedtide.core.errors import Diverged, SettingsError, shortened
+from fedtide.core.errors import Diverged
 
 
 def contribution(
     params: ParamsFile = PARAMS,
     overrides: Override = None,
     clients: Annotated[
-        str | None, typer.Option(metavar="IDS", help="Only these clients, such as 3,7. Default: all.")
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Only these clients, such as 0012,0031 (IDs where the data name none). Default: all."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of contribution.csv.")] = Path("contribution"),
     worlds: Worlds = Path("worlds"),
@@ -33,10 +37,10 @@ def contribution(
     from fedtide.studies.leave_one_out import columns
 
     chosen = read_params(params, overrides)
-    settings, ids = chosen.run(), None if clients is None else _ids(clients)
+    settings, named = chosen.run(), None if clients is None else next(csv.reader([clients]), [])
     try:
         with progress(quiet) as watch:
-            found = contributions(settings, out, ids, worlds, watch)
+            found = contributions(settings, out, named, worlds, watch)
     except Diverged as error:
         log(f"the run with all clients {error}")
         raise typer.Exit(1) from None
@@ -52,12 +56,3 @@ def contribution(
     lines = [(each.name or str(each.client), *map(shown, names, each.values), str(each.first_round)) for each in found]
     print_table(("client", *names, "first round"), lines)
     print(f"\ncontributions: {out / FILE}")
-
-
-def _ids(given: str) -> list[int]:
-    try:
-        return [int(part) for part in given.split(",")]
-    except ValueError:
-        raise SettingsError(
-            f"--clients = {shortened(given)!r} should be ids with commas between them, such as 3,7"
-        ) from None

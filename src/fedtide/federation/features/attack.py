@@ -19,6 +19,7 @@ from fedtide.methods.attacks.base import Attack
 from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
+from fedtide.world.clients import ClientNames
 from fedtide.world.dataset import Dataset
 from fedtide.world.drift.base import round_of
 from fedtide.world.timeline import Timeline
@@ -48,7 +49,7 @@ class Attackers:
         chosen, seed = attack.settings, settings.seed if seed is None else seed
         attack.require(data)
         changes = attack.relabels or attack.repaints
-        ids = chosen.ids(timeline.num_clients, seed)
+        ids = chosen.ids(ClientNames.of(timeline, data), seed)
         return Attackers(
             attack=attack,
             ids=ids,

@@ -74,9 +74,8 @@ class Erasure(Feature):
         asked: set[int] = set()
         for request in self.requests:
             if again := asked.intersection(request.ids.tolist()):
-                return (
-                    f"erase: client {min(again)} asks twice; name it in one request, or use after: returns in the first"
-                )
+                who = f"client {request.names[min(again)]}"
+                return f"erase: {who} asks twice; name it in one request, or use after: returns in the first"
             asked.update(request.ids.tolist() if request.eraser.settings.after == "away" else [])
         problems = (problem for request in self.requests if (problem := refused(request, chosen, timeline)))
         return next(problems, None) or without_rounds(self.requests, chosen, timeline)
@@ -174,7 +173,8 @@ class Erasure(Feature):
         request, kept = self.requests[number], state.features[self.name]
         eraser, settings = request.eraser, request.eraser.settings
         self._forget(parts, state, request.ids)
-        kept["event"] = {"eraser": settings.name, "clients": request.ids.tolist(), "first_touch": None}
+        names = request.names.shown(request.ids.tolist())
+        kept["event"] = {"eraser": settings.name, "clients": names, "first_touch": None}
         if self._worlds.begins(number) is None:
             return
         later = {f"without.{k}" for k in range(number, len(self.requests))}

@@ -16,24 +16,27 @@ from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import overrides
 from fedtide.methods.erasers.base import Eraser
 from fedtide.settings.run import RunSettings
+from fedtide.world.clients import ClientNames
 from fedtide.world.dataset import Dataset
 from fedtide.world.timeline import Timeline
 
 
 @dataclass(frozen=True)
 class Request:
-    """Clients ``ids``, ascending, ask before round ``at`` to be erased."""
+    """Clients ``ids``, ascending, ask before round ``at`` to be erased; ``names`` are those of all clients."""
 
     eraser: Eraser
     ids: Ints
     at: int
+    names: ClientNames
 
     @staticmethod
     def of(eraser: Eraser, run: RunSettings, timeline: Timeline, data: Dataset) -> Request:
         """The request that settings name or draw on a timeline; refused if nobody can make it."""
         chosen: Any = eraser.settings
         at = chosen.at.of(timeline, "erase.at")
-        ids = chosen.drawn(timeline.num_clients, run.seed if run.world_seed is None else run.world_seed)
+        names = ClientNames.of(timeline, data)
+        ids = chosen.drawn(names, run.seed if run.world_seed is None else run.world_seed)
         if chosen.attackers:
             if run.attack.name == "none":
                 raise SettingsError("erase.attackers = true: there are none; choose an attack")
@@ -49,10 +52,12 @@ class Request:
         if never := [client for client in ids if client not in present]:
             first = next((t for t in range(at, timeline.rounds) if never[0] in timeline.at(t).clients), None)
             when = "is never present" if first is None else f"is first present in round {first}"
-            raise SettingsError(f"erase: client {never[0]} {when}, so a request before round {at} has nothing to erase")
+            raise SettingsError(
+                f"erase: client {names[never[0]]} {when}, so a request before round {at} has nothing to erase"
+            )
         if not ids:
             raise SettingsError(f"erase: no client asks before round {at}; name other clients or another moment")
-        return Request(eraser, np.array(ids, dtype=np.int64), at)
+        return Request(eraser, np.array(ids, dtype=np.int64), at, names)
 
     @property
     def rounds(self) -> list[int]:
@@ -90,7 +95,8 @@ def refused(request: Request, chosen: Chosen, timeline: Timeline) -> str | None:
     if eraser.helps == "erased":
         here = {*timeline.at(request.at - 1).clients.tolist(), *timeline.at(request.at).clients.tolist()}
         if gone := [client for client in request.ids.tolist() if client not in here]:
-            return f"{name}: client {gone[0]} has left before round {request.at} and cannot help; ask while it is there"
+            who = f"client {request.names[gone[0]]}"
+            return f"{name}: {who} has left before round {request.at} and cannot help; ask while it is there"
     return None
 
 

@@ -18,6 +18,7 @@ from fedtide.federation.types import RoundContext
 from fedtide.records.files.client_scores import GAINS
 from fedtide.training.engine.passes.evaluation import Scores, evaluate
 from fedtide.training.engine.passes.metrics import Fit, fit
+from fedtide.world.clients import ClientNames
 from fedtide.world.presence.membership import GROUPS, PRESENT, membership
 
 _SPREAD = ("mean", "std", "worst_decile")
@@ -130,8 +131,8 @@ def expected(scores: Scores, label_counts: Tensor) -> tuple[Floats, Floats]:
 
 def named_columns(evaluator: Evaluator, clients: Ints, groups: dict[str, Ints]) -> dict[str, Sequence[Any]]:
     """Columns with the clients' names in the data, if they have any, and their groups."""
-    names, numbers = evaluator.data.origins.clients, evaluator.timeline.origin_of_client
-    known = {"name": [names[numbers[client]] for client in clients]} if names and len(numbers) else {}
+    names = ClientNames.of(evaluator.timeline, evaluator.data)
+    known = {"name": names.shown(clients.tolist())} if names.own else {}
     group = np.full(len(clients), "", dtype=object)
     for name, members in groups.items():
         group[np.isin(clients, members)] = name

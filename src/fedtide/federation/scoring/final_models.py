@@ -14,6 +14,7 @@ from fedtide.federation.scoring.served import ServedModels
 from fedtide.federation.types import Parts, RunState
 from fedtide.methods.algorithms.base import overrides
 from fedtide.records.client_models import ClientModels, Kind
+from fedtide.world.clients import ClientNames
 
 
 def serves_others(parts: Parts) -> bool:
@@ -33,7 +34,7 @@ def file_size(parts: Parts) -> int:
 def client_models(parts: Parts, state: RunState, column: str | None) -> ClientModels:
     """What each client is served after the last round; ``column`` names the owner of a table's row."""
     served, timeline, trains_global = ServedModels(parts), parts.timeline, "global" in parts.algorithm.models
-    numbers, names = timeline.origin_of_client, parts.data.origins.clients
+    numbers = timeline.origin_of_client
     rows = _Rows(parts, len(numbers) + 1)
     newcomer = rows.add(served.newcomer(state))[0]
     of = np.zeros(len(numbers), dtype=np.int64)
@@ -56,7 +57,7 @@ def client_models(parts: Parts, state: RunState, column: str | None) -> ClientMo
         of = np.where(np.array(kinds) == "newcomer", -1, of)
     return ClientModels(
         weights=parts.stacked(*rows.models()),
-        owners=tuple(names[number] if names else str(number) for number in numbers.tolist()),
+        owners=ClientNames.of(timeline, parts.data).own,
         kinds=kinds,
         of=torch.from_numpy(of),
         newcomer=newcomer if trains_global else -1,

@@ -8,6 +8,7 @@ from torch import Tensor
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin, PluginSettings
 from fedtide.core.randomness import generator
+from fedtide.world.clients import Client, ClientNames
 from fedtide.world.dataset import Dataset
 from fedtide.world.drift.base import When
 
@@ -17,7 +18,9 @@ class AttackSettings(PluginSettings):
 
     share: float | None = Field(None, gt=0, le=1, description="share of clients that attack, sampled")
     number: int | None = Field(None, ge=1, description="number of attackers, sampled, instead of `share`")
-    clients: tuple[int, ...] = Field((), description="IDs of the clients that attack, instead of `share`")
+    clients: tuple[Client, ...] = Field(
+        (), description="names of the clients that attack, or IDs where the data name none, instead of `share`"
+    )
     start: When = Field(
         None,
         description="rounds before the first attack, {session: 3} or {period: 2013-07}; null: attack from the start",
@@ -27,12 +30,11 @@ class AttackSettings(PluginSettings):
         if sum([self.share is not None, self.number is not None, bool(self.clients)]) != 1:
             raise SettingsError(f"attack {self.name} requires exactly one of share, number and clients")
 
-    def ids(self, clients: int, seed: int) -> frozenset[int]:
+    def ids(self, names: ClientNames, seed: int) -> frozenset[int]:
         """The attackers among clients 0, 1, ..., drawn by the world's seed if not listed; a SettingsError if there are none."""
-        if wrong := [id_ for id_ in self.clients if not 0 <= id_ < clients]:
-            raise SettingsError(f"attack.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
         if self.clients:
-            return frozenset(self.clients)
+            return frozenset(names.numbers(self.clients, "attack.clients"))
+        clients = names.count
         count = round((self.share or 0.0) * clients) if self.number is None else self.number
         if not 0 < count <= clients:
             key, value = ("share", self.share) if self.number is None else ("number", self.number)

@@ -14,6 +14,7 @@ from fedtide.core.plugins import Plugin, PluginSettings, Tunable
 from fedtide.core.randomness import generator
 from fedtide.settings.groups.local import LocalSettings
 from fedtide.training.engine.flat import Layout
+from fedtide.world.clients import Client, ClientNames
 from fedtide.world.drift.base import Moment
 
 __all__ = ["Eraser", "EraserSettings", "Erasing", "Moment", "PastRound", "Tunable"]
@@ -24,7 +25,9 @@ _WAYS = ("clients", "share", "number", "modulus", "attackers", "leavers")
 class EraserSettings(PluginSettings):
     """Who asks to be erased, and when; what happens to the models that the initializer stores."""
 
-    clients: tuple[int, ...] = Field((), description="IDs of the clients to erase")
+    clients: tuple[Client, ...] = Field(
+        (), description="names of the clients to erase, or IDs where the data name none"
+    )
     share: float | None = Field(
         None, gt=0, lt=1, description="share of clients to erase, sampled, instead of `clients`"
     )
@@ -66,15 +69,14 @@ class EraserSettings(PluginSettings):
         if self.modulus is not None and self.below >= self.modulus:
             raise SettingsError(f"erase.below = {self.below}: should be less than erase.modulus = {self.modulus}")
 
-    def drawn(self, clients: int, seed: int) -> list[int]:
+    def drawn(self, names: ClientNames, seed: int) -> list[int]:
         """The clients among 0, 1, ... that the settings list or draw by the world's seed, ascending."""
-        if wrong := [id_ for id_ in self.clients if not 0 <= id_ < clients]:
-            raise SettingsError(f"erase.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
+        clients = names.count
         if self.modulus is not None:
             return [id_ for id_ in range(clients) if id_ % self.modulus < self.below]
         count = round(self.share * clients) if self.share is not None else self.number or 0
         found: list[int] = generator(seed, "erase.clients").permutation(clients)[:count].tolist()
-        return sorted({*self.clients, *found})
+        return sorted({*names.numbers(self.clients, "erase.clients"), *found})
 
 
 @dataclass(frozen=True)

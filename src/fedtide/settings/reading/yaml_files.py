@@ -1,4 +1,4 @@
-"""YAML as people write it: ``1e-3`` is a number, and keys are unique."""
+"""YAML as people write it: ``1e-3`` is a number, ``0012`` and ``12:30`` are words, and keys are unique."""
 
 import re
 from collections.abc import Hashable
@@ -13,8 +13,14 @@ _EXPONENT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
 """A number of YAML 1.2 that is a word in YAML 1.1, which PyYAML reads."""
 
 
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0b[01_]+|0x[0-9a-fA-F_]+)$")
+
+
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with YAML 1.2's numbers, and dates as words; a duplicate key is an error."""
+    """PyYAML's safe loader with YAML 1.2's numbers, and dates as words; a duplicate key is an error.
+
+    YAML 1.1 takes ``0012`` for 10 and ``12:30`` for 750; here they are words, which may be names.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -30,9 +36,14 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [
+        (tag, pattern)
+        for tag, pattern in resolvers
+        if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int")
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
 
 

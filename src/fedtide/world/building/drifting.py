@@ -10,6 +10,7 @@ from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.errors import SettingsError
 from fedtide.core.randomness import generator
+from fedtide.world.clients import ClientNames
 from fedtide.world.concepts import Concept, Concepts, seen_classes
 from fedtide.world.dataset import Dataset
 from fedtide.world.drift.base import Drift, DriftSettings, Population
@@ -31,7 +32,7 @@ def with_drift(timeline: Timeline, drift: Drift, data: Dataset, seed: int) -> Ti
             f"drift = {chosen.name}: drift requires classification, but data {data.name} is {data.task}"
         )
     concepts = Concepts(_maps(chosen, data), len(data.train_labels), len(data.test_labels))
-    p = Population(timeline, chosen.groups(timeline.num_clients, seed), seed)
+    p = Population(timeline, chosen.groups(ClientNames.of(timeline, data), seed), seed)
     found = drift.concepts(p)
     expected = (timeline.rounds, timeline.num_clients)
     if found.dtype != np.int64 or found.shape != expected or not 0 <= found.min() <= found.max() < len(concepts.maps):

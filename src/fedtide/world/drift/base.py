@@ -12,6 +12,7 @@ from fedtide.core.bounds import LARGEST
 from fedtide.core.errors import SettingsError
 from fedtide.core.plugins import Plugin, PluginSettings, SettingsModel
 from fedtide.core.randomness import generator
+from fedtide.world.clients import Client, ClientNames
 from fedtide.world.concepts import Concept
 from fedtide.world.timeline import Timeline
 
@@ -109,7 +110,9 @@ class DriftSettings(PluginSettings):
     share: float = Field(
         1.0, gt=0, le=1, description="share of clients that drift, sampled and dealt to the groups in turn"
     )
-    clients: tuple[tuple[int, ...], ...] = Field((), description="IDs of each group, instead of `share`")
+    clients: tuple[tuple[Client, ...], ...] = Field(
+        (), description="names of each group's clients, or IDs where the data name none, instead of `share`"
+    )
     modulus: int | None = Field(
         None, ge=1, le=LARGEST, description="groups by ID modulo this number, instead of `share`"
     )
@@ -131,19 +134,19 @@ class DriftSettings(PluginSettings):
             raise SettingsError(f"concepts lists {len(self.concepts)}, but there are {groups} groups")
         return self
 
-    def groups(self, clients: int, seed: int) -> Ints:
-        """The group of each of so many clients, -1 for those that never drift, int64 [N]."""
+    def groups(self, names: ClientNames, seed: int) -> Ints:
+        """The group of each client, -1 for those that never drift, int64 [N]."""
+        clients = names.count
         group = np.full(clients, -1, dtype=np.int64)
         if self.modulus is not None:
             place = np.searchsorted(self.bounds, np.arange(clients) % self.modulus, side="right")
             return np.where(place < len(self.bounds), place, -1)
         if self.clients:
-            for number, ids in enumerate(self.clients):
-                if wrong := [id_ for id_ in ids if not 0 <= id_ < clients]:
-                    raise SettingsError(f"drift.clients: unknown client {wrong[0]}; client IDs are 0 to {clients - 1}")
-                if (group[list(ids)] >= 0).any():
-                    raise SettingsError("drift.clients: a client is listed twice")
-                group[list(ids)] = number
+            for number, listed in enumerate(self.clients):
+                ids = names.numbers(listed, "drift.clients")
+                if twice := [id_ for id_ in ids if group[id_] >= 0]:
+                    raise SettingsError(f"drift.clients: client {names[twice[0]]} is listed twice")
+                group[ids] = number
             return group
         drawn = generator(seed, "drift.clients").permutation(clients)[: round(self.share * clients)]
         group[drawn] = np.arange(len(drawn)) % len(self.concepts)
