@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import sets
 from fedtide.cli.options import mlruns_named
 from fedtide.core.errors import SettingsError
 from fedtide.runs.mlflow.results import record_report
@@ -33,12 +34,41 @@ def test_a_path_or_uri_names_mlflows_place(folder):
         where = place_of(uri)
         assert (where.address, where.user, where.password) == (address, user, password)
         assert repr(where) == f"Server(address={address!r})"
-    unusable = ("databricks", "file:///mlruns", "postgresql://me:hunter@host/db", "sqlite:///store")
-    message = r"^MLFLOW_TRACKING_URI \(or --mlruns, FEDTIDE_MLRUNS\).* should be"
-    for other in (*unusable, "http://me:hunter@:x"):
-        with pytest.raises(SettingsError, match=message) as caught:
-            place_of(other)
-        assert "hunter" not in str(caught.value)
+    for uri, address in (
+        *((same, same) for same in ("databricks", "databricks://mine", "uc:mine", "file:///mlruns", "sqlite:///store")),
+        *((same, same) for same in ("azureml://host/v1", "arn:aws:sagemaker:us-east-1:1:mlflow-tracking-server/a")),
+        ("postgresql+psycopg2://me:hunter@host/db?password=hunter", "postgresql+psycopg2://host/db"),
+    ):
+        where = place_of(uri)
+        assert (where.address, where.uri) == (address, uri)
+        assert "hunter" not in repr(where)
+    message = r"^MLFLOW_TRACKING_URI \(or --mlruns, FEDTIDE_MLRUNS\).* should be .*tracking\.mlflow=false$"
+    with pytest.raises(SettingsError, match=message) as caught:
+        place_of("http://me:hunter@:x")
+    assert "hunter" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_run_does_without_a_place_that_mlflow_does_not_have(fedtide, folder, monkeypatch):
+    for uri in ("nowhere://me:hunter@host/db", "postgresql+hunter://me:hunter@host/db", "file:///mlruns"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        called = fedtide(
+            "compare", "-q", *sets("tracking.mlflow=true", "compare.algorithms=[fedavg]", "compare.seeds=[0, 1]")
+        )
+        assert called.status == 0
+        (line,) = [line for line in called.err if "MLflow" in line]
+        assert line.endswith("runs are not logged there (see tracking.mlflow=false)")
+        assert "me:hunter" not in line
+    assert not (folder / "mlruns").exists()
+
+
+@pytest.mark.slow
+def test_mlflow_gets_an_address_of_its_own_kind(fedtide, folder, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///store")
+    called = fedtide("run", "-q", *sets("tracking.mlflow=true", "tracking.model=false"))
+    assert (called.status, [line for line in called.err if "MLflow" in line]) == (0, [])
+    (run,) = Store(place_of("sqlite:///store"), "fedtide").runs("tags.run_key != ''")
+    assert run.info.status == "FINISHED"
 
 
 def test_variables_count_where_settings_say_nothing(fedtide, folder, monkeypatch):
@@ -56,8 +86,10 @@ def test_variables_count_where_settings_say_nothing(fedtide, folder, monkeypatch
     monkeypatch.setenv("FEDTIDE_MLRUNS", "here")
     assert place(own[0])[0] == folder / "here"
     monkeypatch.setenv("FEDTIDE_MLRUNS", "")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "databricks")
-    assert fedtide("run", "--set", own[0]).refusal.endswith("or a folder, such as mlruns")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:x")
+    assert fedtide("run", "--set", own[0]).refusal.endswith(
+        "such as http://127.0.0.1:5000; or set tracking.mlflow=false"
+    )
     assert not (folder / "runs").exists()
 
 

@@ -21,6 +21,7 @@ from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.display.progress import Watch
 from fedtide.runs.execution import execute
 from fedtide.runs.lightning import callbacks as batches
+from fedtide.runs.mlflow.mlflow_run import MlflowRun
 from fedtide.runs.mlflow.store import Store
 from fedtide.runs.mlflow.upload import mirror
 from fedtide.runs.workspace import Workspace
@@ -250,10 +251,31 @@ def test_a_damaged_run_is_skipped_with_one_line_when_rebuilding(directory: Path,
     assert lines[1] == "MLflow: 0 runs written, 0 up to date, 1 not uploaded"
 
 
-def test_long_settings_are_cut_and_short_ones_kept(directory: Path, mlruns: Path) -> None:
-    long = {"label": "x" * 400, "widths": list(range(200)), "deep": {"er": None}, "word": "plain"}
+def test_settings_that_differ_late_differ_in_mlflow(directory: Path, mlruns: Path) -> None:
+    long = {"label": "x" * 5990 + "a", "erased": list(range(1500)), "deep": {"er": None}, "word": "plain"}
     (directory / "settings.json").write_text(json.dumps(long))
     mirror([directory], mlruns, EXPERIMENT)
-    _, run = only_run(mlruns)
-    assert [len(run.data.params[key]) for key in ("label", "widths")] == [250, 250]
-    assert (run.data.params["deep.er"], run.data.params["word"]) == ("null", "plain")
+    store, run = only_run(mlruns)
+    params = run.data.params
+    assert (params["label"], params["deep.er"], params["word"]) == (long["label"], "null", "plain")
+    assert json.dumps(long["erased"]).startswith(params["erased"].split("...")[0])
+    assert 5980 < len(params["erased"]) <= 6000
+    other = directory.with_name("other")
+    shutil.copytree(directory, other)
+    (other / "settings.json").write_text(json.dumps({**long, "erased": [*range(1499), 7]}))
+    mirror([other], mlruns, EXPERIMENT)
+    (second,) = store.runs("attributes.run_name = 'other'")
+    assert second.data.params["erased"] != params["erased"]
+    assert second.data.params["label"] == params["label"]
+
+
+def test_a_parameter_that_was_cut_shorter_does_not_stop_an_upload(directory: Path, mlruns: Path) -> None:
+    (directory / "settings.json").write_text(json.dumps({"label": "x" * 400}))
+    MlflowRun(store := Store(mlruns, EXPERIMENT), RunDirectory(directory)).begin("")
+    with closing(sqlite3.connect(mlruns / "mlflow.db")) as connection, connection:
+        connection.execute("UPDATE params SET value = substr(value, 1, 250)")
+    lines: list[str] = []
+    mirror([directory], mlruns, EXPERIMENT, lines.append)
+    assert lines == ["MLflow: 1 runs written, 0 up to date"]
+    (run,) = store.runs("")
+    assert run.info.status == "FINISHED"

@@ -83,10 +83,7 @@ def _locks(folder: Path) -> str:
 
 def _reached(where: Path | Server) -> str:
     if isinstance(where, Server):
-        from mlflow import MlflowClient
-
-        where.configure()
-        MlflowClient(tracking_uri=where.address).search_experiments(max_results=1)
+        where.reach()
     elif database_of(where).exists():
         open_store(database_of(where))
     return str(where)

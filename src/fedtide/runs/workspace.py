@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedtide.core.errors import without_credentials
 from fedtide.core.extras import installation, missing, require
 from fedtide.core.storage.files import short_hash
 from fedtide.runs.mlflow.server import Server, place_of
+from fedtide.runs.mlflow.store import reason
 from fedtide.settings.experiment import TrackingSettings
 from fedtide.settings.params import Params
 from fedtide.settings.run import Imported
@@ -40,7 +42,7 @@ def workspace(
 ) -> Workspace:
     """The workspace of a comparison, which is named after the settings shared by its runs.
 
-    Where MLflow is not installed it has no place in MLflow, which is logged.
+    Where MLflow is not installed, or has no such store, it has no place in MLflow, which is logged.
 
     Raises:
         SettingsError: MLflow is not installed, but settings name its server or a model to register.
@@ -58,6 +60,14 @@ def workspace(
         shared.pop(key)
     name = f"{shared['data']['name']} {shared['scenario']['name']} {short_hash(shared)}"
     where = mlflow_place(tracking, mlruns) if tracking.mlflow and mlruns else None
+    if log is not None and isinstance(where, Server) and where.uri is not None:
+        try:  # once, instead of in every run: a platform may have set it for others
+            where.reach()
+        except Exception as error:  # whatever MLflow, its plug-ins or SQLAlchemy may raise
+            log(
+                f"MLflow: {where}: {without_credentials(reason(error))}; runs are not logged there (see tracking.mlflow=false)"
+            )
+            where = None
     chosen = tracking.model, tracking.register, tracking.loggers
     return Workspace(runs, worlds, where, experiment_of(tracking), name, *chosen)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedtide.core.errors import SettingsError
+from fedtide.core.storage.files import short_hash
 from fedtide.records.files.guarantees import PRIVACY
 from fedtide.records.run_directory import ENCODING, MODEL, SERVED, RunDirectory, finite, flat, read_json
 from fedtide.records.summary import predicts
@@ -15,7 +16,7 @@ from fedtide.runs.mlflow.store import Store, git_commit
 from fedtide.world.dataset import Dataset
 
 _DIGEST = 36  # characters of a dataset's digest, MLflow's limit
-_MAX_VALUE = 250  # characters of a parameter's value
+_MAX_VALUE = 6000  # characters of a parameter's value, MLflow's limit
 _MAX_METRICS = 1000  # per call, MLflow's limit
 _MAX_PARAMS = 100  # per call, MLflow's limit
 _EVERY_ROUND = "session"  # a metric that is finite in every round, so it tells which rounds are logged
@@ -77,7 +78,8 @@ class MlflowRun:
             self._client.log_batch(self._id, tags=[RunTag(key, value) for key, value in tags.items()])
         settings = read_json(self.directory.path / "settings.json") or {}
         words = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in flat(settings))
-        params = [Param(key, text[:_MAX_VALUE]) for key, text in words]
+        known = self._run.data.params  # MLflow refuses another value, even one that was cut shorter
+        params = [Param(key, _cut(text)) for key, text in words if key not in known]
         for start in range(0, len(params), _MAX_PARAMS):
             self._client.log_batch(self._id, params=params[start : start + _MAX_PARAMS])
         self._client.log_inputs(self._id, _inputs(self._facts, settings))
@@ -160,6 +162,11 @@ def outcome_of(directory: RunDirectory) -> str:
     log = directory.path / "events.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
     return "interrupted" if lines and '"event": "interrupted"' in lines[-1] else "killed"
+
+
+def _cut(text: str) -> str:
+    """A text that MLflow takes; different texts stay different."""
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 20]}... {short_hash(text)}"
 
 
 def _inputs(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Any]:

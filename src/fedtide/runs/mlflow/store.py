@@ -47,7 +47,6 @@ class Store:
         logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # we report errors ourselves, in one line
         self.folder: Path | None = None
         if isinstance(where, Server):
-            where.configure()
             name = f"fedtide-{short_hash([getpass.getuser(), where.address])}.lock"
             self._lock = Path(tempfile.gettempdir()) / name
         else:
@@ -57,7 +56,7 @@ class Store:
         with self._locked():
             self.uri = where.address if isinstance(where, Server) else open_store(database_of(where))
             try:
-                self.client: Any = MlflowClient(tracking_uri=self.uri)
+                self.client: Any = where.client() if isinstance(where, Server) else MlflowClient(tracking_uri=self.uri)
                 self.experiment: str = self._experiment(experiment)
             except MlflowException as error:
                 if "database schema" not in str(error):
