@@ -12,6 +12,7 @@ from fedtide.report.tables.table import Table
 def level_title(table: Table) -> str:
     """What the dots are: one number per method."""
     words = {table.score.mean_next: "Mean test {}", "best": "Best test {}", "last": "Test {} of the last rounds"}
+    words["final"] = "Test {} at the end"
     return words[table.level.key].format(table.score.words)
 
 
