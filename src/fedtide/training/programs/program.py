@@ -16,7 +16,6 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedtide.training.programs.interpreter import TRACING, as_function
-from fedtide.training.programs.narrow import use_narrow_forms
 from fedtide.training.programs.onednn import is_faster, use_onednn
 from fedtide.training.programs.views import RESHAPES, example, is_transposition
 
@@ -87,7 +86,6 @@ def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> Gr
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
     """The graph as a callable, every operation in its fastest form."""
     if arguments[0].device.type == "cpu":
-        use_narrow_forms(graph.graph)
         use_onednn(graph.graph)
     return _as_function(graph, arguments)
 
