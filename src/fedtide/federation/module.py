@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import torch
 
+from fedtide.core import lightning as L
 from fedtide.core.errors import Diverged
 from fedtide.federation.assembly.choose import choose
 from fedtide.federation.assembly.footprint import Footprint, footprint, naming_exhaustion

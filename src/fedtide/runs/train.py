@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import lightning as L
-
+from fedtide.core import lightning as L
 from fedtide.core import plugins
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require

@@ -15,7 +15,7 @@ from fedtide.settings.run import RunSettings
 from fedtide.settings.scores import RECORDED, main_score
 
 if TYPE_CHECKING:
-    import lightning as L
+    from fedtide.core import lightning as L
 
 _TAIL = 1 << 14  # bytes at the end of a history that are read: its last rows
 _MAIN = [main_score(task) for task in RECORDED]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import lightning as L
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from fedtide.core import lightning as L
 from fedtide.federation.module import FederatedModule
 from fedtide.federation.saving import checkpoint
 from fedtide.records.run_directory import SESSION, RunDirectory

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
+from fedtide.core import lightning as L
 from fedtide.core.discovery.imports import make, named
 from fedtide.core.errors import shortened
 from fedtide.core.storage.files import short_hash, write_json

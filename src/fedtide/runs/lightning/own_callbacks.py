@@ -4,10 +4,10 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.pytorch.callbacks import Checkpoint, ProgressBar
 
+from fedtide.core import lightning as L
 from fedtide.core.discovery.faults import PluginCrash
 from fedtide.core.discovery.imports import fault_of, libraries, make
 from fedtide.core.errors import SettingsError

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import lightning as L
 import torch
 from lightning.fabric.plugins import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
@@ -17,6 +16,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.accelerators import MPSAccelerator
 from lightning.pytorch.loggers import Logger
 
+from fedtide.core import lightning as L
 from fedtide.core.errors import SettingsError
 from fedtide.runs.jobs.ranks import launched
 from fedtide.runs.jobs.signals import ended_by_signals

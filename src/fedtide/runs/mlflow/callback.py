@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import lightning as L
-
+from fedtide.core import lightning as L
 from fedtide.records.run_directory import RunDirectory
 from fedtide.runs.lightning.callbacks import RoundBatches
 from fedtide.runs.mlflow.mlflow_run import MlflowRun

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import lightning as L
-
+from fedtide.core import lightning as L
 from fedtide.core.errors import SettingsError
 from fedtide.federation.module import FederatedModule
 from fedtide.records.measures.drifts import starts
