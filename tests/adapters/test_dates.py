@@ -1,4 +1,6 @@
-"""Times as tables write them, and the formats that fit them."""
+"""Times as tables write them, the clock they are read by, and the formats that fit them."""
+
+import datetime
 
 import pandas as pd
 import pytest
@@ -40,6 +42,55 @@ def test_a_time_without_a_format(value, date):
     else:
         found, unit = times(column([value, value]))
         assert (found.tolist(), unit) == ([pd.Timestamp(date).timestamp()] * 2, "s")
+
+
+BERLIN = [
+    "2024-03-31T01:30:00+01:00",
+    "2024-03-31T03:30:00+02:00",
+    "2024-10-27T02:30:00+02:00",
+    "2024-10-27T02:30:00+01:00",
+]
+AHEAD = datetime.timezone(datetime.timedelta(hours=11))
+
+
+@pytest.mark.parametrize(
+    ("values", "given", "clock"),
+    [
+        (["2024-02-01T08:15:00+11:00", "2024-02-01T00:30:00+11:00"], {}, ["2024-02-01 08:15", "2024-02-01 00:30"]),
+        (["20240201T081500+1100"], {}, ["2024-02-01 08:15"]),
+        (["2024-02-01 08:15:00-05"], {}, ["2024-02-01 08:15"]),
+        (["01/Feb/2024:08:15:00 +0530"], {"date_format": "%d/%b/%Y:%H:%M:%S %z"}, ["2024-02-01 08:15"]),
+        (["Thu 08-15 2024-05"], {"date_format": "%a %H-%M %Y-%m"}, ["2024-05-01 08:15"]),
+        ([datetime.datetime(2024, 2, 1, 8, 15, tzinfo=AHEAD)], {}, ["2024-02-01 08:15"]),
+        (pd.DatetimeIndex(BERLIN[:1]).tz_convert("Asia/Tokyo"), {}, ["2024-03-31 09:30"]),
+        (["2024-02-01T08:15:00Z"], {"timezone": "Australia/Sydney"}, ["2024-02-01 19:15"]),
+        ([1_706_775_300, 1_720_000_000], {"timezone": "Europe/Berlin"}, ["2024-02-01 09:15", "2024-07-03 11:46:40"]),
+        (BERLIN, {"timezone": "Europe/Berlin"}, [text[:16].replace("T", " ") for text in BERLIN]),
+        (BERLIN[:2], {"timezone": "UTC"}, ["2024-03-31 00:30", "2024-03-31 01:30"]),
+    ],
+)
+def test_times_are_those_of_the_clock_on_the_wall(values, given, clock):
+    found, _ = times(column(values), **given)
+    assert found.tolist() == [pd.Timestamp(text).timestamp() for text in clock]
+
+
+@pytest.mark.parametrize(
+    ("values", "given", "message"),
+    [
+        (
+            BERLIN,
+            {},
+            r"row 2: when is '2024-03-31T03.*', expected the offset \+01:00 of .* set data\.timezone, such as",
+        ),
+        ([*BERLIN, "2024-01-01"], {}, "row 1: when is .*, expected times that all have a time zone, or none"),
+        (["2024-01-01"], {"timezone": "UTC"}, r"a time with an offset, such as \+01:00, for data\.timezone"),
+        ([20240101, 20240102], {"timezone": "UTC"}, r"a time with an offset"),
+        ([1, 2], {"unit": "step", "timezone": "UTC"}, r"data\.timezone = 'UTC' requires times in seconds"),
+    ],
+)
+def test_times_without_a_common_clock_are_one_line(values, given, message):
+    with pytest.raises(SettingsError, match=message):
+        times(column(values), key="data.", **given)
 
 
 def test_integers_in_another_unit_are_no_dates_and_among_dates_all_have_to_be():

@@ -116,3 +116,9 @@ def test_settings_for_other_tasks_than_classification_have_no_part_in_its_identi
     plain = Table.Settings()
     assert not {"task", "labels", "target_scale"} & plain.canonical().keys()
     assert Table.Settings(task="regression").canonical().keys() - plain.canonical().keys() == {"task"}
+
+
+def test_a_first_period_of_few_rows_is_told(tmp_path, capsys):
+    early = rows(1).assign(when="1969-11-05T00:00:00Z")
+    read(tmp_path, pd.concat([early, early, rows()]), split={"share": 0.1})
+    assert "by the 2 training rows of the first period, where periods have " in capsys.readouterr().err

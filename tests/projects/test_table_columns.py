@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from fedtide.authoring.project import table
 from fedtide.authoring.project.table import settings_for
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
@@ -99,6 +100,39 @@ def test_both_readings_of_dates_are_told(tmp_path):
     settings, sentences = proposed(tmp_path, HEAD, rows)
     assert (settings.data.date_format, settings.scenario.period) == ("%m/%d/%Y", "month")
     assert "read as '%m/%d/%Y', but '%d/%m/%Y' fits, too: if it is right, set data.date_format to it" in sentences[2]
+
+
+@pytest.mark.parametrize(
+    ("winter", "summer", "timezone", "told"),
+    [
+        ("+11:00", "+11:00", None, "local times with the offset +11:00"),
+        ("Z", "Z", None, "in UTC; for local times set data.timezone"),
+        ("", "", None, None),
+        ("-05:00", "-04:00", "America/", "local times of America/"),
+        ("+01:00", "+07:00", "UTC", "offsets +01:00 and +07:00 fit no time zone, so in UTC"),
+    ],
+)
+def test_the_clock_of_the_times_is_told(tmp_path, winter, summer, timezone, told):
+    """A row half past midnight on 1 January makes no month of its own."""
+    rows = [row.split(",") for row in daily(lambda n: n % 2)]
+    rows[0][0] = "2024-01-01"
+    cells = [f"{day}T00:30:00{winter if day <= '2024-03-10' else summer},{','.join(rest)}" for day, *rest in rows]
+    settings, sentences = proposed(tmp_path, HEAD, cells)
+    assert (settings.data.timezone or "none").startswith(timezone or "none")
+    clock = sentences[2].partition("; matched by name")[2]
+    assert clock == ")." if told is None else clock.startswith(f"; {told}")
+    assert settings.scenario.period == "month"
+
+
+def test_a_better_period_that_is_not_possible_is_told(tmp_path, monkeypatch):
+    def fails(text):
+        if "period: month" in text:
+            raise SettingsError("no month")
+
+    monkeypatch.setattr(table, "_try", fails)
+    settings, sentences = proposed(tmp_path, HEAD, daily(lambda n: n % 2))
+    assert settings.scenario.period == "week"
+    assert sentences[-2:] == ["scenario: not every month: no month.", sentences[-1]]
 
 
 @pytest.mark.parametrize(

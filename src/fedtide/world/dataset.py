@@ -45,7 +45,7 @@ class Origins:
         train_client, test_client: int64 [n], number of the client, an index into ``clients``.
         train_time, test_time: int64 [n], in ``unit``.
         clients: names of all clients.
-        unit: of the times: ``s`` for seconds since 1970 (UTC), anything else only for display.
+        unit: of the times: ``s`` for seconds since 1970 of a wall clock, anything else only for display.
     """
 
     train_client: Ints | None = None

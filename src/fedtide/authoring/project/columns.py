@@ -13,8 +13,9 @@ import pandas as pd
 from fedtide.core.array_types import Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.columns import Column
-from fedtide.world.adapters.dates import RECENT, are_dates, formats_of, joined, part_of, snake_case, times
+from fedtide.world.adapters.dates import RECENT, are_dates, dates_in, formats_of, joined, part_of, snake_case, times
 from fedtide.world.adapters.names import name_of
+from fedtide.world.adapters.zones import IN_UTC, proposed
 
 FEW = 20
 """Classes that a column may have to be taken for a label; a label named as one may have more."""
@@ -166,9 +167,9 @@ def _time(columns: list[Column], named: bool) -> Time | None:
         return None
     names, end = tuple(each.name for each in columns), "; matched by name" if named else ""
 
-    def read(values: pd.Series[Any], unit: str, date_format: str | None = None) -> Ints:
+    def read(values: pd.Series[Any], unit: str, date_format: str | None = None, zone: str | None = None) -> Ints:
         found = Column(values, column.name, lambda row: column.place(int(values.index[row])))
-        return times(found, unit, date_format)[0]
+        return times(found, unit, date_format, timezone=zone)[0]
 
     dated = pd.api.types.is_datetime64_any_dtype(known)
     numbers = known[:0] if dated else pd.to_numeric(known, errors="coerce").dropna()
@@ -180,7 +181,8 @@ def _time(columns: list[Column], named: bool) -> Time | None:
                 seconds = read(numbers, unit)
                 if seconds.min() >= RECENT or (unit == "s" and (seconds != numbers).any()):
                     settings = {"unit": unit} if unit != "s" else {}
-                    return Time(names, f"dates such as {known.iloc[0]}{end}", seconds, settings)
+                    clock = IN_UTC if unit != "s" or (seconds == numbers).all() else ""
+                    return Time(names, f"dates such as {known.iloc[0]}{end}{clock}", seconds, settings)
         return None
     formats = formats_of(known)
     if len(columns) > 1 and date_format:
@@ -188,11 +190,13 @@ def _time(columns: list[Column], named: bool) -> Time | None:
         formats = [each for each in months if 2 * are_dates(known, each).sum() >= len(known)]
     chosen = formats[0] if formats else None
     fits = are_dates(known, chosen) if formats else np.ones(len(known), dtype=np.bool_)
-    seconds = read(known[fits], "s", chosen)
-    why = f"dates such as {known[fits].iloc[0]}{end}"
+    clock, zone = proposed(known[fits], dates_in(known[fits], chosen), chosen) if formats else ("", None)
+    seconds = read(known[fits], "s", chosen, zone)
+    why = f"dates such as {known[fits].iloc[0]}{end}{clock}"
     if len(columns) > 1:
         why += "; no features, unless data.numeric or data.categorical lists them"
     elif len(formats) > 1:
         other = " or ".join(repr(each) for each in formats[1:])
         why += f"; read as {chosen!r}, but {other} fits, too: if it is right, set data.date_format to it"
-    return Time(names, why, seconds, {} if chosen in (None, date_format) else {"date_format": str(chosen)})
+    settings = {} if chosen in (None, date_format) else {"date_format": str(chosen)}
+    return Time(names, why, seconds, settings | ({"timezone": zone} if zone else {}))

@@ -83,7 +83,7 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
     data |= {"unlabeled": "drop"} if gaps.any() else {}
     data |= _features(_read(file, written), frame.drop(columns=list(taken)), sentences)
     problem: SettingsError | None = None
-    for period in _periods(time):
+    for period in _periods(time):  # a sentence says why a better one is not possible
         scenario = _scenario(period, client, time)
         split = {} if period in ("month", "all") else {"split": {"period": "all" if period == "equal" else period}}
         text = _text({**data, **split}, scenario, regression, client)
@@ -91,6 +91,7 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
             _try(text)
         except SettingsError as error:
             problem = error
+            sentences.append(f"scenario: not every {period}: {error}.")
             continue
         return text, [*sentences, scenario[1]]
     raise problem or SettingsError(f"{file}: no settings found")

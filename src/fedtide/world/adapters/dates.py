@@ -15,11 +15,11 @@ import pandas as pd
 from fedtide.core.array_types import Bools, Ints
 from fedtide.core.errors import SettingsError
 from fedtide.world.adapters.columns import Column, integers
+from fedtide.world.adapters.zones import in_zone, wall_clock
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _YEARS = (1900, 2200)  # from the first one, before the second one; other times are those of another unit or format
 _BOUNDS = tuple(int(np.datetime64(str(year), "s").astype(np.int64)) for year in _YEARS)
-_ZONE = re.compile(r":.*([zZ]|[+-]\d\d:?(\d\d)?)$")
 _ALLOWED = f"a date from {_YEARS[0]} to {_YEARS[1] - 1}"
 _INTEGER = re.compile(r"[-+]?\d{1,19}(\.0*)?|\d{9,19}\.\d+")  # or a time as programs write it, with fractions
 RECENT = 10**8
@@ -41,19 +41,24 @@ _CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M
 _SAMPLE = 20  # texts that tell which formats are tried on all
 
 
-def times(column: Column, unit: str = "s", date_format: str | None = None, key: str = "") -> tuple[Ints, str]:
+def times(
+    column: Column, unit: str = "s", date_format: str | None = None, key: str = "", timezone: str | None = None
+) -> tuple[Ints, str]:
     """Times as int64 [n], and their unit: dates, and integers in ``s``, ``ms``, ``us`` or ``ns``, become seconds since 1970.
+
+    They are those of a wall clock (:func:`fedtide.world.adapters.zones.wall_clock`); that of integers is UTC by default.
 
     Args:
         unit: of integers; those in any other unit stay as they are. Without a format, integers in ``s`` that are all such as
             2013, 201301 or 20130131 are dates.
-        date_format: of dates that are not ISO's, as in :meth:`datetime.datetime.strptime`. Dates without a zone are UTC.
-            Without it, quarters and weeks such as 2013Q1 and 2013-W05 are their first days.
-        key: how settings begin in errors; without one there is no setting of the format.
+        date_format: of dates that are not ISO's, as in :meth:`datetime.datetime.strptime`. Without it, quarters and weeks
+            such as 2013Q1 and 2013-W05 are their first days.
+        key: how settings begin in errors; without one there is no setting of the format and of the time zone.
+        timezone: name of the time zone of the wall clock.
 
     Raises:
         SettingsError: a time is missing, neither integer nor date, outside of 1900 to 2199, which suggests another unit, or
-            some have a zone and others have none.
+            has another offset than others and there is no ``timezone``.
     """
     column.refuse(column.values.isna(), "a time")
     if date_format is None:
@@ -63,11 +68,13 @@ def times(column: Column, unit: str = "s", date_format: str | None = None, key: 
             column = replace(column, values=np.floor(column.values))
         known = integers(column, "a time", "an integer or a date")
         if known is not None and unit not in _PER_SECOND:
+            if timezone is not None:
+                raise SettingsError(f"{key}timezone = {timezone!r} requires times in seconds, but the unit is {unit!r}")
             return known, unit
         if known is not None and (date_format := _format_of(known) if unit == "s" else None) is None:
-            return _seconds(column, known, unit, key), "s"
+            return _seconds(column, known, unit, key, timezone), "s"
     parsed = _parsed(column, key) if date_format is None else _formatted(column, date_format, key)
-    seconds = _in_seconds(parsed)
+    seconds = wall_clock(column, parsed, timezone, key, date_format)
     column.refuse(_outside(seconds), _ALLOWED)
     return seconds, "s" if unit in _PER_SECOND else unit
 
@@ -132,12 +139,14 @@ def formats_of(values: pd.Series[Any]) -> list[str | None]:
     read = {known: found[are_dates(found, known)] for known in tries}
     most = max(map(len, read.values()), default=0)
     best = [known for known in tries if len(read[known]) == most and 2 * most >= len(found) > 0]
-    return [None] if None in best else sorted(best, key=lambda known: _likely(_dates(read[known], known)), reverse=True)
+    return (
+        [None] if None in best else sorted(best, key=lambda known: _likely(dates_in(read[known], known)), reverse=True)
+    )
 
 
 def are_dates(values: pd.Series[Any], date_format: str | None) -> Bools:
     """Which values are dates of a format; ``None`` is ISO's."""
-    return _dates(values, date_format).notna().to_numpy(dtype=np.bool_)
+    return dates_in(values, date_format).notna().to_numpy(dtype=np.bool_)
 
 
 def _likely(dates: pd.Series[pd.Timestamp]) -> tuple[bool, bool]:
@@ -145,8 +154,8 @@ def _likely(dates: pd.Series[pd.Timestamp]) -> tuple[bool, bool]:
     return months > 2 and dates.dt.day.nunique() == 1, dates.is_monotonic_increasing or dates.is_monotonic_decreasing
 
 
-def _dates(values: pd.Series[Any], date_format: str | None) -> pd.Series[pd.Timestamp]:
-    """Values as dates, without one where a value is none."""
+def dates_in(values: pd.Series[Any], date_format: str | None) -> pd.Series[pd.Timestamp]:
+    """Values as dates in UTC, without one where a value is none."""
     if date_format is not None:
         return pd.to_datetime(values.astype(str), utc=True, errors="coerce", format=date_format)
     dates = pd.to_datetime(values, utc=True, errors="coerce", format="ISO8601")
@@ -180,23 +189,21 @@ def _outside(seconds: Ints) -> Bools:
     return (seconds < _BOUNDS[0]) | (seconds >= _BOUNDS[1])
 
 
-def _in_seconds(dates: pd.Series[pd.Timestamp]) -> Ints:
-    return dates.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
-
-
-def _seconds(column: Column, values: Ints, unit: str, key: str) -> Ints:
+def _seconds(column: Column, values: Ints, unit: str, key: str, timezone: str | None) -> Ints:
     seconds = values // _PER_SECOND[unit]
     outside = _outside(seconds)
     if outside.any():
         finer = [other for other, count in _PER_SECOND.items() if not _outside(values // count).any()]
         hint = f"; set {key}unit: {finer[0]}" if finer else ""
         column.refuse(outside, f"a time from {_YEARS[0]} to {_YEARS[1] - 1} in {unit}{hint}")
-    return seconds
+    if timezone is None:
+        return seconds
+    return in_zone(pd.Series(seconds.astype("datetime64[s]")).dt.tz_localize("UTC"), timezone)
 
 
 def _parsed(column: Column, key: str) -> pd.Series[pd.Timestamp]:
     """ISO dates."""
-    parsed = _dates(column.values, None)
+    parsed = dates_in(column.values, None)
     if parsed.isna().any():
         fitting = formats_of(column.values)
         such = " or ".join(repr(known) for known in fitting or ["%d/%m/%Y"])
@@ -206,8 +213,6 @@ def _parsed(column: Column, key: str) -> pd.Series[pd.Timestamp]:
         column.refuse(
             parsed.isna(), "an integer or a date such as 2013-01-31T18:00:00Z" + (f" ({hint})" if key else "")
         )
-    if not pd.api.types.is_datetime64_any_dtype(column.values):
-        _refuse_mixed_zones(column)
     return parsed
 
 
@@ -217,22 +222,9 @@ def _formatted(column: Column, date_format: str, key: str) -> pd.Series[pd.Times
     if pd.api.types.is_datetime64_any_dtype(column.values) or pd.api.types.is_float_dtype(column.values):
         column.refuse(np.ones(len(column.values)), f"a text or an integer, as {key}date_format is {date_format!r}")
     try:
-        parsed = _dates(column.values, date_format)
+        parsed = dates_in(column.values, date_format)
     except (ValueError, re.error) as error:
         raise SettingsError(f"{key}date_format = {date_format!r}: {error}") from None
     hint = f" (for others set {key}date_format)" if key else ""
     column.refuse(parsed.isna(), f"a date of the format {date_format!r}{hint}")
     return parsed
-
-
-def _refuse_mixed_zones(column: Column) -> None:
-    codes, found = pd.factorize(column.values)
-    zoned = np.array([_has_zone(value) for value in found], dtype=np.bool_)[codes]
-    if zoned.any() and not zoned.all():
-        column.refuse(zoned, "times that all have a time zone, or none")
-
-
-def _has_zone(value: object) -> bool:
-    if isinstance(value, datetime.datetime):
-        return value.tzinfo is not None
-    return bool(_ZONE.search(str(value).strip()))

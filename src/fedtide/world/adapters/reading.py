@@ -22,6 +22,7 @@ from fedtide.world.adapters.columns import MISSING_NUMBERS
 from fedtide.world.adapters.layouts import UNNAMED, Layout, layout
 from fedtide.world.adapters.names import name_of
 from fedtide.world.adapters.rows import Rows
+from fedtide.world.adapters.zones import refuse_unknown_zone
 
 _PARQUET = (".parquet", ".pq")
 BINARY = (*_PARQUET, ".feather", ".arrow")
@@ -51,7 +52,11 @@ class FileSettings(DatasetSettings):
     date_format: Annotated[str | None, OMIT_DEFAULT] = Field(
         None, description="strptime format of the times, such as %d/%m/%Y; null: integers or ISO dates"
     )
-
+    timezone: Annotated[str | None, OMIT_DEFAULT] = Field(
+        None,
+        description="time zone of the clock by which times have days and months, such as Europe/Berlin; null: that of the one "
+        "offset that all times have, UTC of integers",
+    )
     missing: Annotated[tuple[Name, ...], OMIT_DEFAULT] = Field(
         (),
         description="texts and numbers that are a missing value in every column, such as ? or -999, in addition to empty cells "
@@ -66,6 +71,8 @@ class FileSettings(DatasetSettings):
             raise SettingsError(
                 f"encoding = {self.encoding!r} is not an encoding known to Python; use one such as utf-8 or latin-1"
             ) from None
+        if self.timezone is not None:
+            refuse_unknown_zone(self.timezone)
         if self.decimal == self.delimiter:
             raise SettingsError(f"decimal and delimiter are both {self.decimal!r}")
         return self

@@ -83,7 +83,8 @@ def from_tensors(
         inputs: tensor, array or list: [n, features]; [n, channels, time]; [n, channels, height, width], uint8 or floating
             point; or, with ``kind="text"``, token ids [n, length].
         labels: n integers from 0, or n names; with another ``task`` numbers, see there.
-        client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970.
+        client: n names or numbers. time: n integers, dates, or texts such as ``2013-01-31``; dates become seconds since 1970
+            of the clock in whose time zone, or with whose one offset, they are.
         test: the same four of the test set; by default test samples are held out.
         split: which samples are held out: by default a fifth of every client's (or class's) samples of a month.
         kind: of the inputs; by default ``vector``, ``series`` or ``image``, by their dimensions.

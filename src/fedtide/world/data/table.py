@@ -36,6 +36,7 @@ from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 logger = logging.getLogger(__name__)
 
 _FEW = 100  # classes that any table may have
+_SMALL = 10  # times as many rows on average make a first period one that says little about features
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
 
 
@@ -115,6 +116,8 @@ class Table(DatasetPlugin):
                 if names.count(name) > 1:
                     keys = " and ".join(dict.fromkeys(key for other, key in self.roles if other == name))
                     raise SettingsError(f"{keys}: column {name!r} is given twice; each needs its own")
+            if self.timezone and not self.time:
+                raise SettingsError(f"timezone = {self.timezone} requires time, the column of times")
             if self.window and not self.time:
                 raise SettingsError(f"window = {self.window} requires time, the column that orders the rows")
             if self.stride > 1 and not self.window:
@@ -162,7 +165,7 @@ class Table(DatasetPlugin):
         time, unit = None, chosen.unit
         if chosen.time:
             column, date_format = joined([rows.column(name) for name in chosen.times], chosen.date_format, "data.")
-            time, unit = times(column, unit, date_format, "data.")
+            time, unit = times(column, unit, date_format, "data.", chosen.timezone)
         # All that follows sees the rows in an order that does not depend on that of the file.
         order = rows.order(client, time, numeric, categorical, labels)
         rows, labels, classes_ = rows[order], labels[order], classes_[order]
@@ -182,6 +185,10 @@ class Table(DatasetPlugin):
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
         fit = np.zeros(len(order), dtype=np.bool_)
         fit[seen[train[period[train] == period[train].min()]]] = True
+        sizes = np.unique(period[train], return_counts=True)[1]
+        if sizes[0] * _SMALL < sizes.mean():
+            found = f"by the {sizes[0]:,} training rows of the first period, where periods have {sizes.mean():,.0f} on average"
+            logger.warning("%s: features are scaled %s (data.split.period: %s)", rows.path, found, chosen.split.period)
         encoding = Encoding.fit(
             *(rows.frame, numeric, categorical, fit),
             outputs=outputs,

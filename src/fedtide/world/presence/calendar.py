@@ -10,7 +10,7 @@ from fedtide.core.errors import SettingsError
 
 RECURRING = ("weekpart", "daypart")
 UNITS = ("year", "month", "week", "day", *RECURRING)
-"""Periods of the calendar (UTC); weeks begin on Monday, weekparts are Monday to Friday and weekends."""
+"""Periods of the calendar; weeks begin on Monday, weekparts are Monday to Friday and weekends."""
 
 HOURS = (0, 6, 12, 18)
 """At which the parts of a day begin."""

@@ -37,7 +37,7 @@ class Calendar(Scenario):
             Literal["year", "month", "week", "day", "weekpart", "daypart", "equal"] | Annotated[int, Field(ge=1)]
         ) = Field(
             "month",
-            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart (UTC), a length "
+            description="year, month, week, day, weekpart (weekdays and weekends in turn) or daypart, a length "
             "in the data's time unit, or equal: equal size",
         )
         hours: Annotated[tuple[int, ...], OMIT_DEFAULT] = Field(

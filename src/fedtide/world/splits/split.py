@@ -19,7 +19,7 @@ class SplitSettings(SettingsModel):
     by: Literal["random", "time"] = Field("random", description="random: any samples; time: the last ones")
     period: Literal["year", "month", "week", "day", "all"] | Annotated[int, Field(ge=1)] = Field(
         "month",
-        description="year, month, week or day (UTC), a length in the unit of the times, or all; the first one scales features",
+        description="year, month, week or day, a length in the unit of the times, or all; the first one scales features",
     )
     seed: int = Field(0, ge=0, description="random seed")
 
