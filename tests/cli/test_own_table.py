@@ -1,6 +1,7 @@
 """Tables that are not as one would wish, through ``fedtide run`` with clients and periods of the table's own."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,29 @@ def test_rows_to_predict_are_written_as_the_table(fedtide):
     assert fedtide("run", "--name", "one", *sets(written, *SETTINGS[1:], "model=softmax_regression")).status == 0
     called = fedtide("predict", "one", "rows.csv")
     assert (called.status, len(called.out)) == (0, 301)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "tested"), [("fedavg", "all"), ("ditto", "present")])
+def test_periods_without_test_rows_have_no_score(fedtide, algorithm, tested):
+    """A run, its comparison, its report and trees go on, and means over the periods are of those that have rows."""
+    frame = table(120).sort_values("when")
+    frame[:90].to_csv("rows.csv", index=False)
+    given = [SETTINGS[0].replace("}", ", split: {period: day}}"), f"partition={{name: natural, test_on: {tested}}}"]
+    given += [
+        "scenario={name: calendar, rounds_per_period: 1, period: day, next_period_on: held_out}",
+        "validation=0.2",
+    ]
+    given += [f"compare={{algorithms: [{algorithm}], seeds: [0], workers: 1}}", "evaluation.clients_every=1"]
+    given += ["evaluation={splits: [test, validation], metrics: [auroc], earlier_sessions: true}", "objective=focal"]
+    called = fedtide("compare", "--json", *sets(*given))
+    assert called.status == 0, called.err
+    (line,) = [line for line in called.err if "without a test sample" in line]
+    assert " periods have no score in rounds without a test sample, first 2013-0" in line
+    (summary,) = json.loads(called.out[-1])
+    rows = list(csv.DictReader((Path("runs") / summary["run_key"] / "history.csv").open()))
+    scores = [float(row["test_served_accuracy_next"] or "nan") for row in rows]
+    assert 0 < np.isnan(scores[:-1]).sum() < len(scores) - 1
+    assert summary["mean_next_served_accuracy"] == pytest.approx(np.nanmean(scores))
+    assert fedtide("report", *sets(*given)).status == 0
+    assert fedtide("trees", *sets(*given[:4])).status == 0

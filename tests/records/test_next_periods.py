@@ -20,6 +20,7 @@ def test_the_mean_over_the_periods_is_that_of_their_ends() -> None:
     assert metrics.mean_next([0.1, 0.6, 0.2, 0.9, NAN, NAN], [1, 1, 2, 2, 2, 3]) == pytest.approx(0.75)
     assert math.isnan(metrics.mean_next([0.1, 0.6, NAN, NAN], [1, 1, 2, 3]))  # a period that was not evaluated
     assert math.isnan(metrics.mean_next([NAN, NAN], [1, 1]))
+    assert metrics.mean_next([0.6, NAN, NAN], [1, 2, 3], [9, 0, NAN]) == 0.6  # a period without rows
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.integers(1, 4))
@@ -68,6 +69,9 @@ def test_the_alarm_of_a_run_names_the_period_that_was_tested() -> None:
     (alarm,) = alarms_in(rows)
     assert (alarm.period, alarm.value) == (3, 0.5)  # the fourth, tested at the end of the third
     assert alarms_in([]) == alarms_in([{"session": "1"}]) == []
+    unscored = {"session": "2", "test_accuracy_next": "", "test_rows_next": "0"}
+    later = [row | {"session": str(place)} for place, row in enumerate(rows[1:], start=3)]
+    assert [each.period for each in alarms_in([rows[0], unscored, *later])] == [4]
 
 
 def test_shares_of_the_same_rows_are_two_binomials() -> None:

@@ -8,8 +8,9 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.settings.params import Params
-from fedtide.world.building.build import build_timeline
+from fedtide.world.building.build import build_timeline, untested
 from fedtide.world.dataset import Dataset, Origins
+from fedtide.world.partitions.natural import Natural
 from fedtide.world.timeline import Timeline
 
 MONTH = 30 * 86400
@@ -164,6 +165,18 @@ def test_a_period_without_samples_is_skipped():
     assert made.notes["skipped"] == [f"from {time.min() + 2 * MONTH}"]
 
 
+@pytest.mark.parametrize("test_on", ["all", "present"])
+def test_a_period_without_test_samples_is_a_session_without_a_score(test_on):
+    data = people()
+    time = data.origins.test_time
+    moved = replace(data.origins, test_time=np.where(time // MONTH == 2, time - MONTH, time))
+    plan = settings().model_copy(update={"partition": Natural.Settings(test_on=test_on)})
+    made = build_timeline(plan, replace(data, origins=moved))
+    assert made.sessions == 5
+    assert untested(made).tolist() == [4, 5]
+    assert len(made.evaluated_ahead_at(3).train)
+
+
 def test_weekends_return_to_weekends():
     data = people(samples=1500)
     made, weeks = world(data, period="weekpart", last=9), world(data, period="week", last=5)
@@ -192,7 +205,7 @@ def test_hours_are_in_the_settings_where_they_are_others():
         ({"train_time": None}, {}, "scenario calendar requires a dataset with client IDs and timestamps"),
         ({"test_client": None}, {}, "scenario calendar requires a dataset with client IDs and timestamps"),
         ({}, {"last": 9}, r"scenario\.last = 9: the data has 5 periods"),
-        ({}, {"period": 3600}, r"period from \d+ has no test samples; choose longer periods"),
+        ({"test_time": np.full(200, 4 * MONTH)}, {"last": 2}, "no round has test samples; choose longer periods"),
         ({"unit": "steps"}, {"period": "month"}, "requires times in seconds"),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fedtide.core import lightning as L
 from fedtide.core import plugins
@@ -24,6 +26,8 @@ from fedtide.runs.lightning.trainer import device_of, quiet_lightning, trainer
 from fedtide.runs.open_run import NO_STATE, OpenRun, environment
 from fedtide.settings.run import StopSettings
 from fedtide.training.models.base import Model
+from fedtide.world.building.build import untested
+from fedtide.world.timeline import Timeline
 
 if TYPE_CHECKING:
     from fedtide.runs.jobs.launch import Decision
@@ -166,8 +170,19 @@ def announce(run: OpenRun, own: OwnCallbacks | None, module: FederatedModule) ->
             write_guarantees(run.directory.path, found)
     if libraries:
         run.directory.event("libraries", versions=libraries)
-    for line in (*advice(parts), memory_plan(parts, module.footprint), module.process):
+    for line in (*advice(parts), *_untested(run.timeline), memory_plan(parts, module.footprint), module.process):
         run.watch.log(line)
+
+
+def _untested(timeline: Timeline) -> Iterator[str]:
+    """A line that counts the periods, or the rounds, without a test sample."""
+    names = [str(name) for name in timeline.notes.get("periods", ())]
+    if len(rounds := untested(timeline)):
+        numbers = np.unique(timeline.period_of_round[rounds])
+        first = names[numbers[0]] if names else f"session {numbers[0] + 1}"
+        kind = "periods" if names else "sessions"
+        count = int(timeline.period_of_round[-1]) + 1
+        yield f"{len(numbers):,} of {count:,} {kind} have no score in rounds without a test sample, first {first}"
 
 
 def _resume(run: OpenRun) -> checkpoint.Saved | None:

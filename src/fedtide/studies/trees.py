@@ -116,6 +116,8 @@ def _fit(parts: Parts, rows: Ints, inputs: Tensor, constant: bool = False) -> Te
     """Outputs [n, L] for inputs [n, q] of a model of training rows: log probabilities, or predictions of the targets."""
     x, y = (values.numpy() for values in parts.evaluator.training_samples([rows]))
     constant, seed = constant or len(rows) < _FEWEST, parts.settings.seed
+    if not len(inputs):
+        return torch.zeros(0, parts.data.outputs, dtype=torch.float64)
     if parts.data.task == "regression":
         trees: Any = MultiOutputRegressor(HistGradientBoostingRegressor(random_state=seed))
         model: Any = DummyRegressor() if constant else trees

@@ -42,11 +42,11 @@ def mean_next(values: ArrayLike, session: ArrayLike, rows: ArrayLike | None = No
     """Mean over the periods of a score on the next period at the end of each, equally weighted.
 
     The last period has no next one and does not count; nor do periods on whose ``rows`` the score is not defined, such as the
-    AUROC of rows of one class. NaN if another one has no value, since runs would not be comparable.
+    AUROC of rows of one class, and any score of no rows. NaN if another one has no value, since runs would not be comparable.
     """
     ends = at_period_ends(values, session)[:-1]
     if rows is not None:
-        ends = ends[~undefined(values, session, rows)]
+        ends = ends[np.isfinite(ends) | np.isnan(at_period_ends(rows, session)[:-1])]
     return float(ends.mean()) if len(ends) else math.nan
 
 

@@ -97,4 +97,5 @@ def alarms_in(history: Sequence[Mapping[str, str]]) -> list[Alarm]:
     accuracy, rows = (
         metrics.at_period_ends(_values(history, name), session)[:-1] for name in (columns[0], rows_column())
     )
-    return [alarm._replace(period=alarm.period + 1) for alarm in alarms(accuracy, rows)]
+    scored = np.flatnonzero(rows > 0)
+    return [each._replace(period=int(scored[each.period]) + 1) for each in alarms(accuracy[scored], rows[scored])]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedtide.core import plugins
+from fedtide.core.array_types import Ints
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.core.discovery.source import closure, fingerprint
 from fedtide.core.errors import SettingsError
@@ -44,9 +45,17 @@ def build_timeline(settings: RunSettings, data: Dataset) -> Timeline:
     timeline = scenario.timeline(world)
     _refuse_impossible(scenario, timeline, len(samples), len(data.test_labels))
     timeline = partition.evaluated(timeline, samples, test)
+    if len(untested(timeline)) == timeline.rounds:
+        raise SettingsError("no round has test samples; choose longer periods, or hold out more")
     if settings.drift.name == "none":
         return timeline
     return with_drift(timeline, plugins.create(Drift, settings.drift), data, seed)
+
+
+def untested(timeline: Timeline) -> Ints:
+    """Rounds (0-based) without a test sample to evaluate on, which have no score, ascending int64."""
+    held = map(timeline.evaluated_at, range(timeline.rounds))
+    return np.flatnonzero([part is not None and not len(part.test) for part in held])
 
 
 def _refuse_impossible(scenario: Scenario, timeline: Any, samples: int, test_samples: int) -> None:

@@ -107,10 +107,5 @@ def _on_present(timeline: Timeline, train: Samples, test: Samples) -> Timeline:
             if known.client is not None
         ]
         kept.append(HeldOut(*parts))
-    for number, index in enumerate(of_round.ravel()):
-        if not len(kept[first + index].test):
-            raise SettingsError(
-                f"partition.test_on = 'present': no client present in round {number + 1} has test samples; use 'all'"
-            )
     following = timeline.next_of_round if len(timeline.next_of_round) else np.full(timeline.rounds, -1, dtype=np.int64)
     return replace(timeline, held_out=kept, held_out_of_round=first + of_round.ravel(), next_of_round=following)

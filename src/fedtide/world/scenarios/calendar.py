@@ -24,8 +24,8 @@ class Calendar(Scenario):
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
     are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
     ``next_period``, on the next period: on all its samples but those for validation, or with ``next_period_on: held_out`` on
-    its test samples alone. Periods without training samples are skipped; the timeline's notes name them. Parts of weeks or of
-    days recur: a session returns to earlier ones of its kind.
+    its test samples alone. Periods without training samples are skipped; the timeline's notes name them. Periods without test
+    samples have no score. Parts of weeks or of days recur: a session returns to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -103,9 +103,6 @@ class Calendar(Scenario):
                 (world.validation, client[world.validation], time[world.validation]),
             )
         ]
-        if empty := [number for number, part in zip(sessions, held_out[0], strict=True) if not len(part)]:
-            name = calendar.names[empty[0]]
-            raise SettingsError(f"period {name} has no test samples; choose longer periods, or hold out more")
         shards: list[Ints] = []
         assignments = []
         for number in sessions:
