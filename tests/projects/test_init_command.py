@@ -67,6 +67,8 @@ def test_settings_are_written_once(fedtide, empty):
         (("--from", "absent.csv"), "data.file = 'absent.csv': no such file"),
         (("--from", "params.txt"), "params.txt: no column can be a label"),
         (("--from", "absent.csv", "--dvc"), "data.file = 'absent.csv': no such file"),
+        (("--client", "shop"), "--client requires --from, the table that has the column"),
+        (("--from", "orders.csv", "--time", "dya"), "orders.csv: --time: no column 'dya'; did you mean 'day'?"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(fedtide, empty, arguments, wanted):
@@ -77,10 +79,10 @@ def test_bad_input_is_one_line_and_leaves_nothing(fedtide, empty, arguments, wan
 
 @pytest.mark.slow
 def test_settings_for_a_table_run(fedtide, empty):
-    call = fedtide("init", "--from", "orders.csv")
+    call = fedtide("init", "--from", "orders.csv", "--client", "shop")
     assert call.out[:4] == [
         "label: using column 'returned' (2 classes; matched by name).",
-        "client: using column 'shop' (4 clients, 60 rows per client on average; matched by name).",
+        "client: using column 'shop' (4 clients, 60 rows per client on average; as given).",
         "time: using column 'day' (dates such as 2024-01-01; matched by name).",
         "scenario: every month is a session with the clients that have rows in it.",
     ]

@@ -10,11 +10,11 @@ from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 
 
-def proposed(folder, head, rows, name="table.csv", encoding="utf-8"):
+def proposed(folder, head, rows, name="table.csv", encoding="utf-8", **given):
     """Settings proposed for a table, and the sentences."""
     path = folder / name
     path.write_bytes("\n".join([head, *rows, ""]).encode(encoding))
-    text, sentences = settings_for(path)
+    text, sentences = settings_for(path, given)
     return Params(read_value(text)).run(), sentences
 
 
@@ -25,7 +25,7 @@ def test_a_table_without_owner_and_time_is_dealt_to_clients(tmp_path):
     assert (data.label, data.client, data.time) == ("species", None, None)
     assert (settings.scenario.name, settings.partition.name) == ("static", "iid")
     assert sentences[1:3] == [
-        "client: no column named as one, and no text with repeated values, found; set data.client if another column is.",
+        "client: no column named as one, and no text with repeated values, found; name one with --client.",
         "time: no column with dates found.",
     ]
 
@@ -66,6 +66,53 @@ def test_owners_of_twenty_digits_and_words_are_names(tmp_path):
         "label: using column 'severity' (3 classes; last column with few distinct values).",
         "client: using column 'shop' (20 clients, 15 rows per client on average; matched by name).",
     ]
+
+
+def test_a_label_that_its_name_tells_is_one_with_gaps(tmp_path):
+    rows = [f"{'abc'[n % 3]},{n % 7 / 2},{(n % 5 and 'yn'[n % 2]) or ''}" for n in range(300)]
+    settings, sentences = proposed(tmp_path, "ward,load,readmitted", rows)
+    assert settings.data.label == "readmitted"
+    assert "rows: 60 of 300 rows are left out (data.unlabeled: drop): readmitted is empty in 60" in "".join(sentences)
+    settings, sentences = proposed(tmp_path, "ward,load,sickly", rows)
+    assert settings.data.label == "ward"
+    assert sentences[0].endswith("; 'sickly' has gaps; if it is the label, give --label).")
+
+
+def test_columns_that_are_given_are_used(tmp_path):
+    rows = [
+        f"{day},{day},{n % 4},{n % 9},{n % 150},{n % 3}" for n in range(600) for day in [f"2024-{1 + n // 100:02}-03"]
+    ]
+    given = {"label": ["load"], "client": ["class"], "time": ["seen"]}
+    settings, sentences = proposed(tmp_path, "date,seen,shop,class,load,y", rows, **given)
+    data = settings.data
+    assert (data.label, data.client, data.time, data.task) == ("load", "class", "seen", "regression")
+    assert [sentence.count("as given") for sentence in sentences[:3]] == [1, 1, 1]
+    assert proposed(tmp_path, "a,b,shop,c,load,y", rows, label=["c"])[0].data.label == "c"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"label": ["lode"]},
+            r"table.csv: --label: no column 'lode'; did you mean 'load'\? \(known: load, name, shop\)",
+        ),
+        (
+            {"label": ["load"], "client": ["load"]},
+            "--label load --client load: a column is given twice; each needs its own",
+        ),
+        ({"time": ["load"]}, "--time: load has no dates; set data.unit for times in another unit"),
+        ({"time": ["name"]}, "line 2: name is 'n0', expected"),
+        (
+            {"label": ["name"]},
+            "table.csv: --label: 'name' has 120 values or more, expected numbers or 2 to 100 classes",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_what_they_are_given_as_are_one_line(tmp_path, given, message):
+    rows = [f"s{n % 5},{n % 9 / 2},n{n}" for n in range(300)]
+    with pytest.raises(SettingsError, match=message):
+        proposed(tmp_path, "shop,load,name", rows, **given)
 
 
 @pytest.mark.parametrize("sign", ["?", "n.a."])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from fedtide.world.adapters.zones import IN_UTC, proposed
 FEW = 20
 """Classes that a column may have to be taken for a label; a label named as one may have more."""
 
-_LABEL = r"label|target|class|outcome|returned|churn|fault|default|species|diagnosis|y"
+_LABEL = r"labels?|target|class|outcome|returned|churn|churned|fault|default|defaulted|species|diagnosis|y|readmitted|readmission"
+_LABEL += r"|died|death|deceased|mortality|survived|relapse|recurrence|fraud|spam"
 _CLIENT = (
     r"client|user|customer|device|owner|shop|store|site|hospital|clinic|patient|account|meter|machine|sensor|station"
 )
@@ -31,6 +32,7 @@ SIGNS = frozenset({"?", "??", "-", "--", ".", "..", "*", "unknown", "missing", "
 """Texts that mostly stand for a missing value."""
 
 _UNITS = ("s", "ms", "us", "ns")
+_BY_NAME, _GIVEN = "; matched by name", "; as given"
 
 
 class Found(NamedTuple):
@@ -53,8 +55,16 @@ class Time(NamedTuple):
         return ", ".join(self.columns)
 
 
-def find_time(frame: pd.DataFrame, place: Callable[[int], str]) -> Time | None:
-    """The dates: columns named as times before others; parts of a date are tried together, and only then alone."""
+def find_time(frame: pd.DataFrame, place: Callable[[int], str], given: Sequence[str] = ()) -> Time | None:
+    """The dates: columns named as times before others; parts of a date are tried together, and only then alone.
+
+    Raises:
+        SettingsError: the ``given`` columns have no dates.
+    """
+    if given:
+        if time := _time([Column(frame[name], name, place) for name in given], True):
+            return time._replace(why=time.why.replace(_BY_NAME, _GIVEN))
+        raise SettingsError(f"--time: {', '.join(given)} has no dates; set data.unit for times in another unit")
     parts = [name for name in frame.columns if part_of(name)]
     named = [name for name in frame.columns if _named(name, _TIME) and name not in parts]
     rest = [name for name in frame.columns if name not in named]
@@ -79,21 +89,23 @@ def find_signs(frame: pd.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Found | None:
-    """A column that repeats: named as an owner, or text with the most values that have five rows or more on average.
+def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str], given: str | None = None) -> Found | None:
+    """A column that repeats: given, named as an owner, or text with the most values that have five rows or more on average.
 
     ``names``: the same columns as texts, where they are read from texts.
     """
     named: list[Found] = []
     others: list[tuple[int, Found]] = []
-    for name in (name for name in frame.columns if name not in taken):
+    for name in [given] if given else [name for name in frame.columns if name not in taken]:
         values, count = frame[name], names[name].nunique()
+        shown = f"{count:,} clients, {len(frame) / max(count, 1):.0f} rows per client on average"
+        if given:
+            return Found(name, shown + _GIVEN)
         enough = values.isna().mean() <= _GAPS or _named(name, _CLIENT)
         if not 2 <= count <= len(frame) / 2 or _is_fraction(values) or not enough:
             continue
-        shown = f"{count:,} clients, {len(frame) / count:.0f} rows per client on average"
         if _named(name, _CLIENT):
-            named.append(Found(name, f"{shown}; matched by name"))
+            named.append(Found(name, shown + _BY_NAME))
         elif (
             not pd.api.types.is_numeric_dtype(values)
             and 5 <= count <= len(frame) / 5
@@ -103,31 +115,45 @@ def find_client(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> Fo
     return named[0] if named else max(others, default=(0, None), key=lambda item: item[0])[1]
 
 
-def find_label(frame: pd.DataFrame, names: pd.DataFrame, taken: set[str]) -> tuple[Found, bool]:
-    """The label, and whether it is a number to predict (regression) rather than a class; ``names``: see above.
+def find_label(
+    frame: pd.DataFrame, names: pd.DataFrame, taken: set[str], given: str | None = None
+) -> tuple[Found, bool]:
+    """The label, and whether it is a number to predict (regression) rather than a class; ``names``, ``given``: see above.
 
     Raises:
-        SettingsError: no column can be one.
+        SettingsError: no column can be one, or the given one cannot.
     """
-    free = [name for name in frame.columns if name not in taken and frame[name].notna().any()]
+    free = [given] if given else [name for name in frame.columns if name not in taken]
+    free = [name for name in free if frame[name].notna().any()]
     classes = {
         name: len(set(map(name_of, names[name].dropna().unique()[: 6 * FEW])))
         for name in free
         if not _is_fraction(frame[name])
     }
     for name in free:
-        if _named(name, _LABEL) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
+        if (given or _named(name, _LABEL)) and (name not in classes or 2 <= classes[name] <= 5 * FEW):
             shown = f"{classes[name]} classes" if name in classes else "numbers"
-            return Found(name, f"{shown}; matched by name"), name not in classes
-    free = [name for name in free if frame[name].isna().mean() <= _GAPS]
-    few = [name for name, count in classes.items() if name in free and 2 <= count <= FEW]
-    if few:
-        name = next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1])
-        return Found(name, f"{classes[name]} classes; last column with few distinct values"), False
-    numeric = [name for name in free if pd.api.types.is_numeric_dtype(frame[name])]
+            return Found(name, shown + (_GIVEN if given else _BY_NAME)), name not in classes
+    if given:
+        if classes.get(given, 2) > 1 and pd.api.types.is_numeric_dtype(frame[given]):
+            return Found(given, f"numbers{_GIVEN}"), True
+        count = f"{classes.get(given, 0)} values" + (" or more" if classes.get(given, 0) > 5 * FEW else "")
+        raise SettingsError(f"--label: {given!r} has {count}, expected numbers or 2 to {5 * FEW} classes")
+    full = [name for name in free if frame[name].isna().mean() <= _GAPS]
+    if name := _last_of_few(full, classes):
+        better = _last_of_few(free, classes)
+        other = f"; {better!r} has gaps; if it is the label, give --label" if better and better != name else ""
+        return Found(name, f"{classes[name]} classes; last column with few distinct values{other}"), False
+    numeric = [name for name in full if pd.api.types.is_numeric_dtype(frame[name])]
     if numeric:
         return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
     raise SettingsError("no column can be a label: none has 2 to 20 distinct values, or numbers, in nine of ten rows")
+
+
+def _last_of_few(free: list[str], classes: dict[str, int]) -> str | None:
+    """The last column of two classes, or of up to :data:`FEW` if it is the last of all, or none has two."""
+    few = [name for name in free if 2 <= classes.get(name, 0) <= FEW]
+    return next((name for name in reversed(few) if classes[name] == 2 or name == free[-1]), few[-1] if few else None)
 
 
 def find_identifiers(frame: pd.DataFrame) -> list[str]:
@@ -165,7 +191,7 @@ def _time(columns: list[Column], named: bool) -> Time | None:
     known = column.values.dropna()
     if known.empty:
         return None
-    names, end = tuple(each.name for each in columns), "; matched by name" if named else ""
+    names, end = tuple(each.name for each in columns), _BY_NAME if named else ""
 
     def read(values: pd.Series[Any], unit: str, date_format: str | None = None, zone: str | None = None) -> Ints:
         found = Column(values, column.name, lambda row: column.place(int(values.index[row])))

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fedtide.authoring.project.columns import (
 )
 from fedtide.authoring.project.templates import replaced, template
 from fedtide.core import plugins
-from fedtide.core.errors import SettingsError
+from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
 from fedtide.world.adapters.columns import Column, floats_of, is_numeric
@@ -37,14 +38,17 @@ _DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
 _PERIODS = (3, 36)  # fewest and most that make a scenario
 _SLICES = 12
 _MANY = 100  # categories of a column that have a feature each, by default
-_NO_CLIENT = "no column named as one, and no text with repeated values, found; set data.client if another column is"
+_NO_CLIENT = "no column named as one, and no text with repeated values, found; name one with --client"
 
 
-def settings_for(file: Path) -> tuple[str, list[str]]:
+def settings_for(file: Path, given: Mapping[str, Sequence[str]] | None = None) -> tuple[str, list[str]]:
     """Text of a settings file for a table, and what was decided, a sentence each; its data and its clients can be made.
 
+    Args:
+        given: names of columns that are the ``label``, the ``client`` and the ``time``; others are found.
+
     Raises:
-        SettingsError: it is no readable table, or has no column that can be a label.
+        SettingsError: it is no readable table, or has no column that can be a label, or not the given ones.
     """
     written = _written(file)
     sentences = [f"{key}: detected {value!r} in the file." for key, value in written.items()]
@@ -54,14 +58,9 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
         shown = f"its first line has values of the rows, such as {held[0]!r}"
         raise SettingsError(f"{file}: no header: {shown}; write the names of the columns above them")
     rows, frame = _typed(found)
-    time = find_time(rows.frame, rows.place)
-    taken = set(time.columns) if time else set()
-    client = find_client(frame, rows.frame, taken)
-    taken |= {client.name} if client else set()
-    try:
-        label, regression = find_label(frame, rows.frame, taken)
-    except SettingsError as error:
-        raise SettingsError(f"{file}: {error}") from None
+    (label, regression), client, time = _roles(rows, frame, given or {})
+    taken = {client.name} if client else set()
+    taken |= set(time.columns) if time else set()
     sentences.append(_sentence("label", label) + (" The task is regression." if regression else ""))
     sentences.append(_sentence("client", client) if client else f"client: {_NO_CLIENT}.")
     sentences.append(_sentence("time", time) if time else "time: no column with dates found.")
@@ -95,6 +94,27 @@ def settings_for(file: Path) -> tuple[str, list[str]]:
             continue
         return text, [*sentences, scenario[1]]
     raise problem or SettingsError(f"{file}: no settings found")
+
+
+def _roles(
+    rows: Rows, frame: pd.DataFrame, given: Mapping[str, Sequence[str]]
+) -> tuple[tuple[Found, bool], Found | None, Time | None]:
+    """The label with whether it is a number to predict, the client and the time: given columns, or ones found in others."""
+    for option, name in (pairs := [(f"--{role}", name) for role in given for name in given[role]]):
+        if name not in frame.columns:
+            raise SettingsError(nearest(f"{rows.path}: {option}: no column {name!r}", name, list(frame.columns)))
+    taken = {name for _, name in pairs}
+    if len(taken) < len(pairs):
+        raise SettingsError(f"{' '.join(map(' '.join, pairs))}: a column is given twice; each needs its own")
+    label, client, dates = ([*given.get(role, ())] for role in ("label", "client", "time"))
+    time = find_time(rows.frame.drop(columns=label + client), rows.place, dates)
+    taken |= set(time.columns) if time else set()
+    owner = find_client(frame, rows.frame, taken, *client)
+    taken |= {owner.name} if owner else set()
+    try:
+        return find_label(frame, rows.frame, taken, *label), owner, time
+    except SettingsError as error:
+        raise SettingsError(f"{rows.path}: {error}") from None
 
 
 def _sentence(role: str, found: Found | Time) -> str:

@@ -33,6 +33,12 @@ def init(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Infer settings from a table (.csv, .csv.gz, .parquet, .feather)."),
     ] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="With --from: the label.")] = None,
+    client: Annotated[str | None, typer.Option("--client", metavar="COLUMN", help="With --from: the client.")] = None,
+    time: Annotated[
+        list[str] | None,
+        typer.Option("--time", metavar="COLUMN", help="With --from: the time; repeat for parts of dates."),
+    ] = None,
     dvc: Annotated[bool, typer.Option("--dvc", help="Also write a DVC pipeline (dvc.yaml and its scripts).")] = False,
 ) -> None:
     """Write a commented params.yaml, from a template or for a table, and with --dvc the pipeline; nothing is overwritten.
@@ -46,6 +52,11 @@ def init(
 
     if chosen and table:
         raise SettingsError("--template and --from exclude each other; give one of them")
+    given = {"label": [label] if label else [], "client": [client] if client else [], "time": time or []}
+    if any(given.values()) and not table:
+        raise SettingsError(
+            f"--{next(role for role in given if given[role])} requires --from, the table that has the column"
+        )
     kept = dvc and PARAMS.exists() and not chosen and not table
     if PARAMS.exists() and not kept:
         raise SettingsError(f"{PARAMS} already exists and is not overwritten; rename it, or use another folder")
@@ -59,7 +70,7 @@ def init(
         require("data", "--from")
         from fedtide.authoring.project.table import settings_for
 
-        text, sentences = settings_for(table)
+        text, sentences = settings_for(table, given)
     for sentence in sentences:
         print(sentence)
     if not kept:
