@@ -57,6 +57,20 @@ def test_links_that_change_nothing_are_no_links_to_the_bit(algorithm: str, links
     assert largest_gap(models(made(algorithm=algorithm, uplink=links)), models(made(algorithm=algorithm))) == 0.0
 
 
+@pytest.mark.parametrize("algorithm", ["fedrep", "fedper", "lg_fedavg", "fedbabu"])
+@pytest.mark.parametrize("link", ["qsgd", "sign"])
+def test_norms_are_those_of_the_tensors_that_are_sent(algorithm: str, link: str) -> None:
+    links = [{"name": link, "scope": "tensor", "error_feedback": False}]
+    fed = made(algorithm=algorithm, uplink=links, model={"name": "mlp", "widths": [4]})
+    shared = fed.parts.algorithm.shared(fed.parts.layout)
+    assert shared is not None
+    sent: Any = fed.parts.links[0]
+    sizes = [slot.stop - slot.start for slot in fed.parts.layout.parameters if bool(shared[slot.start])]
+    assert sent.sizes(sum(sizes)) == sizes
+    _, records = run_rounds(fed, 1)
+    assert records[0].row["compression_error"] > 0
+
+
 def test_an_update_that_no_link_changes_arrives_to_the_bit_beside_others_that_are_changed() -> None:
     fed = made(uplink=[{"name": "clip", "bound": 0.5}], algorithm="fedacg")
     seen = watch(fed)

@@ -43,8 +43,9 @@ class Uplink(Feature):
         return _what_leaks(chosen)
 
     def bind(self, parts: Parts) -> None:
+        layout = parts.layout.part(shared_parameters(parts.algorithm, parts.layout))
         for link in self.links:
-            link.bind(self.links, parts.layout)
+            link.bind(self.links, layout)
             link.foresee(partial(cohorts, parts.participation, parts.timeline, parts.settings.seed))
 
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:

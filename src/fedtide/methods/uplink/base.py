@@ -65,7 +65,7 @@ class Link(Plugin):
     private: ClassVar[bool] = False
 
     def bind(self, links: Sequence[Link], layout: Layout) -> None:
-        """Called once, with all links in order and the model's parameters; a SettingsError where they do not go together."""
+        """Called once, with all links in order and the parameters that are sent; a SettingsError if they do not fit."""
 
     def foresee(self, cohorts: Callable[[], Cohorts]) -> None:
         """Called once after :meth:`bind`, which it may refuse as that does.

@@ -6,6 +6,8 @@ Parameters that require no gradient are in neither: they are constants of the ne
 a local step is vector algebra, and nothing is allocated per client.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -61,6 +63,20 @@ class Layout:
     def views(self, w: Tensor) -> list[Tensor]:
         parts = w.split_with_sizes(self._sizes, dim=-1)  # one call instead of a slice each
         return [part.view((*w.shape[:-1], *slot.shape)) for part, slot in zip(parts, self.parameters, strict=True)]
+
+    def part(self, mask: Tensor | None) -> Layout:
+        """The layout of a vector of the parameters alone that a mask bool [d] covers; None for all. A cut tensor is flat."""
+        if mask is None:
+            return self
+        found, start = copy.copy(self), 0
+        found.parameters = []
+        for slot in self.parameters:
+            if count := int(mask[slot.start : slot.stop].sum()):
+                shape = slot.shape if count == slot.stop - slot.start else torch.Size([count])
+                found.parameters.append(Slot(slot.name, shape, start, start + count))
+                start += count
+        found.size, found._sizes = start, [slot.stop - slot.start for slot in found.parameters]
+        return found
 
     def mask(self, part: str | Sequence[str]) -> Tensor:
         """Which parameters belong to a part of the network, bool [d].
