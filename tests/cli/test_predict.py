@@ -121,7 +121,7 @@ def trained(fedtide, rows) -> pd.DataFrame:
     [
         (("two", "rows.csv"), "runs: 'two': no such run"),
         (("one", "none.csv"), "none.csv: no such file"),
-        (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: sise, zone)"),
+        (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: express, sise, zone)"),
         (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),
         (("one", "wrong.parquet"), "wrong.parquet: not a readable table: "),
         (("one", "empty.csv"), "empty.csv: no"),
@@ -130,7 +130,7 @@ def trained(fedtide, rows) -> pd.DataFrame:
     ],
 )
 def test_what_cannot_be_predicted_is_one_line(fedtide, folder, trained, arguments, message) -> None:
-    trained.rename(columns={"size": "sise"})[["sise", "zone"]].to_csv("bare.csv", index=False)
+    trained.rename(columns={"size": "sise"})[["express", "sise", "zone"]].to_csv("bare.csv", index=False)
     trained.astype(object).assign(size=lambda frame: [*frame["size"][:2], "big", *frame["size"][3:]]).to_csv(
         "wrong.csv", index=False
     )

@@ -1,5 +1,7 @@
 """A table of the user's, through the real loader."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,6 +118,21 @@ def test_settings_for_other_tasks_than_classification_have_no_part_in_its_identi
     plain = Table.Settings()
     assert not {"task", "labels", "target_scale"} & plain.canonical().keys()
     assert Table.Settings(task="regression").canonical().keys() - plain.canonical().keys() == {"task"}
+
+
+def test_columns_in_any_order_are_the_same_data(tmp_path):
+    frame = rows().assign(age=np.arange(300), zone="n")
+    again = read(tmp_path, frame[frame.columns[::-1]])
+    assert read(tmp_path, frame).digest == again.digest
+    assert again.encoding.features == ("age", "size", "color is blue", "color is red", "zone is n")
+
+
+def test_rows_on_both_sides_of_the_split_are_counted(tmp_path, capsys):
+    frame = rows(60)
+    read(tmp_path, pd.concat([frame, frame]))
+    assert re.search(r"\d of \d+ test rows equal a training row in every column", capsys.readouterr().err)
+    read(tmp_path, pd.concat([frame, frame]).assign(number=range(120)), numeric=["size"], categorical=[])
+    assert not capsys.readouterr().err
 
 
 def test_a_first_period_of_few_rows_is_told(tmp_path, capsys):

@@ -163,7 +163,7 @@ def _features(rows: Rows, frame: pd.DataFrame, sentences: list[str]) -> dict[str
     """Settings of the features, the columns of ``frame``: none that name rows; columns of many categories are hashed."""
     chosen: dict[str, Any] = {}
     identifiers = find_identifiers(frame)
-    features = [name for name in frame.columns if name not in identifiers]
+    features = sorted(name for name in frame.columns if name not in identifiers)
     numeric = [name for name in features if is_numeric(rows.column(name))]
     text = [name for name in features if name not in numeric]
     if identifiers:

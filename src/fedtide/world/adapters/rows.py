@@ -80,6 +80,11 @@ class Rows:
         ]
         return gaps, f"{gaps.sum():,} of {len(gaps):,} rows are left out (data.unlabeled: drop): {'; '.join(shown)}"
 
+    def doubled(self, train: Ints, test: Ints) -> int:
+        """How many of the rows at positions ``test`` equal one of those at ``train`` in every column."""
+        content = pd.util.hash_pandas_object(self.frame, index=False, categorize=False).to_numpy()
+        return int(np.isin(content[test], content[train]).sum())
+
     def doubtful(self, names: Iterable[str]) -> list[str]:
         """What may be wrong with the names in these columns, a sentence each: they are nearly equal, or mean missing values."""
         sentences = []

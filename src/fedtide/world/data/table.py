@@ -50,7 +50,7 @@ class Table(DatasetPlugin):
     with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
     Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
     but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Equal
-    rows give equal runs, in any order: a run on changed rows is another run.
+    rows give equal runs, in any order of rows and of columns (but for listed ones): a run on changed rows is another run.
 
     With ``window`` a sample is a series [features, window]: consecutive rows of one client, by time. Label, time and period
     are those of its last row. Clients with fewer rows have no samples.
@@ -189,6 +189,9 @@ class Table(DatasetPlugin):
         if sizes[0] * _SMALL < sizes.mean():
             found = f"by the {sizes[0]:,} training rows of the first period, where periods have {sizes.mean():,.0f} on average"
             logger.warning("%s: features are scaled %s (data.split.period: %s)", rows.path, found, chosen.split.period)
+        if twice := rows[last].doubled(train, test):
+            found = f"{twice:,} of {len(test):,} test rows equal a training row in every column"
+            logger.warning("%s: %s; scores are too good if a row is there twice by mistake", rows.path, found)
         encoding = Encoding.fit(
             *(rows.frame, numeric, categorical, fit),
             outputs=outputs,
@@ -261,7 +264,7 @@ class Table(DatasetPlugin):
                 raise SettingsError(f"data.{key}: {used[0]!r} is {'a label' if chosen.labels else 'the label'}")
         if both := set(lists["numeric"]) & set(lists["categorical"]):
             raise SettingsError(f"data.categorical: {min(both)!r} is also listed in data.numeric")
-        others = [column for column in rows.frame.columns if column not in dict(uses)]
+        others = sorted(column for column in rows.frame.columns if column not in dict(uses))
         of_numbers = [column for column in others if is_numeric(rows.column(column))]
         numeric = of_numbers if chosen.numeric == "others" else lists["numeric"]
         text = [column for column in others if column not in of_numbers]
