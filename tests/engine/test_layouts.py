@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as sampling
-from hypothesis import strategies as st
 
 from fedtide.settings.run import EngineSettings
 from fedtide.training.engine import forward
