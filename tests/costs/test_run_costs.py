@@ -45,6 +45,46 @@ def test_a_row_is_the_cost_of_its_cohort() -> None:
         assert state.totals["latency"] == pytest.approx(sum(record.row["latency"] for record in records), rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "passes"),
+    [
+        ("mimelite", 1.0),
+        ({"name": "mime", "beta": 0.5}, 1.0 + 1.0),  # both gradients of a step
+        ({"name": "scaffold", "option": "I"}, 1.0),
+        ({"name": "ifca", "clusters": 2}, 2 / 3),
+        ({"name": "feddrift", "delta": 100.0}, 1 / 3),  # of one model, and in the second round on the samples before
+        ("cfl_regularization", 1.0 + 2 * 10),
+        ("fedgrab", 1 / 3),
+    ],
+)
+def test_passes_over_all_samples_are_computed(algorithm: Any, passes: float) -> None:
+    """Of the first round and client 0 alone: its samples once in local steps, and ``passes`` times beside them."""
+    costs = {"wireless": True, "capacitance": 1.0, "passes": 3.0}
+    local = {"epochs": 1, "batch_size": 4, "momentum": 0.0}
+    fed = federation(
+        settings(local=local, costs=costs, algorithm=algorithm), steady(SIZES, 2), vectors(), cohorts=([0], [0])
+    )
+    _, records = run_rounds(fed)
+    plain = federation(settings(local=local, costs=costs), steady(SIZES, 2), vectors(), cohorts=([0], [0]))
+    usual = run_rounds(plain)[1][0].row["energy"]
+    found = [record.row["energy"] / usual - 1 for record in records]
+    again = 2 * passes if fed.parts.algorithm.settings.name == "feddrift" else passes
+    assert found == pytest.approx([passes, again], rel=1e-6)
+
+
+def test_a_client_that_stops_early_is_charged_for_the_losses_that_it_asks_for() -> None:
+    """Three epochs, stopped after the second: two losses."""
+    costs, local = {"wireless": True, "capacitance": 1.0, "passes": 4.0}, {"epochs": 3, "batch_size": 4, "lr": 1e-6}
+    flash = {"name": "flash", "early_stop": 1.0}
+    energies = []
+    for algorithm, work in ((flash, local), ("fedavg", {**local, "epochs": 2})):
+        fed = federation(
+            settings(local=work, costs=costs, algorithm=algorithm), steady(SIZES, 1), vectors(), cohorts=([0],)
+        )
+        energies.append(run_rounds(fed)[1][0].row["energy"])
+    assert energies[0] / energies[1] == pytest.approx((2 + 2 / 4) / 2, rel=1e-6)
+
+
 def test_a_further_round_is_charged_to_the_round_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As rounds that only measure a gradient are: the same totals, the next row."""
     fed, plain = made(rounds=1), made(rounds=1)

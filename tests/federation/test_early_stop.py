@@ -72,7 +72,8 @@ def test_who_stops_after_two_epochs_has_trained_and_paid_for_two(executor: str) 
         assert torch.equal(r.effective_steps, other.effective_steps)
     for row, other in zip(rows, others, strict=True):
         assert other.pop("gradients") == pytest.approx(float(rounds[0].steps.mean()))
-        aside = {"seconds": 0, "kappa": 0}  # kappa is in units of the planned steps
+        assert other["energy"] > row["energy"]  # of the passes for the losses
+        aside = dict.fromkeys(("seconds", "latency", "energy", "kappa"), 0)  # kappa is in units of the planned steps
         assert row | aside == other | aside
     assert others[-1]["latency"] < run(made(None, executor, **costs))[1][-1]["latency"]
 

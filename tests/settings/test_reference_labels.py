@@ -53,6 +53,7 @@ def test_a_calendar_keeps_the_data_of_all_its_periods():
     assert read(**calendar).run("pooled_period").scenario.memory == 0
 
 
+PRICED = {"wireless": True}
 STEPS = {"steps": 3, "lr": 0.3, "momentum": 0.9}
 
 
@@ -78,13 +79,20 @@ def two_sessions(algorithm, **more):
 
 
 def test_a_frozen_model_is_that_of_the_first_session():
-    seen, plain = watch(frozen := two_sessions("frozen")), watch(fedavg := two_sessions("fedavg"))
-    run_rounds(frozen)
-    run_rounds(fedavg)
+    seen, plain = watch(frozen := two_sessions("frozen", costs=PRICED)), watch(fedavg := two_sessions("fedavg"))
+    (_, records), _ = run_rounds(frozen), run_rounds(fedavg)
     rounds = frozen.parts.timeline.session_span(0)[1]
     assert all(torch.equal(w, other) for (_, w), (_, other) in zip(seen[:rounds], plain[:rounds], strict=True))
     assert all(torch.equal(w, seen[rounds - 1][1]) for _, w in seen[rounds:])
     assert not torch.equal(plain[-1][1], plain[rounds - 1][1])
+    rests, costs = [record.row for record in records[rounds:]], ("latency", "energy", "kappa", "exchanges", "drift")
+    assert all((row["selected"], row["completed"]) == (0, 0) and not any(row[name] for name in costs) for row in rests)
+    assert {row["bytes_up"] for row in rests} == {records[rounds - 1].row["bytes_up"]}
+
+
+def test_a_frozen_model_asks_for_no_gradient_rounds():
+    state, _ = run_rounds(two_sessions("frozen", initializer="dynamic"))
+    assert state.totals["gradient_rounds"] == 0
 
 
 def test_a_client_that_trains_alone_is_a_federation_of_one():

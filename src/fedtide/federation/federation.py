@@ -1,7 +1,7 @@
 """The rounds of one run, and what happens where sessions begin and where the client population changes."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from fedtide.federation.scoring.scores import Scoring
 from fedtide.federation.state import clear, forget_all, keep_means
 from fedtide.federation.traffic import charge
 from fedtide.federation.types import Parts, RoundContext, RunState
+from fedtide.methods.algorithms.base import Session
 from fedtide.methods.initializers.base import Boundary, Start, average
 from fedtide.settings.run import Async
 from fedtide.settings.scores import main_score
@@ -34,7 +35,10 @@ class RoundClock:
 
     def plan(self, state: RunState, t: int) -> RoundPlan:
         """The plan of round ``t``."""
-        return self.ahead.plan(t)
+        plan = self.ahead.plan(t)
+        if self.parts.algorithm.rests(Session(plan.session, plan.session_round)):
+            return replace(plan, ids=[], shard_ids=[], shards=[], drawn=None, rests=True)
+        return plan
 
     def charge(self, r: RoundContext) -> int:
         """Add what the round costs to the totals; number of exchanges of models, summed over participants."""
@@ -146,7 +150,7 @@ class Federation:
                 "present": plan.population,
                 "selected": len(plan.ids),
                 "completed": r.trained,
-                "drift": r.drift if plan.ids else None,
+                "drift": r.drift if plan.ids else 0.0 if plan.rests else None,
                 **({"concepts_changed": len(parts.timeline.changed_at(plan.t))} if parts.timeline.concepts else {}),
                 "bytes_up": int(totals["bytes_up"]),
                 "bytes_down": int(totals["bytes_down"]),

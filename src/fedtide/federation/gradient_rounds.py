@@ -10,6 +10,7 @@ from fedtide.federation.rounds.round import train_round
 from fedtide.federation.state import initial_state
 from fedtide.federation.traffic import charge
 from fedtide.federation.types import Parts, RunState
+from fedtide.methods.algorithms.base import Session
 from fedtide.training.engine.flat import Layout
 
 
@@ -43,7 +44,7 @@ class GradientRounds:
         scratch = self._scratch(w, b)
         for v in range(rounds):
             plan = plan_gradient_round(parts.timeline, self.t, v, local, parts.settings.seed)
-            if not plan.ids:
+            if not plan.ids or parts.algorithm.rests(Session(plan.session, plan.session_round)):
                 return w
             r = train_round(parts, scratch, plan)
             costs = parts.payload(scratch.extra), parts.wireless, r.bytes_down

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from fedtide.core.array_types import Ints
+from fedtide.core.array_types import Floats, Ints
 from fedtide.core.randomness import Randomness
 from fedtide.federation.assembly.hardware import Hardware, MemoryStore, Share
 from fedtide.federation.rounds.plan import RoundPlan
@@ -328,8 +328,8 @@ class RoundContext:
         bytes_down: received by each participant in an exchange; None where jobs received it before.
         memory: the participants' rows by name. share: which rows this process trains.
         cohort: the trained models. start: [C, d] where their training started, None if no feature reads updates.
-        segments: local work before each exchange of models. gradients: mean number of gradients on
-            batches that a participant took; None where it is that of local steps.
+        segments: local work before each exchange of models. passes: see :class:`RoundServices`. gradients: mean number of
+            gradients on batches that a participant took; None where it is that of local steps.
         train_loss: mean training loss; with an aggregation rule, of the participants whose loss is finite, if there are any.
         losses: of each participant, float64 [C], NaN where it took no step.
         drift: mean distance of the local models from the one that was sent. failed: whether the run has diverged.
@@ -353,6 +353,7 @@ class RoundContext:
     cohort: Cohort = field(init=False)
     start: Tensor | None = field(init=False)
     segments: list[Segment] = field(init=False)
+    passes: Floats = field(init=False)
     gradients: float | None = field(init=False)
     train_loss: float = field(init=False)
     losses: Tensor = field(init=False)

@@ -18,6 +18,7 @@ from fedtide.federation.rounds.round import prepare
 from fedtide.federation.rounds.training import train_clients
 from fedtide.federation.traffic import BYTES
 from fedtide.federation.types import Parts, RunState
+from fedtide.methods.costs.wireless import Segment
 from fedtide.methods.erasers.base import PastRound
 from fedtide.methods.initializers.base import Boundary, Start, revised
 from fedtide.settings.groups.local import LocalSettings, Unit
@@ -36,6 +37,7 @@ class Step:
             the sessions after the pilot, by number. twin: state of the run without the clients, if it is known.
         spans: see :meth:`Worlds.spans`.
         costs: gradients on batches, of the ``retained`` and of the ``erased``, bytes ``down`` and ``up``, and ``rounds``.
+        visits: clients that exchanged a model for it, and the samples that each of them processed.
     """
 
     parts: Parts
@@ -54,6 +56,7 @@ class Step:
     costs: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(("gradients_retained", "gradients_erased", "down", "up", "rounds"), 0)
     )
+    visits: list[tuple[Sequence[int], list[float]]] = field(default_factory=list)
 
     @property
     def w(self) -> Tensor:
@@ -151,7 +154,10 @@ class Step:
         scratch = replace(self.state, counts=self.state.counts.clone())
         r = prepare(parts, scratch, replace(plan, shards=self._seen(plan.shards, ids, t)))
         train_clients(r)
-        self._charge(ids, sum(r.cohort.plan.steps))
+        who = "erased" if set(ids) <= set(self.ids) else "retained"
+        self.costs[f"gradients_{who}"] += sum(r.cohort.plan.steps)
+        self.costs["rounds"] += 1
+        self._exchange(ids, r.cohort.plan.sizes.sum(1).tolist())
         return r.received
 
     def ascent_batches(self, client: int, epoch: int, size: int | None) -> list[Ints]:
@@ -163,8 +169,10 @@ class Step:
         found = zip(plan.indices[0].numpy(), plan.sizes[0].tolist(), strict=True)
         return [indices[:taken] for indices, taken in found]
 
-    def gradient(self, w: Tensor, batch: Ints) -> Tensor:
+    def gradient(self, client: int, w: Tensor, batch: Ints) -> Tensor:
         self.costs["gradients_erased"] += 1
+        ids, samples = self.visits[-1]
+        samples[ids.index(client)] += len(batch)
         data, parts = [batch], self.parts
         return full_gradient(parts.workers, w, self.state.b, data, len(batch), parts.data.label_counts(data).to(w))[0]
 
@@ -183,18 +191,31 @@ class Step:
         self.facts |= facts
 
     def charge_exchange(self) -> None:
-        self._exchange(len(self.ids))
+        self._exchange(self.ids, [0] * len(self.ids))
 
-    def _charge(self, ids: Sequence[int], gradients: int) -> None:
-        who = "erased" if set(ids) <= set(self.ids) else "retained"
-        self.costs[f"gradients_{who}"] += gradients
-        self.costs["rounds"] += 1
-        self._exchange(len(ids))
+    def settle(self, retrained: bool) -> None:
+        """Add what the request has cost to the run's totals; ``retrained``: training the twin."""
+        if self.factor:  # its clients take part in the round
+            return
+        totals, wireless, size = self.state.totals, self.parts.wireless, BYTES * self.layout.size
+        totals["bytes_down"] += self.costs["down"]
+        totals["bytes_up"] += self.costs["up"]
+        if retrained and self.twin is not None:
+            for name in ("latency", "energy"):
+                totals[name] += self.twin.totals[name]
+        for number, (ids, samples) in enumerate(self.visits if wireless else ()):
+            assert wireless
+            cost = wireless.round_cost(
+                (self.t, number), ids, [Segment([*range(len(ids))], samples)], size, size, "erase"
+            )
+            totals["latency"] += cost.latency_s
+            totals["energy"] += cost.energy_J
 
-    def _exchange(self, clients: int) -> None:
-        """Each of so many clients receives a model and sends one."""
+    def _exchange(self, ids: Sequence[int], samples: list[float]) -> None:
+        """Each of some clients receives a model and sends one, having processed so many samples."""
+        self.visits.append((ids, samples))
         for way in ("down", "up"):
-            self.costs[way] += BYTES * self.layout.size * clients
+            self.costs[way] += BYTES * self.layout.size * len(ids)
 
     def _shard(self, client: int, t: int) -> Ints:
         return self.world.shards[held_by(self.world, client, t)]

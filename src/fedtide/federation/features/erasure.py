@@ -206,6 +206,7 @@ class Erasure(Feature):
             keep_means(parts.algorithm, state, self._worlds.planned, self._worlds.actual(t).at(t))
         self._clear(state, request.ids)
         kept["factor"] = step.factor
+        step.settle(eraser.memory == "counterfactual")
         step.costs["stored"] = BYTES * parts.layout.size * self._worlds.stored_vectors(number)
         kept["costs"] = {name: kept["costs"][name] + value for name, value in step.costs.items()}
         kept["stored"] = self._still_stored(kept["stored"], number)

@@ -20,7 +20,7 @@ def epochs(step: Step, erased: Erased, t: int, level: float, most: int) -> float
     Returns:
         The number, NaN if more than ``most`` are needed.
     """
-    w, step = step.w, replace(step, costs=dict(step.costs))
+    w, step = step.w, replace(step, costs=dict(step.costs), visits=[])
     for epoch in range(most + 1):
         if erased.loss((w, step.state.b)) <= level + MARGIN:
             return float(epoch)

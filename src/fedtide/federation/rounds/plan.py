@@ -69,6 +69,7 @@ class RoundPlan:
         seed, purpose, keys: of the draws of batches.
         starts: with ``mode: async``, what each participant started from.
         drawn: batches that were drawn ahead for the plan as it was made.
+        rests: whether the algorithm lets nobody take part.
     """
 
     ids: list[int]
@@ -88,6 +89,7 @@ class RoundPlan:
     keys: tuple[int, ...]
     starts: JobStarts | None = None
     drawn: Drawn | None = None
+    rests: bool = False
 
     @property
     def population(self) -> int:

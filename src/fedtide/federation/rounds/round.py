@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedtide.federation.rounds.divergence import has_diverged
 from fedtide.federation.rounds.plan import RoundPlan
-from fedtide.federation.rounds.training import train_clients
+from fedtide.federation.rounds.training import train_clients, with_more
 from fedtide.federation.types import Feature, Parts, RoundContext, RunState
 from fedtide.methods.algorithms.base import shares_buffers
 from fedtide.training.engine import contract
@@ -30,6 +30,8 @@ def train_round(parts: Parts, state: RunState, plan: RoundPlan) -> RoundContext:
     w, b = aggregate(r)
     keep(r)
     values = record(r)
+    if r.segments and r.passes.any():
+        r.segments = with_more(r.segments, dict(enumerate(r.passes.tolist())))
     state.w, state.b = w, b  # not before: services of the algorithm read the old model
     r.failed = has_diverged(r)
     for feature in reversed(r.features):

@@ -1,6 +1,6 @@
 """Local training of a round: the phases that an algorithm asks for, each with its exchanges."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -57,6 +57,9 @@ def train_clients(r: RoundContext) -> None:
     r.round.means.sums = r.share.total
     batches = _sit_out(r.round, schedule, batches)
     _train(r, schedule, services.counts, batches)
+    if r.cohort.stop is not None:
+        services.charge_losses(r.cohort.stop.asked())
+    r.passes = services.passes
     services.buffers = r.cohort.buffers
     r.round.trained = Models(r.cohort.W, r.cohort.buffers)
     if not plan.starts:  # the algorithm may have decided at the start of the round what it sends
@@ -131,11 +134,15 @@ def _joined(phases: list[list[Segment]]) -> list[Segment]:
     """The segments of the first phase; what the others have processed comes before its last exchange."""
     segments, *others = phases
     for (only,) in others if segments else ():
-        *before, last = segments
-        samples = dict(zip(only.rows, only.samples, strict=True))
-        more = [count + samples[row] for row, count in zip(last.rows, last.samples, strict=True)]
-        segments = [*before, replace(last, samples=more)]
+        segments = with_more(segments, dict(zip(only.rows, only.samples, strict=True)))
     return segments
+
+
+def with_more(segments: list[Segment], samples: Mapping[int, float]) -> list[Segment]:
+    """The segments, where devices have processed so many more ``samples`` before their last exchange."""
+    *before, last = segments
+    more = [count + samples[row] for row, count in zip(last.rows, last.samples, strict=True)]
+    return [*before, replace(last, samples=more)]
 
 
 def _count_steps(view: Round, plan: BatchPlan) -> None:
@@ -258,7 +265,8 @@ def _advance(r: RoundContext, schedule: Schedule, cohort: Cohort, exchanges: boo
     if cohort.stop is not None:
         taken = torch.tensor(cohort.stop.steps, device=cohort.W.device)
         r.share.combine(taken)
-        cohort.plan = cohort.plan.until(taken.tolist())
+        cohort.stop.steps = taken.tolist()
+        cohort.plan = cohort.plan.until(cohort.stop.steps)
         samples = _processed(r.parts.algorithm, cohort)
     if active := [row for row in clients if row not in schedule.idle]:
         close(active, cohort.plan.longest)

@@ -83,18 +83,22 @@ class Participations(NamedTuple):
 
 
 class Services(Protocol):
-    """What the engine can compute for an algorithm."""
+    """What the engine can compute for an algorithm.
+
+    Passes over samples of the participants are computed by them, and charged in seconds and joules: a gradient on every
+    sample, a forward pass as ``costs.passes`` says, a product with a Hessian as two gradients.
+    """
 
     def forward(self, point: Tensor, shards: Sequence[Ints] | None = None) -> list[ForwardPass]:
         """All samples of each participant through the model ``point`` [d], in evaluation mode, not augmented.
 
-        ``point`` [C, d] is a model for each. With ``shards`` these positions of the training set instead.
+        ``point`` [C, d] is a model for each. With ``shards`` these positions of the training set instead, for each participant.
         """
 
     def losses(self, models: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         """Mean cross-entropy [C, M] of each of some models [M, d] on all samples of each participant; infinite without any.
 
-        With ``shards`` on these positions of the training set instead.
+        With ``shards`` on these positions of the training set instead, for each participant.
         """
 
     def concepts(self) -> Tensor:
@@ -106,7 +110,7 @@ class Services(Protocol):
     def full_gradient(self, points: Tensor, shards: Sequence[Ints] | None = None) -> Tensor:
         """Gradient [C, d] of each participant's mean loss over all its samples at ``points`` ([d] or [C, d]).
 
-        With ``shards`` of the mean losses over these positions of the training set instead.
+        With ``shards`` of the mean losses over these positions of the training set instead: a measurement, which is free.
         """
 
     def taylor(self, points: Tensor, probes: int | None, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -122,10 +126,11 @@ class Services(Protocol):
     def with_input_gradients(
         self,
         points: Tensor,
+        rows: Sequence[int],
         loss: Callable[[Tensor, Tensor], Tensor],
         use: Callable[[int, Callable[[Tensor, Tensor], Tensor]], Result],
     ) -> list[Result]:
-        """``use(row, gradient)`` for models ``points`` [C, d], in evaluation mode.
+        """``use(place, gradient)`` for models ``points`` [c, d] of the participants in some ``rows``, in evaluation mode.
 
         ``gradient`` maps samples [n, ...] with labels [n] to the gradient [n, ...] of ``loss(logits, labels)``, a number.
         The samples are points of the unit cube, which is mapped to the range of the data (pixels between black and white).

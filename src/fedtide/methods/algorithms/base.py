@@ -176,7 +176,7 @@ class Algorithm(Plugin):
             where it takes local steps itself.
         needs: what the network must have; :data:`NEEDS` says what each word asks for.
         early_stop: whether a client ends its first phase after a local epoch, by its mean cross-entropy on its training
-            samples; None: none does. Costs are those of the steps taken; the passes for the loss are not charged.
+            samples; None: none does. Costs are those of the steps taken and of the passes for the loss.
         personal_lr: learning rate of the steps of ``evaluation.finetune_steps``, where the algorithm has one for them; None:
             the round's.
         synthetic_per_shard: most samples it adds for every shard that a client holds.
@@ -202,6 +202,10 @@ class Algorithm(Plugin):
     problem: Problem
 
     # A round, in the order of the calls.
+
+    def rests(self, session: Session) -> bool:
+        """Whether nobody takes part in a round of a session: it is recorded, costs nothing and leaves the model as it is."""
+        return False
 
     def start(self, r: Round) -> Tensor:
         """The models that local training starts from: [d] for all participants or [C, d]."""

@@ -44,9 +44,11 @@ class CflCoreSet(Replay):
                 np.sort(rng.choice(samples, min(size, len(samples)), replace=False))
                 for rng, samples in zip(draws, sets, strict=True)
             ]
+        own = dict(zip(rows, sets, strict=True))
+        passed = r.services.forward(r.w, [own.get(row, np.zeros(0, np.int64)) for row in range(len(r.ids))])
         return [
-            self._herded(samples, r.services.labels(samples), functional.normalize(seen.features, dim=1))
-            for samples, seen in zip(sets, r.services.forward(r.w, sets), strict=True)
+            self._herded(samples, r.services.labels(samples), functional.normalize(passed[row].features, dim=1))
+            for row, samples in own.items()
         ]
 
     def _herded(self, samples: Ints, labels: Ints, phi: Tensor) -> Ints:

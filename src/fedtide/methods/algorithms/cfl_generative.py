@@ -72,7 +72,7 @@ class CflGenerative(Replay):
             )
             return self.langevin(self.problem.input_shape, lambda x: self.slope(gradient, x, y), rng, r.w)  # (3) to (5)
 
-        made = r.services.with_input_gradients(r.W[rows], _cross_entropy, sample)  # w of (4): r.W
+        made = r.services.with_input_gradients(r.W[rows], rows, _cross_entropy, sample)  # w of (4): r.W
         return [r.services.add_samples(x, y) for x, y in zip(made, labels, strict=True)]  # (6)
 
     def finish(self, r: Round) -> Tensor:

@@ -193,12 +193,13 @@ class FedDrift(Algorithm):
         if kind == "stored":
             return np.array(r.extra["stored"][ids].numpy())  # (2)
         shards, rounds = r.extra["shard"][ids].numpy(), r.extra["round"][ids].numpy()
-        known = np.flatnonzero((shards >= 0) & ((rounds == r.t - 1) | (kind == "participation")))
-        found = np.full(len(ids), np.inf)
-        if len(known):
-            then = [r.services.positions(int(shard)) for shard in shards[known]]
-            found[known] = r.services.losses(chosen(r.extra["models"], used), then).min(1).values.cpu().numpy()  # (2)
-        return found
+        known = (shards >= 0) & ((rounds == r.t - 1) | (kind == "participation"))
+        then = [
+            r.services.positions(int(shard)) if has else np.zeros(0, np.int64)
+            for shard, has in zip(shards, known, strict=True)
+        ]
+        least = r.services.losses(chosen(r.extra["models"], used), then).min(1).values  # (2)
+        return np.array(least.cpu().numpy(), dtype=np.float64)
 
     def _merge(self, r: Round, losses: Floats, best: Ints, stays: Bools, decision: Decision) -> None:
         """Steps 5 to 7; changes the models, the clients' models and ``best`` in place."""

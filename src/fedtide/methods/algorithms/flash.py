@@ -23,7 +23,7 @@ class Flash(Algorithm):
     small, or set ``floor``.
 
     With ``early_stop`` gamma, a client ends its local work after epoch e, 2 or later, and sends what it has if its mean loss L
-    over its training samples has not fallen enough; the passes for L are not charged::
+    over its training samples has not fallen enough::
 
         L_{e-1} - L_e < gamma / e                                                                                   (6)
     """

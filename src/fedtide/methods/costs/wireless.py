@@ -166,7 +166,7 @@ class Segment:
     """Local work up to an exchange: ``rows`` of the devices that take part, one or more, and the ``samples`` of each."""
 
     rows: list[int]
-    samples: list[int]
+    samples: Sequence[float]
 
 
 @dataclass(frozen=True)

@@ -161,8 +161,8 @@ class Erasing(Protocol):
     def ascent_batches(self, client: int, epoch: int, size: int | None) -> list[Ints]:
         """Positions of a client's samples in batches, for a pass over them."""
 
-    def gradient(self, w: Tensor, batch: Ints) -> Tensor:
-        """Gradient [d] of the mean loss of a batch at ``w``; it is charged."""
+    def gradient(self, client: int, w: Tensor, batch: Ints) -> Tensor:
+        """Gradient [d] of the mean loss of a batch of a client at ``w``; it is charged, in the latest exchange."""
 
     def charge_exchange(self) -> None:
         """Every erased client receives a model and sends one."""

@@ -67,7 +67,7 @@ class Pga(Eraser):
         for epoch in range(c.epochs):
             for u in e.ids:
                 for batch in e.ascent_batches(u, epoch, c.batch_size):
-                    g = e.gradient(x, batch)
+                    g = e.gradient(u, x, batch)
                     s = c.momentum * s + g * min(1.0, c.ascent_clip / (float(g.norm()) + 1e-6))
                     x, steps = x + c.lr * s, steps + 1
                     if (distance := float((x - reference).norm())) > radius:

@@ -154,6 +154,11 @@ class EarlyStop:
         self.steps[row] = step
         return True
 
+    def asked(self) -> list[int]:
+        """How many losses each row has computed until it stopped."""
+        rows = zip(self._epochs, self.steps, strict=True)
+        return [sum(end <= taken and end < max(ends) for end in ends) for ends, taken in rows]
+
 
 @dataclass
 class Cohort:
