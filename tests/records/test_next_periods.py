@@ -83,6 +83,6 @@ def test_shares_of_the_same_rows_are_two_binomials() -> None:
     assert row["low"] == pytest.approx(-0.1 - 1.959964 * error)
     assert row["high"] == pytest.approx(-0.1 + 1.959964 * error)
     assert row["p"] == pytest.approx(2 * stats.norm.sf(0.1 / error))
-    assert (row["p_holm"], row["pairs"]) == (pytest.approx(2 * row["p"]), 1000)
+    assert (row["p_holm"], row["pairs"]) == (pytest.approx(3 * row["p"]), 1000)
     assert statistics.verdict(row, "row") == "lower"
     assert statistics.verdict(frame.loc["c"], "row") == "no difference detected"

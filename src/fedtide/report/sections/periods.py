@@ -45,7 +45,8 @@ def compared(source: Source) -> Iterator[Comparison]:
     if reference not in values or values.shape[1] < 2:
         return
     gaps = values.sub(values[reference], axis=0).groupby("period").mean()
-    yield Comparison(column, reference, statistics.compare(gaps[_ordered(records, gaps)], reference), "periods")
+    frame = statistics.compare(gaps[_ordered(records, gaps)], reference, chosen=True)
+    yield Comparison(column, reference, frame, "periods")
     if records.score.of_global != ACCURACY.next or table["rows"].isna().any():
         return
     counts, means = table.groupby("period")["rows"].mean(), values.groupby("period").mean()

@@ -118,7 +118,7 @@ class MethodTable:
         reference = self.leader(column)
         if reference is None or reference not in values or values.shape[1] < 2:
             return None
-        return Comparison(column, reference, statistics.compare(values, reference))
+        return Comparison(column, reference, statistics.compare(values, reference, chosen=True))
 
     def best(self, column: Column) -> Method | None:
         """The method that the corrected paired comparison separates from all others; None of equals, or of a single one."""
