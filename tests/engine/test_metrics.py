@@ -30,6 +30,16 @@ def test_as_scikit_learn_computes_them(classes, seed):
     assert found["macro_f1"] == pytest.approx(reference.f1_score(labels, guess, average="macro"), abs=1e-6)
     one = {"y_score": shares[:, 1]} if classes == 2 else {"y_score": shares, "multi_class": "ovr"}
     assert found["auroc"] == pytest.approx(reference.roc_auc_score(labels, **one), abs=1e-14)
+    of_class = {"y_true": labels} if classes == 2 else {"y_true": np.eye(classes)[labels]}
+    wanted = reference.average_precision_score(**of_class, y_score=one["y_score"])
+    assert found["average_precision"] == pytest.approx(wanted, abs=1e-14)
+
+
+def test_average_precision_with_ties():
+    labels, scores = np.array([0, 1, 1, 0, 1, 0]), np.array([0.9, 0.9, 0.6, 0.6, 0.6, 0.1])
+    found = measure(["average_precision"], torch.from_numpy(np.log([1 - scores, scores]).T), torch.from_numpy(labels))
+    wanted = reference.average_precision_score(labels, scores)
+    assert found["average_precision"] == pytest.approx(wanted, abs=1e-14)
 
 
 def test_calibration_by_hand():
@@ -47,7 +57,9 @@ def test_classes_that_do_not_occur_do_not_count(name):
 
 
 def test_what_is_not_determined_is_empty():
-    assert measure(["auroc"], torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64)) == {"auroc": None}
+    for name in ("auroc", "average_precision"):
+        for label in (0, 1):
+            assert measure([name], torch.zeros(3, 2), torch.full((3,), label)) == {name: None}
     empty = measure(METRICS, torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
     assert empty == dict.fromkeys(METRICS)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from commands import sets
 from fedtide.authoring.project.pipeline import pipeline_files
 from fedtide.authoring.project.templates import TEMPLATES, template
 from fedtide.core import plugins
@@ -15,6 +16,7 @@ from fedtide.core.discovery.shipped import DEFAULTS
 from fedtide.settings.experiment import Experiment
 from fedtide.settings.params import Params
 
+ONE = ("compare.seeds=[0]", "compare.workers=1", "tracking.mlflow=false", "local.lr=0.5")
 PROJECT = Path(__file__).parents[2]
 ROWS = [f"2024-{1 + n % 3:02}-{1 + n % 28:02},shop {n % 4},{n % 7},{('yes', 'no')[n * n % 5 % 2]}" for n in range(240)]
 
@@ -89,6 +91,25 @@ def test_settings_for_a_table_run(fedtide, empty):
     assert written(empty) == ["params.schema.json", "params.yaml"]
     small = ("--set", "scenario.rounds_per_period=1", "--set", "tracking.mlflow=false")
     assert fedtide("run", "-q", *small).out[-1].endswith("%")
+
+
+@pytest.mark.slow
+def test_auroc_is_the_headline_where_a_class_is_rare(fedtide, empty):
+    rows = [row.rpartition(",")[0] + (",no", ",yes")[n % 8 == 0] for n, row in enumerate(ROWS)]
+    (empty / "orders.csv").write_text("\n".join(["day,shop,price,returned", *rows, ""]))
+    (line,) = [line for line in fedtide("init", "--from", "orders.csv").out if line.startswith("metric: ")]
+    assert "'yes' has 12.5% of the rows" in line
+    chosen = Params.read("params.yaml").experiment
+    assert (chosen.report.metric, chosen.evaluation.metrics[0]) == ("served_auroc_next", "auroc")
+    called = fedtide("compare", *sets("compare.algorithms=[fedavg, fedprox]", "scenario.rounds_per_period=3", *ONE))
+    (said,) = [line for line in called.err if "the final model is right on all test samples of class 'no'" in line]
+    assert "use evaluation.metrics, such as balanced_accuracy, auroc and average_precision" in said
+    (empty / "params.yaml").unlink()
+    (empty / "orders.csv").write_text(
+        "\n".join(["a,b,label", *(f"{n % 7},{n % 5},{int(n % 9 == 0)}" for n in range(90)), ""])
+    )
+    assert fedtide("init", "--from", "orders.csv").status == 0
+    assert Params.read("params.yaml").experiment.report.metric == "auroc"
 
 
 @pytest.mark.slow

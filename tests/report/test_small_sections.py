@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from synthetic_runs import changed, finish_again, write_run
 
 from fedtide.records import frames as records
 from fedtide.records.files.guarantees import COLUMNS, write_guarantees
 from fedtide.records.measures.metrics import class_groups, group_accuracies
-from fedtide.report.sections import curves, pareto, privacy
+from fedtide.records.measures.one_class import only_class
+from fedtide.report.sections import curves, pareto, per_class, privacy
 from fedtide.report.sections.attack_success import success
 from fedtide.report.tables.table import tabulate
 from fedtide.settings.experiment import ReportSettings
@@ -142,3 +144,19 @@ def test_many_algorithms_are_compared_with_the_first(tmp_path):
     first = chart.panels[0].series[0]
     assert all(np.array_equal(panel.series[0].y, first.y) for panel in chart.panels[1:])
     assert len(few.panels) == 1
+
+
+def test_a_method_whose_model_is_right_on_one_class_only_is_named(tmp_path: Path) -> None:
+    nan = math.nan
+    cases = [[1.0, 0.0, 0.0], [1.0, nan, nan], [0.0, 0.0, 0.0], [1.0, 1e-3, 0.0], [1.0, 1.0, 0.0], [nan, 0.0, 1.0]]
+    assert [only_class(case) for case in cases] == [0, None, None, None, None, 2]
+    paths = [write_run(tmp_path, label, seed=seed, classes=3) for label in ("fedavg", "scaffold") for seed in range(2)]
+    for path in paths[:3]:
+        table = pd.read_csv(path / "per_class.csv").assign(class_0=0.0, class_1=1.0, class_2=0.0)
+        table.to_csv(path / "per_class.csv", index=False)
+        changed(path, test_accuracy=0.92)
+    (line,) = per_class.one_class(records.load(paths))
+    assert line.startswith(
+        "fedavg · previous (2 runs), scaffold · previous (1 run): the final model is right on all test samples of class '1', "
+        "92% of all, and on no other"
+    )

@@ -256,6 +256,11 @@ class RunDirectory:
                 raise SettingsError(f"{path}: round {row['round']!r} instead of {number}: rows are missing")
         return rows
 
+    def per_class(self) -> list[dict[str, str]]:
+        """Rows of ``per_class.csv``, as text."""
+        self.verify("per_class.csv")
+        return _rows(self.path / "per_class.csv")
+
     def append(
         self,
         row: dict[str, Any],

@@ -22,7 +22,7 @@ from fedtide.core.storage.files import replacing
 from fedtide.report.charts.session_marks import session_labels
 from fedtide.settings.run import RunSettings
 from fedtide.world.clients import ClientNames
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, names_of_classes
 from fedtide.world.presence.visits import Changes, Visits
 from fedtide.world.timeline import Timeline
 
@@ -333,10 +333,7 @@ def _draw_presence(axes: Any, per_round: Any, timeline: Timeline) -> None:
 
 def names_in(data: Dataset, settings: RunSettings, timeline: Timeline) -> Names:
     """The data's own names of classes and clients, empty where it has none."""
-    classes = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
-    classes = classes or getattr(settings.data, "classes", ()) or data.class_names
-    own = ClientNames.of(timeline, data).own
-    return Names(tuple(map(str, classes)) if isinstance(classes, tuple) else (), own)
+    return Names(names_of_classes(data, settings.data), ClientNames.of(timeline, data).own)
 
 
 def name_clients(axis: YAxis, clients: Sequence[str]) -> None:

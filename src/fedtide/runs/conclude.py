@@ -12,6 +12,7 @@ from fedtide.federation.scoring.client_samples import owners
 from fedtide.federation.scoring.final_models import client_models, serves_others
 from fedtide.records.files.states import remove_states
 from fedtide.records.measures import detections, drifts, erasure
+from fedtide.records.measures.one_class import described, only_class
 from fedtide.records.measures.periods import alarms_in, means_next, undefined_in
 from fedtide.records.run_directory import MODEL, SERVED, RunDirectory
 from fedtide.records.summary import State, Summary
@@ -20,6 +21,7 @@ from fedtide.runs.open_run import OpenRun
 from fedtide.runs.train import Trained
 from fedtide.settings.scores import TaskName, main_score
 from fedtide.world.data.base import DatasetPlugin
+from fedtide.world.dataset import names_of_classes
 
 
 def conclude(run: OpenRun, trained: Trained) -> Summary:
@@ -100,6 +102,18 @@ def alarms(run: OpenRun) -> Iterator[str]:
             f"{title(run.settings)}: WARNING possible concept drift: next-period accuracy for {name(each.period)} dropped "
             f"to {each.value:.1%} (mean of the periods before: {each.before:.1%}, z = {-each.errors:.1f})"
         )
+
+
+def one_class(run: OpenRun) -> Iterator[str]:
+    """A line if the final model tells no class from another."""
+    rows = [row for row in run.directory.per_class() if row["split"] == "test"]
+    if not rows:
+        return
+    values = [float(value or "nan") for name, value in rows[-1].items() if name.startswith("class_")]
+    accuracy = run.directory.history()[int(rows[-1]["round"]) - 1].get("test_accuracy")
+    if accuracy and (found := only_class(values)) is not None:
+        names = names_of_classes(run.data, run.settings.data)
+        yield described(names[found] if names else str(found), float(accuracy))
 
 
 def _state(trained: Trained) -> State:

@@ -196,7 +196,7 @@ def _decision(settings: RunSettings, log: Callable[[str], None]) -> Decision | n
 
 def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
     """Train an opened run and conclude it, with its directory locked."""
-    from fedtide.runs.conclude import alarms, conclude, interrupted
+    from fedtide.runs.conclude import alarms, conclude, interrupted, one_class
     from fedtide.runs.lightning.callbacks import GracefulStop
     from fedtide.runs.train import own_callbacks, refuse_what_is_missing, train
 
@@ -212,7 +212,7 @@ def _execute(opened: OpenRun, decision: Decision | None, wait: bool) -> Summary:
                 return interrupted(opened, trained, int(stop.received or 0))
             summary = conclude(opened, trained)
     if summary["state"] == "complete":
-        for remark in alarms(opened):
+        for remark in (*alarms(opened), *one_class(opened)):
             opened.watch.log(remark)
     return summary
 

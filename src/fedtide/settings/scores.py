@@ -11,7 +11,10 @@ TaskName = Literal["classification", "regression", "multilabel"]
 """What is learned of a sample: one of several classes, numbers, or which of several labels it has."""
 
 _NEXT, _SERVED = "_next", "served_"
-_MEASURES = ("accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "calibration_error", "r2", "mae", "mean_ap")
+_MEASURES = (
+    *("accuracy", "loss", "balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error"),
+    *("r2", "mae", "mean_ap"),
+)
 
 SCORES = tuple(f"{served}{name}{ahead}" for served, ahead, name in product(("", _SERVED), ("", _NEXT), _MEASURES))
 """``_next``: on the samples of the next period, which has not been trained on. ``served_``: of the models that clients are

@@ -314,6 +314,13 @@ def samples_of(data: Dataset, split: Split) -> Samples:
     return Samples(data.classes(slice(None), split), client, time)
 
 
+def names_of_classes(data: Dataset, chosen: SettingsModel) -> tuple[str, ...]:
+    """Those of its encoding, of its settings, or its own; empty where none has any, or the task has no classes."""
+    found = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
+    found = found or getattr(chosen, "classes", ()) or data.class_names
+    return tuple(map(str, found)) if isinstance(found, tuple) else ()
+
+
 _LARGE = 8 << 20  # bytes from which the page table entries of ordinary pages no longer fit the TLB
 
 

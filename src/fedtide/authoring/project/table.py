@@ -26,8 +26,10 @@ from fedtide.core import plugins
 from fedtide.core.errors import SettingsError, nearest
 from fedtide.settings.params import Params
 from fedtide.settings.reading.yaml_files import read_value
+from fedtide.settings.scores import Score
 from fedtide.world.adapters.columns import Column, floats_of, is_numeric
 from fedtide.world.adapters.layouts import layout
+from fedtide.world.adapters.names import name_of
 from fedtide.world.adapters.reading import BINARY, UNREADABLE, FileSettings, likely_encoding, read_bytes, read_table
 from fedtide.world.adapters.rows import Rows
 from fedtide.world.building.build import build_timeline
@@ -38,6 +40,7 @@ _DAYS = {"month": 30.4, "year": 365.25, "week": 7, "day": 1}
 _PERIODS = (3, 36)  # fewest and most that make a scenario
 _SLICES = 12
 _MANY = 100  # categories of a column that have a feature each, by default
+_LITTLE = 0.4  # of its even share of the rows, below which a class is rare
 _NO_CLIENT = "no column named as one, and no text with repeated values, found; name one with --client"
 
 
@@ -81,11 +84,15 @@ def settings_for(file: Path, given: Mapping[str, Sequence[str]] | None = None) -
         data |= {"time": time.name if len(time.columns) == 1 else list(time.columns), **time.settings}
     data |= {"unlabeled": "drop"} if gaps.any() else {}
     data |= _features(_read(file, written), frame.drop(columns=list(taken)), sentences)
+    rare = None if regression else _rare(rows.frame[label.name])
+    sentences += [] if rare is None else [rare]
     problem: SettingsError | None = None
     for period in _periods(time):  # a sentence says why a better one is not possible
         scenario = _scenario(period, client, time)
         split = {} if period in ("month", "all") else {"split": {"period": "all" if period == "equal" else period}}
         text = _text({**data, **split}, scenario, regression, client)
+        if rare is not None:
+            text = _by_auroc(text, ahead=client is not None and time is not None)
         try:
             _try(text)
         except SettingsError as error:
@@ -210,6 +217,25 @@ def _text(data: dict[str, Any], scenario: tuple[list[str], str], regression: boo
     if client is None:
         text = replaced(text, "partition", ["partition: {name: iid}"])
     return replaced(text, "objective", ["objective: {name: mean_squared_error}"]) if regression else text
+
+
+def _rare(labels: pd.Series) -> str | None:
+    """A sentence if accuracy would say little: a class has less than a fifth of the rows, of L classes less than 2 / 5 L."""
+    shares = labels.dropna().map(name_of).value_counts(normalize=True)
+    if shares.min() >= _LITTLE / len(shares):
+        return None
+    return (
+        f"metric: AUROC is the headline, and balanced accuracy and average precision are recorded, since {shares.index[-1]!r} "
+        f"has {shares.iloc[-1]:.1%} of the rows: a model that never predicts it would have a high accuracy."
+    )
+
+
+def _by_auroc(text: str, ahead: bool) -> str:
+    """The settings with AUROC as the headline; ``ahead``: of what clients are served, on the next period."""
+    metrics = ["evaluation:", "  every: 1", "  metrics: [auroc, balanced_accuracy, average_precision]"]
+    (title,) = re.findall(r"^report:\n(  title: .*)$", text, re.MULTILINE)
+    metric = Score("auroc").next.of_served if ahead else Score("auroc")
+    return replaced(replaced(text, "evaluation", metrics), "report", ["report:", title, f"  metric: {metric.name}"])
 
 
 def _yaml(value: Any) -> str:

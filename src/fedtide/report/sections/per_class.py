@@ -1,12 +1,16 @@
 """Accuracy per class."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fedtide.records.frames import METHOD, Records
+from fedtide.records.measures.one_class import described, only_class
 from fedtide.report.charts.chart import Axis, Cells, Chart, Panel
 from fedtide.report.charts.methods import method_names
 from fedtide.report.charts.pictures import drawings
-from fedtide.report.parts import figures
+from fedtide.report.findings import method
+from fedtide.report.parts import figures, warnings
 
 _MOST_CELLS = 20
 
@@ -30,6 +34,20 @@ def _names(records: Records, classes: int) -> tuple[str, ...]:
     return records.classes if len(records.classes) == classes else tuple(map(str, range(classes)))
 
 
+def one_class(records: Records) -> Iterator[str]:
+    """A line per class on which alone final models are right: which methods, and in how many of their complete runs."""
+    complete = records.per_class[records.per_class["state"] == "complete"]
+    classes = complete.filter(regex=r"^class_\d+$")
+    last = records.history.dropna(subset=["test_accuracy"]).groupby("key")["test_accuracy"].last()
+    found = complete.assign(only=[only_class(row) for row in classes.to_numpy(dtype=np.float64).tolist()])
+    for label, runs in found.dropna(subset=["only"]).groupby("only"):
+        counts = runs.groupby(METHOD, sort=False).size().items()
+        who = ", ".join(f"{method(names)} ({count} run{'s' * (count > 1)})" for names, count in counts)
+        name = _names(records, classes.shape[1])[int(label)]
+        yield f"{who}: {described(name, float(last.reindex(runs['key']).mean()))}."
+
+
+warnings.add(10, lambda source: one_class(source.records))
 figures.add(
     220,
     lambda source: drawings(

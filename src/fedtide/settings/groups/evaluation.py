@@ -17,8 +17,8 @@ class EvaluationSettings(SettingsModel):
     splits: tuple[Literal["test", "validation"], ...] = Field(
         ("test",), min_length=1, description="what to evaluate on"
     )
-    metrics: tuple[Literal["balanced_accuracy", "macro_f1", "auroc", "calibration_error"], ...] = Field(
-        (), description="further metrics of the reported classifier, one column each; the log loss is test_loss"
+    metrics: tuple[Literal["balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error"], ...] = (
+        Field((), description="further metrics of the reported classifier, one column each; the log loss is test_loss")
     )
     batch_size: int = Field(2000, ge=1, description="samples per forward pass")
     models: tuple[Literal["global", "participants", "all", "ensemble"], ...] | None = Field(

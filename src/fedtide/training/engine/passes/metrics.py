@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -14,7 +15,7 @@ from fedtide.settings.scores import TaskName
 from fedtide.training.engine.passes.evaluation import evaluate, predict
 from fedtide.training.resources.workers import Workers
 
-METRICS = ("balanced_accuracy", "macro_f1", "auroc", "calibration_error")
+METRICS = ("balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error")
 """Names, as in ``evaluation.metrics``; log loss is ``loss``, which is always recorded."""
 
 _BINS = 15
@@ -46,14 +47,14 @@ def _macro_f1(probabilities: Tensor, labels: Tensor) -> float:
     return float(scores[torch.unique(torch.cat([labels, probabilities.argmax(1)]))].mean())
 
 
-def _auroc(probabilities: Tensor, labels: Tensor) -> float | None:
-    """Area under the ROC curve of class 1 of two, else the mean over the classes that occur, each against the rest."""
+def _against_rest(score: Callable[[Tensor, Tensor], float], probabilities: Tensor, labels: Tensor) -> float | None:
+    """A score of class 1 of two, else its mean over the classes that occur, each against the rest; none of a single one."""
     occurring = torch.unique(labels)
     if len(occurring) < 2:
         return None
     if probabilities.shape[1] == 2:
-        return _area(probabilities[:, 1], labels == 1)
-    return fmean(_area(probabilities[:, label], labels == label) for label in occurring)
+        return score(probabilities[:, 1], labels == 1)
+    return fmean(score(probabilities[:, label], labels == label) for label in occurring)
 
 
 def _area(scores: Tensor, positive: Tensor) -> float:
@@ -69,6 +70,13 @@ def _area(scores: Tensor, positive: Tensor) -> float:
     return above / (found * (len(positive) - found))
 
 
+def _precision(scores: Tensor, positive: Tensor) -> float:
+    """Average precision: the mean over the positive samples of the precision among all with at least their score."""
+    _, place, count = torch.unique(-scores, return_inverse=True, return_counts=True)
+    found = torch.zeros(len(count), dtype=torch.float64).index_add_(0, place, positive.to(torch.float64))
+    return float((found * found.cumsum(0) / count.cumsum(0)).sum() / found.sum())
+
+
 def _calibration_error(probabilities: Tensor, labels: Tensor) -> float:
     """Expected calibration error of the predicted class, 15 bins of equal width (Guo et al. 2017)."""
     classes = probabilities.shape[1]
@@ -78,7 +86,8 @@ def _calibration_error(probabilities: Tensor, labels: Tensor) -> float:
 _MEASURES: dict[str, Callable[[Tensor, Tensor], float | None]] = {
     "balanced_accuracy": _balanced_accuracy,
     "macro_f1": _macro_f1,
-    "auroc": _auroc,
+    "auroc": partial(_against_rest, _area),
+    "average_precision": partial(_against_rest, _precision),
     "calibration_error": _calibration_error,
 }
 
