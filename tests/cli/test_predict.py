@@ -123,6 +123,11 @@ def trained(fedtide, rows) -> pd.DataFrame:
         (("one", "none.csv"), "none.csv: no such file"),
         (("one", "bare.csv"), "bare.csv: no column 'size'; did you mean 'sise'? (known: express, sise, zone)"),
         (("one", "wrong.csv"), "wrong.csv, line 4: size is 'big', expected a number"),
+        (
+            ("one", "infinite.csv"),
+            "infinite.csv, line 4: size is 'inf', expected a finite number, or nothing if unknown",
+        ),
+        (("one", "large.csv"), "large.csv, line 4: size is 'inf', expected a finite number, or nothing if unknown"),
         (("one", "wrong.parquet"), "wrong.parquet: not a readable table: "),
         (("one", "empty.csv"), "empty.csv: no"),
         (("one", "rows.csv", "--out", "no/out.csv"), "--out = 'no/out.csv' should be a new file in a folder"),
@@ -131,9 +136,9 @@ def trained(fedtide, rows) -> pd.DataFrame:
 )
 def test_what_cannot_be_predicted_is_one_line(fedtide, folder, trained, arguments, message) -> None:
     trained.rename(columns={"size": "sise"})[["express", "sise", "zone"]].to_csv("bare.csv", index=False)
-    trained.astype(object).assign(size=lambda frame: [*frame["size"][:2], "big", *frame["size"][3:]]).to_csv(
-        "wrong.csv", index=False
-    )
+    for name, value in (("wrong", "big"), ("infinite", "inf"), ("large", "1e400")):
+        sizes = [*trained["size"][:2], value, *trained["size"][3:]]
+        trained.astype(object).assign(size=sizes).to_csv(f"{name}.csv", index=False)
     Path("wrong.parquet").write_text("rows")
     trained[:0].to_csv("empty.csv", index=False)
     before = sorted(folder.rglob("*"))

@@ -12,11 +12,11 @@ import torch
 import support
 from commands import Fedtide
 from fedtide.core.errors import SettingsError
-from fedtide.federation.assembly.footprint import Footprint, naming_exhaustion
+from fedtide.federation.assembly.footprint import Footprint, memory_plan, naming_exhaustion
 from fedtide.federation.assembly.hardware import MemoryStore
 from fedtide.federation.module import FederatedModule
 from fedtide.training.resources.memory import available_bytes, free_under_limits, share_memory
-from support import settings, steady, vectors
+from support import deal, federation, settings, steady, timeline, vectors
 
 CPU = torch.device("cpu")
 
@@ -166,3 +166,18 @@ def test_a_run_that_finds_too_little_memory_on_its_way_says_what_to_lower(monkey
 def test_other_errors_of_a_round_stay_as_they_are() -> None:
     with pytest.raises(RuntimeError, match="shapes"), naming_exhaustion("round 1"):
         raise RuntimeError("shapes")
+
+
+def test_participants_are_told_as_their_mean_over_the_rounds() -> None:
+    """Six clients, of whom two are there in all four rounds, the others in two."""
+    everybody = {client: client for client in range(6)}
+    world = timeline(deal([10] * 6), [{0: 0, 1: 1}, everybody, everybody, {0: 0, 1: 1}])
+    for there, participation, line in (
+        (world, "all", "about 4 of 4 clients per round on average (6 in all)"),
+        (world, {"name": "fixed", "fraction": 0.5}, "about 2 of 4 clients per round on average (6 in all)"),
+        (world, {"name": "fixed", "fraction": 0.25}, "about 1.5 of 4 clients per round on average (6 in all)"),
+        (steady([10] * 6, 2), {"name": "fixed", "fraction": 0.5}, "about 3 of 6 clients per round;"),
+    ):
+        parts = federation(settings(participation=participation), there, vectors()).parts
+        parts.workers.close()
+        assert line in memory_plan(parts, planned())

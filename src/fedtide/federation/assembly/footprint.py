@@ -216,13 +216,23 @@ def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
     return max(steps, settings.evaluation.finetune_steps), width
 
 
+def _participants(parts: Parts) -> str:
+    """How many clients train in a round of how many that are present, on average over the rounds, and how many there are."""
+    timeline, fraction = parts.timeline, parts.participation.participation_fraction
+    present = np.array([len(item.clients) for item in timeline.assignments])
+    drawn = np.array([max(1.0, count * fraction(count)) for count in present.tolist()])
+    rounds, everybody = timeline.assignment_of_round, timeline.num_clients
+    at_once, there = (f"{count[rounds].mean():.1f}".removesuffix(".0") for count in (drawn, present))
+    words = f"about {at_once} of {there} clients per round"
+    return words if (present[rounds] == everybody).all() else f"{words} on average ({everybody} in all)"
+
+
 def memory_plan(parts: Parts, wanted: Footprint) -> str:
     """The memory that a run needs, in one line."""
-    mode, present = parts.settings.mode, _present(parts.timeline)
-    who = f"about {_expected_cohort(parts, parts.timeline)} of {present} clients per round"
+    mode, who = parts.settings.mode, _participants(parts)
     if isinstance(mode, Async):
-        at_once = min(mode.concurrency, present)
-        who = f"{at_once} of {present} clients at once, results per update: {parts.algorithm.buffer}"
+        present = _present(parts.timeline)
+        who = f"{min(mode.concurrency, present)} of {present} clients at once, results per update: {parts.algorithm.buffer}"
     kept = f"; models of clients, at the end on disk: at most {gigabytes(size)}" if (size := file_size(parts)) else ""
     return (
         f"{parts.layout.size:,} parameters; {who}; at least {gigabytes(wanted.run)} for the run, "

@@ -61,6 +61,13 @@ def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
     return pd.Series(floats, index=column.values.index)
 
 
+def finite_numbers(column: Column) -> Floats:
+    """The same as float64 [n], of a column without infinite ones."""
+    values = numbers(column).to_numpy()
+    column.refuse(np.isinf(values), "a finite number, or nothing if unknown")
+    return values
+
+
 def is_numeric(column: Column) -> bool:
     """Whether a column holds numbers; a SettingsError if most of its values are, or many different ones, but not all."""
     if pd.api.types.is_numeric_dtype(column.values):

@@ -35,7 +35,7 @@ def row(position: int) -> str:
 
 
 class Numeric(SettingsModel):
-    """A column of numbers as (x - mean) / deviation; a number that is missing or infinite as 0, perhaps with an indicator."""
+    """A column of numbers as (x - mean) / deviation; a missing number as 0, perhaps with an indicator."""
 
     kind: Literal["numeric"] = "numeric"
     column: str
@@ -46,10 +46,10 @@ class Numeric(SettingsModel):
     @classmethod
     def fit(cls, column: Column, rows: Bools) -> Self:
         """Learn from ``rows``; there is an indicator of missing numbers if some are missing in these."""
-        from fedtide.world.adapters.columns import numbers
+        from fedtide.world.adapters.columns import finite_numbers
 
-        values = numbers(column).to_numpy()
-        known = values[rows & np.isfinite(values)]
+        values = finite_numbers(column)
+        known = values[rows & ~np.isnan(values)]
         with np.errstate(over="ignore", under="ignore"):
             mean, deviation = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
         if not np.isfinite([mean, deviation]).all():
@@ -65,10 +65,10 @@ class Numeric(SettingsModel):
 
     def apply(self, column: Column) -> NDArray[np.float32]:
         """Features [n, 1 or 2]."""
-        from fedtide.world.adapters.columns import numbers
+        from fedtide.world.adapters.columns import finite_numbers
 
-        values = numbers(column).to_numpy()
-        known = np.isfinite(values)
+        values = finite_numbers(column)
+        known = ~np.isnan(values)
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.where(known, (values - self.mean) / self.deviation, 0.0).astype(np.float32)
         column.refuse(~np.isfinite(scaled), f"a number nearer to the mean of the training rows, {self.mean:g}")
@@ -219,7 +219,7 @@ class Encoding(SettingsModel):
         """Features float32 [n, features] of rows; columns may be in any order, and others beside them.
 
         Raises:
-            SettingsError: a column is missing, or a value of a numeric one is no number.
+            SettingsError: a column is missing, or a value of a numeric one is no finite number.
         """
         from fedtide.world.adapters.columns import Column
 

@@ -154,8 +154,6 @@ class Table(DatasetPlugin):
         rows = self._labeled(read_table(Path(chosen.file), chosen))
         numeric, categorical = self._features(rows)
         rows = rows.with_numbers(numeric)
-        for name in numeric:
-            rows.column(name).refuse(np.isinf(rows.frame[name]), "a finite number, or nothing if unknown")
         names_in = [chosen.label] if chosen.task == "classification" else []
         names_in += [*([chosen.client] if chosen.client else []), *categorical]
         if said := [*rows.notes, *rows.doubtful(names_in)]:
