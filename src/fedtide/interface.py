@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedtide.core.errors import SettingsError, nearest, shortened
 from fedtide.core.extras import require
+from fedtide.records.run_directory import read_json
 from fedtide.settings.experiment import CompareSettings, TrackingSettings
 from fedtide.settings.params import Params, parse, refuse_other
 from fedtide.settings.run import RunSettings
@@ -147,6 +148,8 @@ def load(path: str | Path = "runs") -> Records:
     >>> fedtide.load("elsewhere").runs[["label", "seed", "state"]].to_numpy().tolist()
     [['fedavg', 0, 'complete']]
 
+    A run that is there twice, such as once more under a name, is read once: where it has ended, if only one has.
+
     Raises:
         SettingsError: there are none, or a file is not what a run writes.
     """
@@ -158,4 +161,6 @@ def load(path: str | Path = "runs") -> Records:
     found = sorted(file.parent for file in folder.glob("*/settings.json"))
     if not found:
         raise SettingsError(f"{folder}: no run directories here")
-    return read(found)
+    found.sort(key=lambda run: (run / "summary.json").is_file())
+    keys = [(read_json(run / "manifest.json") or {}).get("run_key", run.name) for run in found]
+    return read(sorted(dict(zip(keys, found, strict=True)).values()))

@@ -80,6 +80,13 @@ def test_a_wrong_settings_file(fedtide, folder, content, wanted):
     refused(fedtide("run", "--params", "given.yaml"), wanted, folder)
 
 
+def test_a_folder_is_no_settings_file(fedtide, folder):
+    (folder / "params.yaml").unlink()
+    (folder / "params.yaml").mkdir()
+    line = "params.yaml is a folder, not a settings file; give one with --params, or write one with `fedtide init`"
+    assert fedtide("run").refusal == line
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "tune", "timeline"])
 def test_a_refused_table_leaves_nothing(fedtide, folder, command):
     (folder / "own").mkdir()

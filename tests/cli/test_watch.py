@@ -1,8 +1,10 @@
 """The report of runs that are still running: renewed as rounds come, and the runs are left alone."""
 
+import signal
 import socket
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,20 @@ def test_a_port_that_is_taken_is_one_line(fedtide: Any, port: int) -> None:
         taken.listen()
         called = fedtide("watch", "--port", str(port))
     assert called.refusal == f"--port {port}: Address already in use; use another port"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_a_report_makes_of_an_interruption_does_not_matter(
+    fedtide: Any, monkeypatch, port, number, status
+) -> None:
+    def swallow(*_: object) -> None:
+        with suppress(BaseException):
+            signal.raise_signal(number)
+
+    monkeypatch.setattr("fedtide.report.comparison.report", swallow)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    called = fedtide("watch", "--port", str(port))
+    assert (called.status, called.err[-1]) == (status, "fedtide: interrupted")
 
 
 @pytest.mark.parametrize("command", ["watch", "ui"])

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,18 @@ def test_runs_that_fail_are_raised_after_the_others_unless_they_are_allowed(
 def test_records_of_a_folder_without_runs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(fedtide.SettingsError, match="no run directories"):
         fedtide.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_there_twice_is_read_once(tmp_path: Path) -> None:
+    small = {"name": "static", "num_clients": 2, "rounds": 1}
+    fedtide.run(fedtide.Params({"model": "softmax_regression", "scenario": small}), tmp_path / "runs", name="own")
+    for copy, ended in (("again", True), ("z", False)):
+        shutil.copytree(tmp_path / "runs/own", tmp_path / "runs" / copy)
+        if not ended:
+            (tmp_path / "runs" / copy / "summary.json").unlink()
+    (row,) = fedtide.load(tmp_path / "runs").runs.to_dict("records")
+    assert (row["key"], row["state"]) == ("own", "complete")
 
 
 @pytest.mark.parametrize("function", [fedtide.run, fedtide.compare, fedtide.write_report])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _or_default(context: typer.Context, given: Path) -> Path:
     """A settings file; where none was named and there is none, that of the default experiment."""
     source = context.get_parameter_source("params")
-    return given if given.is_file() or (source and source.name == "COMMANDLINE") else DEFAULTS
+    return given if os.path.lexists(given) or (source and source.name == "COMMANDLINE") else DEFAULTS
 
 
 ParamsFile = Annotated[

@@ -107,7 +107,8 @@ class Params:
         elif (path := Path(path)).is_file():
             raw, source = read_mapping(path), path.name
         else:
-            raise SettingsError(f"no settings file {path}; give one with --params, or write one with `fedtide init`")
+            kind = f"{path} is a folder, not a settings file" if path.is_dir() else f"no settings file {path}"
+            raise SettingsError(f"{kind}; give one with --params, or write one with `fedtide init`")
         if not raw and not overrides:
             raise SettingsError(f"{path} is empty; write `seed: 0` for a run with all defaults")
         remarks = apply_overrides(raw, overrides, source)

@@ -3,6 +3,7 @@
 import html
 import os
 import shlex
+import signal
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ from fedtide.cli.reporter import log
 from fedtide.core.errors import SettingsError
 from fedtide.core.extras import require
 from fedtide.core.storage.files import make_folder, write_text
+from fedtide.runs.jobs.signals import StopSignals
 
 _LOOK = 1.0  # seconds between two looks at the records
 _SHARE = 4.0  # a report is not built again before this many times the seconds that it took
@@ -53,13 +55,16 @@ def watch(
         open_.enter_context(served(folder, port, every, address))
         log(f"http://{address}:{port}  (Ctrl-C to stop)")
         os.nice(10)  # the runs come first
+        stop = open_.enter_context(StopSignals())  # an exception raised amid a report may be swallowed there
         seen: object = None
-        while True:
-            if (now := signature(directories)) != seen:
+        ready = 0.0
+        while stop.received is None:
+            if time.monotonic() >= ready and (now := signature(directories)) != seen:
                 seen, began = now, time.monotonic()
                 renew(folder, lambda: report(chosen, runs, worlds, folder, command))
-                time.sleep(max(every, _SHARE * (time.monotonic() - began)))
+                ready = time.monotonic() + max(every, _SHARE * (time.monotonic() - began))
             time.sleep(_LOOK)
+    signal.raise_signal(stop.received)
 
 
 def signature(directories: Iterable[Path]) -> object:
