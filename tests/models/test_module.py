@@ -14,9 +14,11 @@ from torch.nn import functional
 import own_nets
 from fedtide.core.errors import SettingsError
 from fedtide.federation.federation import Federation
-from fedtide.training.engine.flat import Layout
+from fedtide.training.engine.flat import Layout, statistics
+from fedtide.training.engine.passes.models import recompute_statistics
+from fedtide.training.engine.probe import mark_constants
 from fedtide.training.models.base import KeyedDropout, Network
-from support import assert_close, dataset, federation, images, light, run_rounds, settings, steady
+from support import assert_close, dataset, deal, federation, images, light, run_rounds, settings, steady
 
 Build = Callable[..., Network]
 GRAY = (1, 8, 8)
@@ -259,6 +261,44 @@ class TestWeights:
         assert network.head.out_channels == 3
 
 
+class Buffers(Network):
+    """A constant and three statistics; training writes one with the values it has, one unnoticed by autograd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.norm = nn.Linear(64, 3), nn.BatchNorm1d(64)
+        for name in ("table", "same", "data"):
+            self.register_buffer(name, torch.ones(64))
+
+    def features(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            self.same.mul_(1.0)
+            self.data.data.mul_(0.5)
+        return self.norm(inputs.flatten(1)) * self.table + self.same * self.data
+
+
+@pytest.mark.parametrize(("device", "found"), [("cpu", {"same", "data"}), ("meta", {"same"})])
+def test_statistics_are_the_buffers_that_training_writes(device: str, found: set[str]) -> None:
+    network = Buffers().to(device)
+    mark_constants(network, images())
+    assert statistics(network).keys() == {"norm.running_mean", "norm.running_var", *found}
+
+
+@pytest.mark.parametrize(("batch", "sent"), [(False, 0), (True, 8)])
+def test_buffers_that_training_does_not_change_are_neither_sent_nor_taken_for_statistics(
+    batch: bool, sent: int
+) -> None:
+    norm = {"norm": "BatchNorm2d"} if batch else {"norm": "GroupNorm", "num_channels": 4}
+    model = own("Masked", arguments=norm)
+    parts = fed(model).parts
+    assert parts.payload().down == 4 * (parts.layout.size + sent)
+    assert "mask" in (stored := parts.named(parts.w0, parts.b0))
+    assert "scale" not in stored
+    if not batch:
+        state, _ = run_rounds(fed(model, "ditto"))
+        assert bool(state.w.isfinite().all())
+
+
 class TestFreeze:
     def test_only_the_rest_is_trained_and_sent(self) -> None:
         whole, part = fed(own("Plain"), "scaffold"), fed(own("Plain", freeze=["body.0"]), "scaffold")
@@ -288,6 +328,12 @@ class TestFreeze:
         chosen = settings(model="softmax_regression", algorithm=light(algorithm), local=LOCAL)
         head = federation(chosen, steady((6, 5), 3), dataset(features, data.train_labels, 3), start=frozen.parts.w0)
         assert_close(run_rounds(frozen)[0], run_rounds(head)[0], 1e-10)
+
+    def test_statistics_of_constant_layers_are_not_recomputed(self) -> None:
+        parts = fed(own("Plain", freeze=["body.1"]), engine={"workers": 1}).parts
+        recompute_statistics(parts.workers, parts.w0.expand(2, -1), torch.zeros(2, 0), deal((4, 4)), 2)
+        (module,) = parts.workers.map(lambda worker, _: worker.frozen("statistics"), [0])
+        assert not module.network.get_buffer("body.body.1.running_mean").any()
 
     def test_constant_layers_stay_in_evaluation_mode(self, build: Build, x: Tensor) -> None:
         network = build("module", GRAY, 3, path="own_nets:Attentive", freeze=("*",)).train()

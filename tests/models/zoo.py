@@ -199,6 +199,36 @@ class BatchNorm(Plain):
         return self.b(h)
 
 
+class Tables(Plain):
+    """Constant tables in floating buffers, one of which is not stored."""
+
+    def more(self) -> None:
+        self.register_buffer("table", torch.linspace(0, 1, HIDDEN))
+        self.register_buffer("factor", torch.full((), 2.0), persistent=False)
+
+    def middle(self, h: Tensor) -> Tensor:
+        return h * self.factor + self.table
+
+
+class RunningMean(Tables):
+    """A statistic beside the tables, in the same layer."""
+
+    stored = True
+
+    def more(self) -> None:
+        super().more()
+        self.register_buffer("mean", torch.zeros(HIDDEN), persistent=self.stored)
+
+    def middle(self, h: Tensor) -> Tensor:
+        if self.training:
+            self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+        return super().middle(h) - self.mean
+
+
+class LostMean(RunningMean):
+    stored = False
+
+
 class Sequence(nn.Module):
     """Layers on the features as a sequence of four steps; sub-classes say which."""
 

@@ -85,6 +85,7 @@ def evaluate(path: Path, overrides: Sequence[str], log: Callable[[str], None] = 
         log("the run serves its clients models of their own; the global model is scored")
     network, _ = final_network(recorded["model"], path / MODEL, data.input_shape, data.outputs, data.vocabulary)
     with assembled(settings, data) as parts:
+        network.constants = parts.network.constants
         trained = network if parts.task.network is parts.network else HeadAlone(network)
         return _scores(parts, *flatten(trained, parts.w0.dtype, parts.w0.device))
 

@@ -103,7 +103,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     settings, network = chosen.settings, outlined(chosen.model, data)
     layout, number, sample = Layout(network), dtype.itemsize, math.prod(data.input_shape)
     vector = number * (layout.size + layout.buffer_size)
-    constants = sum(value.numel() for value in network.parameters()) - layout.size
+    everything = sum(value.numel() for value in (*network.parameters(), *network.buffers()))
+    constants = everything - layout.size - layout.buffer_size
     cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free

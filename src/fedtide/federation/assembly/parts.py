@@ -26,7 +26,7 @@ from fedtide.training.engine.augment import Augmentation
 from fedtide.training.engine.executors import factory
 from fedtide.training.engine.flat import Layout, flatten
 from fedtide.training.engine.passes.evaluation import features
-from fedtide.training.engine.probe import refuse_untrainable
+from fedtide.training.engine.probe import mark_constants, refuse_untrainable
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.workers import Workers
@@ -95,6 +95,7 @@ def _network(chosen: Chosen, data: Dataset) -> Network:
     """The run's network."""
     model, settings, network = chosen.model, chosen.settings, _built(chosen, data, "model")
     _refuse_other_outputs(model, network, data)
+    mark_constants(network, data)
     if "linear_head" in chosen.algorithm.needs and not network.has_linear_head:
         raise SettingsError(
             f"algorithm {settings.algorithm.name} requires a single final nn.Linear; model {settings.model.name} has "
@@ -185,7 +186,7 @@ class HeadAlone(Network):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self.head = copy.deepcopy(network.head)
+        self.head, self.constants = copy.deepcopy(network.head), network.constants
 
     def features(self, inputs: Tensor) -> Tensor:
         return inputs

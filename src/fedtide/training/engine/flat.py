@@ -1,7 +1,7 @@
 """A network and its parameters as one flat vector.
 
 ``Layout`` maps parameter names to slices of ``w`` [d] and floating buffers (BatchNorm statistics) to slices of ``b`` [q].
-Parameters that require no gradient are in neither: they are constants of the network.
+Parameters that require no gradient and buffers that training does not change are in neither: constants of the network.
 ``ResidentModule`` is a network whose parameters *and gradients* are views of two such vectors: loading a client is one copy,
 a local step is vector algebra, and nothing is allocated per client.
 """
@@ -45,8 +45,7 @@ class Layout:
         self.device = device
         self.parameters, self.size = self._slots(trained(network))
         self._sizes = [slot.stop - slot.start for slot in self.parameters]
-        floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
-        self.buffers, self.buffer_size = self._slots(floating)
+        self.buffers, self.buffer_size = self._slots(statistics(network))
         norms = {name for name, module in network.named_modules() if isinstance(module, _NORMS)}
         self._norms = [slot.name for slot in self.parameters if slot.name.rpartition(".")[0] in norms]
         modules = network.named_modules()
@@ -118,10 +117,17 @@ def trained(network: nn.Module) -> dict[str, nn.Parameter]:
     return {name: value for name, value in network.named_parameters() if value.requires_grad}
 
 
+def statistics(network: nn.Module) -> dict[str, Tensor]:
+    """Floating buffers by name, without those known to be constant: :attr:`Network.constants`."""
+    known = getattr(network, "constants", ())
+    floating = {name: value for name, value in network.named_buffers() if value.is_floating_point()}
+    return {name: value for name, value in floating.items() if name not in known}
+
+
 def flatten(network: nn.Module, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Trained parameters [d] and floating buffers [q] of a network as new flat vectors."""
     parameters = [value.detach().reshape(-1) for value in trained(network).values()]
-    buffers = [value.detach().reshape(-1) for value in network.buffers() if value.is_floating_point()]
+    buffers = [value.detach().reshape(-1) for value in statistics(network).values()]
     w, b = (torch.cat(values or [torch.zeros(0)]).to(device=device, dtype=dtype) for values in (parameters, buffers))
     return w, b
 

@@ -1,9 +1,9 @@
-"""What a network may not do, looked for on a few samples before training.
+"""What a network may not do, and which of its buffers are constant, looked for on a few samples before training.
 
 A local step must be a pure function of parameters, statistics, a batch and a key, or results would depend on which worker
-trained which client. BatchNorm's statistics, GroupNorm, LayerNorm, attention, keyed dropout and buffers of integers that stay
-as they are fit that. Refused are draws from other generators, writes into the inputs, other buffers that training writes or
-replaces, attributes that change, and what a trace does not repeat on other samples: Python that depends on values.
+trained which client. BatchNorm's statistics, GroupNorm, LayerNorm, attention, keyed dropout and buffers that stay as they are
+fit that. Refused are draws from other generators, writes into the inputs, buffers that training replaces, integers that it
+writes, attributes that change, and what a trace does not repeat on other samples: Python that depends on values.
 """
 
 import copy
@@ -18,15 +18,46 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _NormBase
 
 from fedtide.core.errors import SettingsError, shortened
-from fedtide.training.engine.flat import ResidentModule, trained
+from fedtide.training.engine.flat import ResidentModule, statistics, trained
 from fedtide.training.engine.gradient import Probe
 from fedtide.training.models.base import Network
 from fedtide.training.programs.program import trace_graph
 from fedtide.training.programs.traces import shared, structure
+from fedtide.world.dataset import Dataset
 
 _OWN = ("torch.nn.", "fedtide.")
 _BY_VALUE = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _PLAIN = (bool, int, float, complex, str, bytes)
+
+
+def mark_constants(network: Network, data: Dataset) -> None:
+    """Note the floating buffers that a forward pass in training mode does not write, such as a table of positions.
+
+    On the run's own samples, of which a BatchNorm needs two. A write counts even if the values stay the same. All buffers are
+    taken for statistics where the pass fails, which :func:`refuse_untrainable` reports.
+    """
+    if not statistics(network):
+        return
+    like = next(network.parameters())
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.no_grad():
+        module = copy.deepcopy(network).train()
+        running = [part for part in module.modules() if isinstance(part, _NormBase) and part.training]
+        written = {id(value) for part in running for value in part.buffers()}
+        before = {name: (value, value._version, value.clone()) for name, value in statistics(module).items()}
+        try:
+            few = data.prepare(data.read("test", slice(2))[0].to("cpu"), like.dtype).to(like.device)
+            module.outputs(torch.cat([few, few]))
+        except Exception:
+            return
+    after = dict(module.named_buffers())
+    network.constants = tuple(
+        name
+        for name, (value, version, copied) in before.items()
+        if after.get(name) is value
+        and id(value) not in written
+        and value._version == version
+        and (value.is_meta or torch.equal(value, copied))
+    )
 
 
 def refuse_untrainable(network: Network, inputs: Tensor, classes: int, executor: str) -> None:
@@ -94,6 +125,11 @@ def _refuse_impure(network: Network, inputs: Tensor, classes: int) -> None:
         hint = "; give the norm a momentum" if name.endswith("num_batches_tracked") else ""
         raise SettingsError(
             f"training writes the model's buffer {name}, which holds integers and is not sent by clients{hint}"
+        )
+    if lost := statistics(network).keys() - network.state_dict().keys():
+        raise SettingsError(
+            f"training changes the model's buffer {network.stored_name(min(lost))}, which files of the model leave out: "
+            "register it without persistent=False"
         )
 
 

@@ -122,10 +122,8 @@ class ForeignNetwork(Network):
         self._keep_constant()
 
     def _keep_constant(self) -> None:
-        """Find the layers that are constant, and keep their statistics too."""
+        """Find the layers that are constant, whose statistics then are too."""
         self._constant = [name for name, part in self.body.named_modules() if _is_constant(part)]
-        for name in self._constant:
-            _keep_statistics(self.body.get_submodule(name))
         self._fixed = self._linear and "" in self._constant
         self.train()
 
@@ -179,15 +177,6 @@ def _is_constant(part: nn.Module) -> bool:
     """Whether a module has parameters, and all are constant."""
     values = list(part.parameters())
     return bool(values) and not any(value.requires_grad for value in values)
-
-
-def _keep_statistics(part: nn.Module) -> None:
-    """Make floating buffers constant parameters, which are not part of what is trained or sent."""
-    for module in part.modules():
-        for name, value in list(module._buffers.items()):
-            if value is not None and value.is_floating_point():
-                del module._buffers[name]
-                module.register_parameter(name, nn.Parameter(value, requires_grad=False))
 
 
 def find_head(module: nn.Module, name: str | None, run: Callable[[], object]) -> str:

@@ -23,10 +23,12 @@ class Outputs(NamedTuple):
 class Network(nn.Module):
     """A classifier in two parts, which sub-classes define: ``features`` and ``head``, the last layer.
 
-    Parameters that require no gradient are constants: they are neither trained nor sent.
+    Parameters that require no gradient are constants: they are neither trained nor sent. So are the floating buffers named in
+    ``constants``, which training does not change.
     """
 
     head: nn.Module
+    constants: tuple[str, ...] = ()
 
     @property
     def has_linear_head(self) -> bool:

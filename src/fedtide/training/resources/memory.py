@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from fedtide.training.engine.probe import mark_constants
 from fedtide.training.engine.task import Task
 from fedtide.training.models.base import Model, Network
 from fedtide.training.resources.control_groups import GROUPS, PROCESS, control_groups, read
@@ -63,10 +64,12 @@ def outlined(model: Model, data: Dataset) -> Network:
     """The network that a model builds for a dataset, of tensors without content."""
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            return model.build(data.input_shape, data.outputs, data.vocabulary)
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
     except Exception:  # something that needs values, or bad settings: build it
         with torch.random.fork_rng(devices=[]):
-            return model.build(data.input_shape, data.outputs, data.vocabulary)
+            network = model.build(data.input_shape, data.outputs, data.vocabulary)
+    mark_constants(network, data)
+    return network
 
 
 _UNLIMITED = 1 << 60  # version 1 of control groups writes a huge number for no limit

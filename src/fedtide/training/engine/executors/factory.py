@@ -10,6 +10,7 @@ from fedtide.training.engine.executors.executor import Executor
 from fedtide.training.engine.executors.resident import Resident
 from fedtide.training.engine.executors.stacked import Stacked
 from fedtide.training.engine.executors.threads import Threads
+from fedtide.training.engine.flat import statistics
 from fedtide.training.engine.task import TINY, Task
 from fedtide.training.resources.workers import Workers
 
@@ -18,10 +19,10 @@ def executor_name(network: nn.Module, device: torch.device, engine: EngineSettin
     """Name of the executor for a network: a fixed rule on (model family, size, device), never a timing.
 
     ``stacked`` on an accelerator and for tiny linear models and MLPs, ``threads`` otherwise; ``resident`` for
-    networks with floating buffers (BatchNorm), whose batches cannot be padded.
+    networks with floating buffers that training changes (BatchNorm), whose batches cannot be padded.
 
     Raises:
-        SettingsError: ``stacked`` is set for a network with floating buffers, or BatchNorm keeps no running statistics.
+        SettingsError: ``stacked`` is set for a network with such buffers, or BatchNorm keeps no running statistics.
     """
     norms = [part for part in network.modules() if isinstance(part, _BatchNorm)]
     if any(norm.running_mean is None for norm in norms):
@@ -29,7 +30,7 @@ def executor_name(network: nn.Module, device: torch.device, engine: EngineSettin
             "the model has BatchNorm without running statistics, which single samples require; set "
             "track_running_stats=True"
         )
-    floating = any(value.is_floating_point() for value in network.buffers())
+    floating = bool(statistics(network))
     if engine.executor == "stacked" and floating:
         raise SettingsError(
             "engine.executor = 'stacked': the model has BatchNorm statistics; use 'threads' or norm: group"

@@ -77,13 +77,15 @@ def recompute_statistics(
 ) -> Tensor:
     """Floating buffers [C, q] with BatchNorm statistics recomputed as means over batches of each client's samples.
 
-    Other buffers are kept; a last batch of a single sample is left out.
+    Other buffers, and statistics of constant layers, are kept; a last batch of a single sample is left out.
     """
     renewed = buffers.clone()
 
     def client(worker: WorkerState, row: int) -> None:
         module, shard = worker.frozen("statistics"), torch.from_numpy(shards[row]).to(points.device)
-        norms = [part for part in module.network.modules() if isinstance(part, _BatchNorm)]
+        sent = {slot.name for slot in module.layout.buffers}
+        parts = module.network.named_modules()
+        norms = [part for name, part in parts if isinstance(part, _BatchNorm) and f"{name}.running_mean" in sent]
         if not norms or len(shard) < 2:
             return
         module.load(points[row], buffers[row])
