@@ -6,6 +6,7 @@ import pytest
 
 from erasers.erased_runs import made, request, world
 from fedtide.core.errors import SettingsError
+from fedtide.methods.erasers.retrain import Retrain
 
 LEFT = [(0, 1, 2, 3)] * 2 + [(0, 2, 3)] * 4
 CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
@@ -65,10 +66,22 @@ def test_requests_that_make_no_sense(case: str) -> None:
 
 @pytest.mark.parametrize("method", ["fed_eraser", "pga", "puf", "conda"])
 def test_updates_of_single_clients_that_nobody_sees(method: str) -> None:
-    hidden = (
-        f"erase {method}: uplink noise hides the updates of single clients; use retrain, rollback or weight_negation"
-    )
+    hidden = f"erase {method}: uplink noise hides the updates of single clients; use rollback or weight_negation"
     assert hidden in refused(request(method), **NOISE)
+
+
+def test_training_that_is_not_in_a_round_has_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Retrain, "memory", "setting")
+    assert "erase retrain: uplink noise hides the updates of single clients" in refused(request("retrain"), **NOISE)
+
+
+def test_no_epsilon_is_kept_by_rounds_that_are_trained_again_with_their_noise() -> None:
+    links = [{"name": "clip", "bound": 1.0}, {"name": "noise", "epsilon": 8.0}]
+    line = refused(request("retrain"), **{**NOISE, "uplink": links})
+    assert (
+        "uplink noise: epsilon = 8 cannot be kept, since erase trains the first 4 rounds again with their noise" in line
+    )
+    made([request("rollback")], **{**NOISE, "uplink": links})
 
 
 @pytest.mark.parametrize("method", ["retrain", "rollback", "weight_negation", "continue_training"])

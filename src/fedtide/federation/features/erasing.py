@@ -180,7 +180,7 @@ class Step:
         return self.parts.algorithm.problem.drawn(number).to(self.w)
 
     def counterfactual(self) -> Tensor:
-        assert self.twin is not None
+        assert self.twin is not None, 'an eraser that asks for it declares memory = "counterfactual"'
         return self.twin.w
 
     def negate(self, factor: float) -> None:

@@ -186,7 +186,7 @@ class Erasure(Feature):
             if parts.settings.evaluation.relearn_epochs:
                 kept["level"] = self._worlds.erased(number).loss((state.w, state.b))
         twin = self._twins.at(parts, kept["twins"], f"without.{number}", t)
-        step = self._step(parts, state, number, twin, kept)
+        step = self._step(parts, state, number, twin if eraser.memory == "counterfactual" else None, kept)
         how, sessions = settings.store or eraser.store, concerned(self._worlds, state, step, number)
         w = eraser.erase(step)
         kept["taint"] = float(eraser.memory == "keep")

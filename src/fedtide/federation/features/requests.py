@@ -76,6 +76,10 @@ def refused(request: Request, chosen: Chosen, timeline: Timeline) -> str | None:
     name, algorithm = f"erase {eraser.settings.name}", settings.algorithm.name
     if eraser.memory == "setting" and overrides(chosen.algorithm, "served"):
         return f"{name}: algorithm {algorithm} has personal models; use retrain or continue_training"
+    hides = [link.settings.name for link in chosen.links if link.private]
+    outside = eraser.helps != "nobody" and eraser.memory != "counterfactual"  # of rounds, which alone have noise
+    if hides and (eraser.single or outside):
+        return f"{name}: uplink {hides[0]} hides the updates of single clients; use rollback or weight_negation"
     if not eraser.single:
         return None
     if "rules" not in chosen.algorithm.admits:
@@ -87,10 +91,6 @@ def refused(request: Request, chosen: Chosen, timeline: Timeline) -> str | None:
     if settings.communication.name != "per_round":
         return (
             f"{name}: communication {settings.communication.name} averages inside rounds; use communication: per_round"
-        )
-    if hides := [link.settings.name for link in chosen.links if link.private]:
-        return (
-            f"{name}: uplink {hides[0]} hides the updates of single clients; use retrain, rollback or weight_negation"
         )
     if eraser.helps == "erased":
         here = {*timeline.at(request.at - 1).clients.tolist(), *timeline.at(request.at).clients.tolist()}

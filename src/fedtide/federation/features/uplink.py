@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedtide.core.discovery.faults import broken_contract
 from fedtide.federation.features.attack import Attacking
+from fedtide.federation.features.erasure import Erasure
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
 from fedtide.methods.accounting.cohorts import cohorts
 from fedtide.methods.algorithms.base import Vectors, shared_parameters, shared_size
@@ -29,7 +30,7 @@ class Uplink(Feature):
     updates = rowwise = True
 
     def __init__(self, links: Sequence[Link]) -> None:
-        self.links = links
+        self.links, self._bound = links, False
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         settings, links = chosen.settings, self.links
@@ -43,10 +44,14 @@ class Uplink(Feature):
         return _what_leaks(chosen)
 
     def bind(self, parts: Parts) -> None:
+        if self._bound:  # a run beside the one whose links these are: cohorts have the public sizes of that one
+            return
         layout = parts.layout.part(shared_parameters(parts.algorithm, parts.layout))
+        known = partial(cohorts, parts.participation, parts.timeline, parts.settings.seed, _retrained(parts))
         for link in self.links:
             link.bind(self.links, layout)
-            link.foresee(partial(cohorts, parts.participation, parts.timeline, parts.settings.seed))
+            link.foresee(known)
+        self._bound = True
 
     def rows(self, chosen: Chosen, layout: Layout) -> dict[str, int]:
         size = shared_size(chosen.algorithm, layout)
@@ -121,6 +126,13 @@ class Uplink(Feature):
             purpose=f"uplink.{name}" if plan.purpose == "batches" else f"uplink.{name}.{plan.purpose}",
             keys=plan.keys,
         )
+
+
+def _retrained(parts: Parts) -> int:
+    """After how many rounds erasers last replace the model by one that is trained again with the same noise."""
+    erasure = parts.feature(Erasure)
+    requests = erasure.requests if erasure else ()
+    return max((request.at for request in requests if request.eraser.memory == "counterfactual"), default=0)
 
 
 def _what_leaks(chosen: Chosen) -> str | None:

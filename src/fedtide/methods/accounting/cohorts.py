@@ -18,6 +18,8 @@ class Cohorts:
         expected: m [T], the number of participants that is known without knowing who they are: the expected one of a Poisson
             sample, else that of the cohort. starts: int64 [T], first round of each round's session.
         rate: probability with which each eligible client joins a Poisson sample, None under other rules.
+        retrained: after how many rounds the model is replaced by one whose rounds were trained again with their noise, which
+            the difference of both is free of; 0 for never.
     """
 
     present: Bools
@@ -26,10 +28,11 @@ class Cohorts:
     expected: Floats
     starts: Ints
     rate: float | None
+    retrained: int = 0
 
 
-def cohorts(rule: Participation, timeline: Timeline, seed: int) -> Cohorts:
-    """The cohorts that a rule, bound to the timeline, draws in a run."""
+def cohorts(rule: Participation, timeline: Timeline, seed: int, retrained: int = 0) -> Cohorts:
+    """The cohorts that a rule, bound to the timeline, draws in a run; ``retrained`` as in :class:`Cohorts`."""
     present = np.zeros((timeline.num_clients, timeline.rounds), dtype=np.bool_)
     eligible, drawn = np.zeros_like(present), np.zeros_like(present)
     holding: dict[int, Ints] = {}
@@ -42,4 +45,4 @@ def cohorts(rule: Participation, timeline: Timeline, seed: int) -> Cohorts:
         drawn[here[rule.draw(here, t, seed)], t] = True
     sizes = drawn.sum(axis=0) if rule.rate is None else rule.rate * eligible.sum(axis=0)
     starts = timeline.session_starts[timeline.session_of_round]
-    return Cohorts(present, eligible, drawn, sizes.astype(np.float64), starts, rule.rate)
+    return Cohorts(present, eligible, drawn, sizes.astype(np.float64), starts, rule.rate, retrained)

@@ -1,7 +1,8 @@
 """What each client has spent of its privacy after each round of a run, computed before training.
 
 Neighbors: all updates of one client are replaced by zero, while the timeline, the sizes of cohorts and, but for Poisson
-samples, the cohorts themselves are public. No amplification is claimed of any other sample.
+samples, the cohorts themselves are public. No amplification is claimed of any other sample, and nothing at all of clients whose
+rounds are trained again with their noise.
 """
 
 from collections.abc import Callable
@@ -55,6 +56,9 @@ def spend(cohorts: Cohorts, mechanism: Mechanism, starts: Ints, z: float, delta:
         sens, largest = _last_and_largest(taken, lambda few: sensitivities(mechanism, few, starts))
         values, places = np.unique(sens, return_inverse=True)
         epsilon, after = gaussian.epsilon(values / z, delta)[places], gaussian.epsilon(largest / z, delta)
+    if again := cohorts.retrained:
+        exposed = (cohorts.eligible if amplified else taken)[:, :again].any(axis=1)
+        epsilon, after = np.where(exposed, np.inf, epsilon), np.where(np.arange(len(after)) < again, after, np.inf)
     return Spending(z, delta, amplified, participations, separation(taken), sens, epsilon, after)
 
 

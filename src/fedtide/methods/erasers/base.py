@@ -171,7 +171,7 @@ class Erasing(Protocol):
         """An initialization [d] of the network, by number."""
 
     def counterfactual(self) -> Tensor:
-        """The model [d] before round ``t`` in the world in which the clients never took part."""
+        """The model [d] before round ``t`` in the world in which the clients never took part, if ``memory`` is that world's."""
 
     def negate(self, factor: float) -> None:
         """The erased clients take part in round ``t``, and their updates count ``-factor`` times."""
@@ -184,7 +184,8 @@ class Eraser(Plugin):
     """How the model before a round becomes one without certain clients.
 
     Attributes:
-        helps: who has to compute for it: ``nobody``, the ``retained`` clients, or the ``erased`` ones, who then must be there.
+        helps: who has to compute for it: ``nobody``, the ``retained`` clients, or the ``erased`` ones, who then must be there;
+            with noise, which covers rounds alone, it is ``nobody``.
         keeps: rows [N, d] kept of every client until the request: ``last``, its last local model; ``movement``, the sum over
             its rounds of how far each parameter moved.
         single: whether it needs updates of single clients, which noise, encryption and aggregation rules hide.

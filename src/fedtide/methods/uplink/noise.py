@@ -140,6 +140,11 @@ class Noise(Link):
         if isinstance(s.restart, int):
             self.starts = t - t % s.restart
         self.mechanism = self._mechanism()
+        if s.epsilon is not None and (again := self.cohorts.retrained):
+            raise SettingsError(
+                f"uplink noise: epsilon = {s.epsilon:g} cannot be kept, since erase trains the first {again} rounds again "
+                "with their noise and releases the result; use an eraser such as rollback or weight_negation"
+            )
         delta = max(clients, 2) ** -1.1 if s.delta is None else s.delta
         self.z = 1.0 if s.multiplier is None else s.multiplier
         if s.epsilon is not None:
@@ -210,8 +215,8 @@ class Noise(Link):
         return x
 
     def finish(self, columns: dict[str, Tensor], s: Sending) -> dict[str, Tensor | float]:
-        spent = float(self.spending.after[s.t]) if self.z else math.nan
-        return {"noise_norm": float(columns["noise_norm"][0]), "epsilon": spent}
+        spent = float(self.spending.after[s.t])
+        return {"noise_norm": float(columns["noise_norm"][0]), "epsilon": spent if math.isfinite(spent) else math.nan}
 
     def guarantees(self) -> Mapping[str, Sequence[float]]:
         found, present = self.spending, self.cohorts.present
@@ -235,9 +240,11 @@ class Noise(Link):
         if not self.z:
             return ["uplink noise: multiplier = 0 adds no noise, so the run has no privacy guarantee"]
         how = "amplified by Poisson sampling" if found.amplified else "known cohorts, without amplification"
+        last = self.cohorts.retrained
+        until = f" until round {last}, and none afterwards, since erase trains these rounds again with their noise"
         lines = [
             f"uplink noise: multiplier {self.z:.4g}; at delta = {found.delta:.2g} the worst-case client has epsilon "
-            f"= {found.after[-1]:.4g} ({how})"
+            f"= {found.after[last - 1]:.4g} ({how}){until if last else ''}"
         ]
         if (long := self.z * math.sqrt(run.size)) > m:
             lines.append(
