@@ -20,8 +20,8 @@ from fedtide.world.adapters.zones import IN_UTC, proposed
 FEW = 20
 """Classes that a column may have to be taken for a label; a label named as one may have more."""
 
-_LABEL = r"labels?|target|class|outcome|returned|churn|churned|fault|default|defaulted|species|diagnosis|y|readmitted|readmission"
-_LABEL += r"|died|death|deceased|mortality|survived|relapse|recurrence|fraud|spam"
+_LABEL = r"labels?|target|class|outcome|returned|churn|churned|fault|default|defaulted|species|diagnosis|y"
+_LABEL += r"|readmitted|readmission|died|death|deceased|mortality|survived|relapse|recurrence|fraud|spam"
 _CLIENT = (
     r"client|user|customer|device|owner|shop|store|site|hospital|clinic|patient|account|meter|machine|sensor|station"
 )
@@ -140,10 +140,10 @@ def find_label(
         count = f"{classes.get(given, 0)} values" + (" or more" if classes.get(given, 0) > 5 * FEW else "")
         raise SettingsError(f"--label: {given!r} has {count}, expected numbers or 2 to {5 * FEW} classes")
     full = [name for name in free if frame[name].isna().mean() <= _GAPS]
-    if name := _last_of_few(full, classes):
+    if chosen := _last_of_few(full, classes):
         better = _last_of_few(free, classes)
-        other = f"; {better!r} has gaps; if it is the label, give --label" if better and better != name else ""
-        return Found(name, f"{classes[name]} classes; last column with few distinct values{other}"), False
+        other = f"; {better!r} has gaps; if it is the label, give --label" if better and better != chosen else ""
+        return Found(chosen, f"{classes[chosen]} classes; last column with few distinct values{other}"), False
     numeric = [name for name in full if pd.api.types.is_numeric_dtype(frame[name])]
     if numeric:
         return Found(numeric[-1], "last numeric column; no column has few enough values for classes"), True
