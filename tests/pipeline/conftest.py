@@ -22,12 +22,13 @@ algorithms: {fedavg: {}, fedprox: {mu: 0.1}}
 initializer: {name: previous}
 initializers: {previous: {}}
 compare: {algorithms: [fedavg, fedprox], initializers: [previous], seeds: [0], workers: 1}
-scenario: {name: sessions, num_devices: 3, num_sessions: 2, rounds_per_session: 3}
+scenario: {name: trace, file: visits.csv}
 partition: {name: dirichlet_equal, alpha: 1.0}
 model: {name: softmax_regression}
 tune: {trials: 2, workers: 1, seed: 1000, space: {}}
 tracking: {mlflow: false, experiment: fedtide}
 """
+VISITS = "client,join,leave\n0,0,6\n1,0,6\n2,1,4\n"
 
 
 class Project:
@@ -58,6 +59,7 @@ class Project:
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         project = Project(root)
         (root / "params.yaml").write_text((PROJECT / "params.yaml").read_text())
+        (root / "visits.csv").write_text(VISITS)
         project.change(**yaml.safe_load(SMALL))
         return project
 
