@@ -62,6 +62,14 @@ def test_another_period_is_that_of_a_run_that_ends_there(fedtide: Fedtide, run: 
     assert found["test_loss"] != pytest.approx(float(last_row(run.parent / "three")["test_loss"]), abs=1e-4)
 
 
+def test_the_global_model_is_not_what_clients_with_models_of_their_own_are_served(fedtide: Fedtide, run: Path) -> None:
+    assert fedtide("run", *settings(*SET, "algorithm=ditto"), "--name", "own", "--quiet").status == 0
+    found, recorded = evaluated(fedtide, "own"), last_row(run.parent / "own")
+    assert found["test_accuracy"] == pytest.approx(float(recorded["test_accuracy"]))
+    assert "test_served_accuracy" in recorded
+    assert not [name for name in found if "served" in name]
+
+
 def test_another_split_is_scored_with_a_remark(fedtide: Fedtide, run: Path) -> None:
     called = fedtide("evaluate", "visits", "--set", "data.split.seed=5")
     assert called.status == 0

@@ -45,6 +45,17 @@ def test_all_views_are_those_of_the_logits(workers: int) -> None:
     assert rows[1]["test_accuracy_masked"] == 1.0, "one label is left to choose from"
 
 
+def test_metrics_are_over_the_samples_of_the_session_s_labels() -> None:
+    fed = federation(settings(evaluation={"metrics": ["balanced_accuracy", "auroc"]}), world(), vectors())
+    rows, logits = finished(fed)
+    y = fed.parts.data.test_labels
+    for row, scores, view in zip(rows, logits, VIEWS, strict=True):
+        right = scores.argmax(1) == y
+        recalls = [right[y == label].double().mean().item() for label in np.flatnonzero(view)]
+        assert row["test_balanced_accuracy"] == pytest.approx(np.mean(recalls), abs=1e-7)
+    assert rows[1]["test_auroc"] is None, "samples of one label"
+
+
 def test_a_model_of_the_other_labels_knows_nothing_unless_it_is_asked_within_them() -> None:
     """Right after a change to labels that were never seen: accuracy 0, because nothing there is ever predicted."""
     fed = federation(settings(), world(1), vectors())

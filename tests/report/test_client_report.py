@@ -200,4 +200,4 @@ def test_clients_far_below_the_others_are_named(tmp_path):
     sheets = parts.sheets.of(Source.read([path], Contents(ReportSettings(title="A", last=6), "fedtide report")))
     (sheet,) = (each for each in sheets if each.title.startswith("Clients served worst"))
     name, cells = sheet.rows[-1]
-    assert (name, cells[0], cells[1], cells[3]) == (("3",), "20.0", "20.0", "150")
+    assert (name, cells[0], cells[1], cells[3]) == (("3",), "20.0", "20.0", "50")

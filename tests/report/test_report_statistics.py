@@ -56,10 +56,11 @@ def test_holm_counts_the_comparisons_of_the_table():
 
 def test_of_a_reference_that_was_chosen_all_pairs_are_counted():
     rng = np.random.Generator(np.random.Philox(1))
-    noise = rng.standard_normal((8, 4)) + [9, 0, 1, 2]
+    noise = rng.standard_normal((8, 4)) + np.array([9, 0, 1, 2])
     table = values(**dict(zip("abcd", noise.T, strict=True)))
     named, chosen = statistics.compare(table, "a"), statistics.compare(table, "a", chosen=True)
-    assert chosen["p"].equals(named["p"]) and list(chosen.index) == ["b", "c", "d"]
+    assert chosen["p"].equals(named["p"])
+    assert list(chosen.index) == ["b", "c", "d"]
     assert chosen["p_holm"].min() == pytest.approx(6 * named["p"].min())
     assert (chosen["p_holm"] >= named["p_holm"]).all()
     assert (chosen["wilcoxon_holm"] >= named["wilcoxon_holm"]).all()

@@ -119,6 +119,28 @@ def test_held_out_samples_are_of_the_period_and_of_the_next():
     assert not world(data, next_period=0).looks_ahead
 
 
+def test_the_next_period_is_all_its_rows_also_of_clients_that_never_train():
+    data = people()
+    origins, visitor = data.origins, 9
+    who = origins.test_client.copy()
+    who[:20] = visitor
+    data = replace(data, origins=replace(origins, test_client=who, clients=(*origins.clients, "visitor")))
+    made, period, of_test = world(data), data.origins.train_time // MONTH, data.origins.test_time // MONTH
+    for round_ in (1, 3, 5, 7):
+        session, ahead = made.session_of_round[round_], made.evaluated_ahead_at(round_)
+        assert len(ahead.test) == (of_test == session + 1).sum()
+        assert len(ahead.train) + len(ahead.validation) == (period == session + 1).sum()
+        assert visitor not in who[made.evaluated_at(round_).test]
+
+
+def test_clients_that_the_partition_leaves_out_are_not_scored_on_the_next_period():
+    data = people()
+    chosen = settings().model_copy(update={"partition": Natural.Settings(max_clients=4)})
+    few = build_timeline(chosen, data)
+    for held in few.held_out:
+        assert np.isin(data.origins.test_client[held.test], few.origin_of_client).all()
+
+
 def test_memory_keeps_earlier_periods():
     data = people()
     made, period = world(data, memory=2), data.origins.train_time // MONTH

@@ -173,10 +173,9 @@ def _comparison(comparison: Comparison) -> Sheet:
     ]
     return Sheet(
         f"{capitalized(comparison.column.headline)}: each method minus {findings.method(comparison.reference)}, {over}",
-        _OVER[comparison.over]
-        + "The interval is not corrected. The reference was chosen for its "
-        f"{'lowest' if comparison.column.good == 'low' else 'highest'} mean, so Holm corrects p for all pairs of methods: between "
-        "equal methods a difference is found in at most 5 % of tables.",
+        _OVER[comparison.over] + "The interval is not corrected. The reference was chosen for its "
+        f"{'lowest' if comparison.column.good == 'low' else 'highest'} mean, so Holm corrects p for all pairs of methods: "
+        "between equal methods a difference is found in at most 5 % of tables.",
         [
             "Rows" if comparison.over == "rows" else "Pairs",
             f"Difference{scale.gap}",
@@ -193,7 +192,7 @@ def _comparison(comparison: Comparison) -> Sheet:
 _OVER = {
     "seeds": "",
     "periods": "Differences on each period, means over the common seeds; the interval is for other periods like "
-    "these, if they are independent. Seeds share their test rows, so variation over seeds does not "
+    "these, if they are independent. Seeds share most of their test rows, so variation over seeds does not "
     "measure this. ",
     "rows": "Intervals of two binomial shares, for other rows of this one period; single predictions are not recorded, so rows "
     "are not paired and intervals are too wide rather than too narrow. ",

@@ -58,7 +58,7 @@ def assembled(settings: RunSettings, data: Dataset, worlds: Path | None = None) 
 def evaluate(path: Path, overrides: Sequence[str], log: Callable[[str], None] = print) -> dict[str, float | None]:
     """Scores of the final global model of a run after the last round of the world that its settings and ``overrides`` describe.
 
-    Named as in ``history.csv``: ``<split>_<score>``, with ``served_`` over rows that have owners.
+    Named as in ``history.csv``: ``<split>_<score>``, with ``served_`` over rows whose owners are served this model.
 
     Raises:
         SettingsError: there is no such run or no global model, or the settings describe other samples or another model.
@@ -87,10 +87,10 @@ def evaluate(path: Path, overrides: Sequence[str], log: Callable[[str], None] = 
     with assembled(settings, data) as parts:
         network.constants = parts.network.constants
         trained = network if parts.task.network is parts.network else HeadAlone(network)
-        return _scores(parts, *flatten(trained, parts.w0.dtype, parts.w0.device))
+        return _scores(parts, *flatten(trained, parts.w0.dtype, parts.w0.device), not summary.get("served"))
 
 
-def _scores(parts: Parts, w: Tensor, b: Tensor) -> dict[str, float | None]:
+def _scores(parts: Parts, w: Tensor, b: Tensor, serves_it: bool) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     evaluator, timeline = parts.evaluator, parts.timeline
     t, state, owned = timeline.rounds - 1, initial_state(parts), OwnedSamples(ServedModels(parts))
@@ -98,8 +98,8 @@ def _scores(parts: Parts, w: Tensor, b: Tensor) -> dict[str, float | None]:
     held_out, mixture = timeline.evaluated_at(t), timeline.mixture_at(t)
     for split in evaluator.settings.splits:
         row = evaluator.scores((w, b), split, None, held_out, mixture).row(timeline.labels_at(t))
-        row |= evaluator.metrics((w, b), split, held_out, mixture)
-        row |= owned.rows(state, t, split, [held_out])[0] if split in owned.splits else {}
+        row |= evaluator.metrics((w, b), split, held_out, mixture, timeline.labels_at(t))
+        row |= owned.rows(state, t, split, [held_out])[0] if serves_it and split in owned.splits else {}
         found |= {f"{split}_{name}": value for name, value in row.items()}
     return found
 

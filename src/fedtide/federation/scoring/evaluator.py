@@ -101,9 +101,14 @@ class Evaluator:
         return evaluate_each(self.workers, models, of, part, tested, self.batch, sizes)
 
     def metrics(
-        self, model: ModelValues, split: str, held_out: HeldOut | None, mixture: Floats | None = None
+        self,
+        model: ModelValues,
+        split: str,
+        held_out: HeldOut | None,
+        mixture: Floats | None = None,
+        view: Bools | None = None,
     ) -> dict[str, float | None]:
-        """The metrics asked for, by name; samples of labels that a session does not evaluate count as well.
+        """The metrics asked for, by name, over samples of the labels in ``view``, bool [L]; by default of all.
 
         With a ``mixture`` of concepts the means over the concepts, each with its share.
         """
@@ -112,19 +117,25 @@ class Evaluator:
             return {}
         if mixture is None:
             inputs, labels = self.samples(split, held_out)
-            return measure(names, predict(self.workers, *model, inputs, self.batch), labels.cpu())
+            return self._measured(predict(self.workers, *model, inputs, self.batch), labels.cpu(), view)
         total: dict[str, float | None] = dict.fromkeys(names, 0.0)
         for numbers in self._alike(np.flatnonzero(mixture).tolist()):
             inputs = self.data.read(part_of(split), self.on_device(self.under(split, numbers[0])))[0]
             logits = predict(self.workers, *model, inputs, self.batch)
             for number in numbers:
                 labels = torch.from_numpy(self.data.classes(self.under(split, number), part_of(split)))
-                found = measure(names, logits, labels)
+                found = self._measured(logits, labels, view)
                 share = float(mixture[number])
                 for name, value in found.items():
                     cumulative = total[name]
                     total[name] = None if value is None or cumulative is None else cumulative + share * value
         return total
+
+    def _measured(self, outputs: Tensor, labels: Tensor, view: Bools | None) -> dict[str, float | None]:
+        if view is not None and not view.all():
+            seen = torch.from_numpy(view)[labels]
+            outputs, labels = outputs[seen], labels[seen]
+        return measure(self.settings.metrics, outputs, labels)
 
     def samples(self, split: str, held_out: HeldOut | None = None) -> tuple[Tensor, Tensor]:
         """Inputs and labels of held-out samples, those in the test set first; arguments as in :meth:`scores`."""

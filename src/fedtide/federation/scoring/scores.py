@@ -67,7 +67,7 @@ class Moment:
         def metrics(name: str, split: str, ahead: bool) -> dict[str, float | None]:
             if ahead and samples[True] is None:
                 return {}
-            return evaluator.metrics(model(name), split, samples[ahead], None if ahead else mixture)
+            return evaluator.metrics(model(name), split, samples[ahead], None if ahead else mixture, self.view)
 
         def rows_ahead(split: str) -> int | None:
             later = samples[True]
@@ -209,7 +209,7 @@ def session_scores(evaluator: Evaluator, model: ModelValues | None, t: int) -> l
 
     Columns: ``session``, the period that has ended, and ``tested``, both from 1; ``<split>_<score>``, those that every run of
     the task records, over the labels that the tested session evaluates, and ``evaluation.metrics``, unless sessions evaluate
-    different labels, which these metrics do not distinguish. Without a model there are no scores.
+    different labels. Without a model there are no scores.
     """
     timeline, settings = evaluator.timeline, evaluator.settings
     session = int(timeline.period_of_round[t])

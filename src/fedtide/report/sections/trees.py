@@ -19,7 +19,7 @@ _CAPTION = (
     "all rows that clients have held so far, local_trees on those of one client each; they are not tuned. Intervals of the "
     "paired differences are not corrected for the number of methods."
 )
-_SAME_ROWS = " Seeds share their test rows, so variation over seeds does not measure variation over periods."
+_SAME_ROWS = " Seeds share most of their test rows, so variation over seeds does not measure variation over periods."
 
 
 def sheets_of(source: Source) -> list[Sheet]:

@@ -21,8 +21,9 @@ def clients(source: Source) -> pd.DataFrame:
     """A row per method and client: ``label``, ``initializer``, ``client``, ``rows``, ``served``, ``global``, ``errors_below``.
 
     Accuracies over all periods that were evaluated ahead, and the seeds; where there are none, over the last evaluation of the
-    clients in each session. ``rows`` are those of one seed, since seeds share them. ``errors_below``: how many standard errors,
-    of a binomial share of these rows, the accuracy is below that of all rows of the method. Empty without clients' samples.
+    clients in each period, or without periods their last one. ``rows`` are those of one seed, since seeds share them.
+    ``errors_below``: how many standard errors, of a binomial share of these rows, the accuracy is below that of all rows of the
+    method. Empty without clients' samples.
     """
     scores = _scores(source)
     if scores.empty:
@@ -69,7 +70,8 @@ def _of_periods(directory: RunDirectory) -> Iterator[pd.DataFrame]:
 def _of_sessions(source: Source, directory: RunDirectory) -> Iterator[pd.DataFrame]:
     table = source.evaluations
     table = table[(table["key"] == directory.path.name) & (table["group"] != "departed")]
-    table = table[table["round"] == table.groupby("session")["round"].transform("max")]
+    by = "session" if source.records.has_periods else "client"  # without periods sessions have the same test rows
+    table = table[table["round"] == table.groupby(by)["round"].transform("max")]
     names = table["client"].astype(str).where(table["name"].isna(), table["name"])
     served = table["served_accuracy"].fillna(table["accuracy"])
     scores = {"client": names, "rows": table["samples"], "served": served, "global": table["accuracy"]}

@@ -1,6 +1,5 @@
 """Sessions are periods of the data's own time."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -23,9 +22,10 @@ class Calendar(Scenario):
     rounds. A client is present if it has training samples of the period, or of the ``memory`` periods before, which it still
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
     are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
-    ``next_period``, on the next period: on all its samples but those for validation, or with ``next_period_on: held_out`` on
-    its test samples alone. Periods without training samples are skipped; the timeline's notes name them. Periods without test
-    samples have no score. Parts of weeks or of days recur: a session returns to earlier ones of its kind.
+    ``next_period``, on the next period: on all its samples but those for validation, also of clients that have no training
+    sample yet or never get one, or with ``next_period_on: held_out`` on its test samples alone. Periods without training
+    samples are skipped; the timeline's notes name them. Periods without test samples have no score. Parts of weeks or of days
+    recur: a session returns to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -57,7 +57,7 @@ class Calendar(Scenario):
         next_period_on: Literal["all", "held_out"] = Field(
             "all",
             description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
-            "or the held-out test samples alone",
+            "or the held-out test samples alone, of clients with training samples by its end",
         )
 
         @model_validator(mode="after")
@@ -96,13 +96,11 @@ class Calendar(Scenario):
             int(origin): int(calendar.of(time[shard]).min())
             for origin, shard in zip(dealt.origins, dealt.shards, strict=True)
         }
-        held_out = [
-            _by_period(positions, who, calendar.of(when), began, sessions)
-            for positions, who, when in (
-                (np.arange(len(test_time)), test_client, test_time),
-                (world.validation, client[world.validation], time[world.validation]),
-            )
+        known = [
+            (np.arange(len(test_time)), test_client, calendar.of(test_time)),
+            (world.validation, client[world.validation], calendar.of(time[world.validation])),
         ]
+        held_out = [_by_period(*samples, began, sessions) for samples in known]
         shards: list[Ints] = []
         assignments = []
         for number in sessions:
@@ -114,7 +112,11 @@ class Calendar(Scenario):
         later: list[HeldOut] = []
         following = np.append(np.arange(1, len(sessions)), -1)
         if chosen.next_period and chosen.next_period_on == "all":
-            later = [replace(own[place], train=holdings.of(sessions[place])) for place in following[:-1]]
+            everybody = _but_left_out(known, client[world.train], dealt.origins)
+            ahead = [_by_period(*samples, everybody, sessions) for samples in known]
+            later = [
+                HeldOut(*(part[place] for part in ahead), holdings.of(sessions[place])) for place in following[:-1]
+            ]
             following[:-1] += len(sessions) - 1
         return Timeline(
             num_clients=len(dealt.shards),
@@ -181,6 +183,12 @@ def _by_period(positions: Ints, owner: Ints, period: Ints, began: dict[int, int]
     clients, places = np.unique(owner, return_inverse=True)
     first = np.array([began.get(int(client), sessions[-1] + 1) for client in clients], dtype=np.int64)[places]
     return [positions[(period == number) & (first <= number)] for number in sessions]
+
+
+def _but_left_out(known: list[tuple[Ints, Ints, Ints]], trained: Ints, clients: Ints) -> dict[int, int]:
+    """The owners of some samples, but for those of training samples that the partition has left out; each with period 0."""
+    owners = np.unique(np.concatenate([owner for _, owner, _ in known]))
+    return dict.fromkeys(np.setdiff1d(owners, np.setdiff1d(trained, clients)).tolist(), 0)
 
 
 def _facts(calendar: Periods, sessions: list[int]) -> dict[str, Any]:
