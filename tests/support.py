@@ -266,7 +266,7 @@ def bare(W: Tensor, added: Local, moments: dict[str, Tensor] | None = None) -> C
         buffers=none,
         moments=moments or {},
         b=none,
-        plan=BatchPlan(none, none, [], none),
+        plan=BatchPlan(none, none, *[np.zeros(0, dtype=np.int64)] * 2, []),
         label_counts=none,
         lr=0.1,
         added=added,

@@ -68,7 +68,7 @@ class Seen:
 
         def note(cohort: Any) -> Any:
             if len(self._plans) == len(self._watched):  # the first phase of a round
-                self._plans.append((cohort.plan.indices.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
+                self._plans.append((cohort.plan.samples.tolist(), cohort.plan.keys.tolist(), cohort.plan.steps))
             return begin(cohort)
 
         self.fed.parts.executor.begin = note  # type: ignore[method-assign]

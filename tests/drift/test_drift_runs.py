@@ -52,7 +52,7 @@ def test_batches_are_the_same_samples_with_and_without_drift() -> None:
         begin = fed.parts.executor.begin
 
         def note(cohort: Any, begin: Any = begin) -> Any:
-            plans.append((cohort.plan.indices % 40, cohort.plan.keys))
+            plans.append((cohort.plan.samples % 40, cohort.plan.keys))
             return begin(cohort)
 
         fed.parts.executor.begin = note  # type: ignore[method-assign]

@@ -18,8 +18,10 @@ from fedtide.federation.federation import Federation
 from fedtide.federation.types import RunState
 from fedtide.settings.run import EngineSettings
 from fedtide.training.engine import contract
+from fedtide.training.engine.executors import stacked as stacked_executor
 from fedtide.training.engine.executors import threads
 from fedtide.training.engine.executors.factory import executor_name
+from fedtide.training.engine.executors.rows import Rows
 from fedtide.training.engine.executors.stacked import Stacked
 from fedtide.training.engine.executors.threads import Threads
 from fedtide.training.engine.local import Cohort, GradientAt, Local
@@ -164,9 +166,9 @@ def executors(fed: Federation) -> tuple[Threads, Stacked]:
 def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
     """Clients with any number of steps each, of batches of changing size, in the midst of training."""
     rng = np.random.default_rng(3)
-    shape = (len(steps), max(1, *steps))
-    live = np.arange(shape[1]) < np.array(steps)[:, None]
-    sizes = torch.from_numpy(rng.integers(1, batch + 1, shape) * live)
+    planned = np.array(steps, dtype=np.int64)
+    bounds = np.append(0, rng.integers(1, batch + 1, planned.sum()).cumsum())
+    samples, keys = (torch.from_numpy(rng.integers(0, most, n)) for most, n in ((60, bounds[-1]), (99, planned.sum())))
     rows, size = len(steps), fed.parts.layout.size
     W, momentum, trail, toward = torch.from_numpy(rng.normal(size=(4, rows, size))).unbind(0)
     return Cohort(
@@ -174,12 +176,7 @@ def cohort(fed: Federation, steps: list[int], batch: int) -> Cohort:
         buffers=torch.zeros(rows, 0, dtype=torch.float64),
         moments={"momentum": momentum.clone()},
         b=torch.zeros(0, dtype=torch.float64),
-        plan=BatchPlan(
-            torch.from_numpy(rng.integers(0, 60, (*shape, batch))),
-            sizes,
-            steps,
-            torch.from_numpy(rng.integers(0, 99, shape)),
-        ),
+        plan=BatchPlan(samples, keys, bounds, np.append(0, planned.cumsum()), steps),
         label_counts=torch.ones(rows, 3, dtype=torch.float64),
         lr=0.1,
         added=Local(linear=trail.clone(), pull=torch.from_numpy(rng.random((rows, 1))), toward=toward),
@@ -213,6 +210,63 @@ def test_any_step_counts_and_any_cut(steps: list[int], cut: int) -> None:
         assert closest(whole.W, other.W) < 1e-12
         assert closest(whole.moments["momentum"], other.moments["momentum"]) < 1e-12
         assert closest(whole.losses, other.losses) < 1e-12
+
+
+UNEQUAL = (*[1] * 9, 40, *[1] * 8, 0, 12, *[2] * 9)
+"""Of these 29 clients one goes on alone after 12 steps; where four are as fast as all, four do after two."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cuts", [[99], [1, 7, 99]])
+@pytest.mark.parametrize("chunk", [0, 11])
+def test_very_unequal_clients_are_as_with_all_others_until_the_end(
+    cuts: list[int], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed, made = federation(settings(local=LOCAL), steady([1], 1), vectors()), list[Cohort]()
+    threads, _ = executors(fed)
+    stacked = Stacked(fed.parts.task, fed.parts.workers, chunk)
+    for executor, unequal in ((threads, 4), (stacked, 99), (stacked, 4), (stacked, 1)):
+        made.append(cohort(fed, list(UNEQUAL), 3))
+        monkeypatch.setattr(stacked_executor, "_UNEQUAL", unequal)
+        monkeypatch.setattr(stacked_executor, "_CALL", 32 if unequal == 4 else 5)
+        advance = executor.begin(made[-1])
+        for last in cuts:
+            advance(last)
+            made[-1].W[3:].mul_(0.9)  # as if clients averaged
+    fed.parts.workers.close()
+    by_one, together, *apart = map(written, made)
+    for values in apart:
+        assert all(map(torch.equal, values, together))
+    for own, one in zip(together, by_one, strict=True):
+        assert closest(own, one) < 1e-12
+
+
+def written(cohort: Cohort) -> list[Tensor]:
+    return [cohort.W, cohort.losses, *cohort.moments.values()]
+
+
+@pytest.mark.parametrize("algorithm", ["fedsmoo", "contrast", "per_fedavg"])
+def test_all_that_an_algorithm_adds_is_that_of_the_client_however_unequal(algorithm: str) -> None:
+    local = {"epochs": 2, "batch_size": 2, "lr": 0.1}
+    threads, stacked = (
+        final(algorithm, sizes=UNEQUAL, rounds=2, data=vectors(sum(UNEQUAL)), local=local, executor=name)
+        for name in ("threads", "stacked")
+    )
+    assert_close(threads, stacked, 1e-10)
+
+
+def test_who_has_ended_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most four steps of rows for one of a client."""
+    taken, step = list[int](), Rows.step
+
+    def counted(self: Rows, inputs: Tensor, *rest: Any) -> Tensor:
+        taken.append(len(inputs))
+        return step(self, inputs, *rest)
+
+    monkeypatch.setattr(Rows, "step", counted)
+    sizes = (*[1] * 150, 300, *[1] * 150)
+    final("fedavg", sizes=sizes, rounds=1, data=vectors(600), local={"epochs": 1, "batch_size": 2}, executor="stacked")
+    assert sum(taken) <= 4 * (300 + 150)
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedsam", "moon", "scaffold"])

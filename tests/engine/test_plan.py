@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedtide.core.randomness import generator, key64
 from fedtide.settings.groups.local import LocalSettings
-from fedtide.training.engine.plan import BatchPlan, plan_batches, step_count
+from fedtide.training.engine.plan import BatchPlan, plan_batches, sample_count, step_count
 from support import deal, federation, run_rounds, settings, steady, vectors
 
 BATCH = st.integers(1, 6)
@@ -29,8 +29,7 @@ def plan(sizes: list[int], ids: list[int] | None = None, seed: int = 0, round_: 
 
 def batches(made: BatchPlan, row: int) -> list[list[int]]:
     """A client's batches."""
-    sizes = made.sizes[row].tolist()
-    return [made.indices[row, step, : sizes[step]].tolist() for step in range(made.steps[row])]
+    return [batch.tolist() for batch in torch.split(*made.of(row))]
 
 
 def flat(parts: list[list[int]]) -> list[int]:
@@ -79,20 +78,32 @@ def test_the_draws_of_a_cohort_are_those_of_its_clients_one_by_one(
     labels = np.random.default_rng(0).integers(0, 3, sum(sizes) + 5)
     shards = [np.random.default_rng(len(shard)).permutation(shard) for shard in deal(sizes, 5)]
     made = plan_batches(shards, clients, local, mean, 3, "fine_tune", (7,), torch.device("cpu"), labels.__getitem__)
-    longest = max([0, *(step_count(size, mean, local) for size in sizes)])
-    assert made.indices.shape[:2] == made.sizes.shape == made.keys.shape == (len(sizes), longest)
-    assert made.indices.dtype == made.sizes.dtype == made.keys.dtype == torch.int64
+    assert made.samples.dtype == made.keys.dtype == torch.int64
+    assert len(made.samples) == sum(sample_count(size, mean, local) for size in sizes)
+    assert len(made.keys) == sum(made.steps)
     for row, (shard, client) in enumerate(zip(shards, clients, strict=True)):
         assert made.steps[row] == step_count(len(shard), mean, local)
         expected, key = one_by_one(shard, client, local, made.steps[row], labels)
         assert batches(made, row) == expected
-        assert made.indices[row].count_nonzero() == sum(map(len, expected))  # 0 elsewhere: no shard holds sample 0
-        assert not made.sizes[row, made.steps[row] :].any()
-        assert made.keys[row, :1].tolist() == [key][:longest]
+        keys = made.keys[made.first[row] :][: made.steps[row]]
+        assert keys[:1].tolist() == [key][: len(keys)]
         alone = plan_batches(
             [shard], [client], local, mean, 3, "fine_tune", (7,), torch.device("cpu"), labels.__getitem__
         )
-        assert torch.equal(alone.keys[0], made.keys[row, : made.steps[row]])
+        assert torch.equal(alone.keys, keys)
+        if made.longest > 2:
+            window = made.window(slice(row, row + 1), range(1, 3))
+            seen = [expected[step] if step < len(expected) else [] for step in (1, 2)]
+            assert window.indices.tolist() == [[batch + [0] * (made.width - len(batch)) for batch in seen]]
+            assert window.sizes.tolist() == [list(map(len, seen))]
+            assert window.full == [len(batch) == made.width for batch in seen]
+            assert torch.equal(window.keys[0, : len(keys[1:3])], keys[1:3])
+
+
+def test_a_large_client_makes_no_other_larger() -> None:
+    made = plan([30_000, *[1] * 2000], batch_size=30, epochs=2)
+    assert len(made.samples) == 2 * 32_000
+    assert len(made.keys) == 2 * (1000 + 2000)
 
 
 def test_batches_differ_by_seed_round_and_client() -> None:
@@ -145,7 +156,7 @@ def test_a_run_draws_by_the_labels_of_its_data() -> None:
     fed, share = federation(chosen, steady((40,), 1), data), []
     begin = fed.parts.executor.begin
     fed.parts.executor.begin = lambda cohort: (  # type: ignore[method-assign]
-        share.append(float((cohort.plan.indices >= 38).double().mean())) or begin(cohort)  # type: ignore[func-returns-value]
+        share.append(float((cohort.plan.samples >= 38).double().mean())) or begin(cohort)  # type: ignore[func-returns-value]
     )
     run_rounds(fed)
     assert abs(share[0] - 0.5) < 5 * 0.5 / np.sqrt(2000)

@@ -43,8 +43,7 @@ def test_one_job_at_a_time_is_sequential_and_both_methods_are_one() -> None:
 
 def batches(plan: BatchPlan, row: int) -> str:
     """Samples of a client's local steps."""
-    sizes = enumerate(plan.sizes[row].tolist())
-    return str([plan.indices[row, step, :size].tolist() for step, size in sizes if size])
+    return str([batch.tolist() for batch in torch.split(*plan.of(row))])
 
 
 def test_batches_are_keyed_by_the_job() -> None:

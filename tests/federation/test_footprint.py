@@ -39,8 +39,14 @@ def largest(found: Footprint) -> str:
             {"model": {"name": "mlp", "widths": [10**9]}, "engine": {"workers": 1}, "algorithm": "feddc"},
             "a cohort of 6",
         ),
-        ({"local": {"epochs": None, "steps": 10**9}}, "the batches of a round, 6 clients x 1000000000 local steps"),
-        ({"local": {"epochs": 10**9, "batch_size": 3}}, "6 clients x 4000000000 local steps x 3 samples"),
+        (
+            {"local": {"epochs": None, "steps": 10**9}},
+            " samples in 6,000,000,000 local steps of 6 clients",
+        ),
+        (
+            {"local": {"epochs": 10**9, "batch_size": 3}},
+            "60,000,000,000 samples in 24,000,000,000 local steps",
+        ),
     ],
 )
 def test_the_part_that_does_not_fit_is_named_with_a_remedy(values: dict[str, Any], what: str) -> None:
@@ -53,6 +59,17 @@ def test_the_part_that_does_not_fit_is_named_with_a_remedy(values: dict[str, Any
     (line,) = str(caught.value).splitlines()
     assert f"largest part: {largest(found)}" in line
     assert any(remedy in line for remedy in ("lower ", "fewer clients"))
+
+
+def test_the_batches_of_a_round_are_those_of_its_clients() -> None:
+    """One large client among many small ones, in all of 20 epochs: 17 MB of samples, and a step per epoch of the small ones."""
+    world = steady([100_000, *[1] * 2000], 1)
+    found = support.planned(settings(local={"epochs": 20, "batch_size": 32}), world, vectors())
+    (batches,) = found.host
+    assert batches.size == 8 * 20 * (102_000 + 3 * (3125 + 2000))
+    few = {"participation": {"name": "fixed", "count": 10}}
+    (batches,) = support.planned(settings(local={"epochs": 20, "batch_size": 32}, **few), world, vectors()).host
+    assert batches.size == 8 * 20 * (100_009 + 3 * (3125 + 9))
 
 
 def test_a_run_takes_its_share_beside_others() -> None:

@@ -150,7 +150,7 @@ def test_rounds_see_the_same_batches_with_and_without_gradient_rounds() -> None:
         fed, seen = made(initializer), []
         begin = fed.parts.executor.begin
         fed.parts.executor.begin = lambda cohort, seen=seen, begin=begin: (  # type: ignore[method-assign]
-            seen.append(cohort.plan.indices.tolist()) or begin(cohort)
+            seen.append(cohort.plan.samples.tolist()) or begin(cohort)
         )
         run_rounds(fed)
         plans.append(seen)

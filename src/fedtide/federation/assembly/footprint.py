@@ -26,7 +26,7 @@ from fedtide.methods.initializers.base import Initializer
 from fedtide.settings.run import Async, RunSettings
 from fedtide.training.engine.flat import Layout
 from fedtide.training.engine.optimizers import optimizer
-from fedtide.training.engine.plan import step_count
+from fedtide.training.engine.plan import sample_count, step_count
 from fedtide.training.resources.memory import available_bytes, outlined
 from fedtide.training.resources.workers import available_cores
 from fedtide.world.dataset import Dataset, resident_bytes
@@ -105,7 +105,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     vector = number * (layout.size + layout.buffer_size)
     everything = sum(value.numel() for value in (*network.parameters(), *network.buffers()))
     constants = everything - layout.size - layout.buffer_size
-    cohort, (steps, width) = _cohort(chosen, timeline), _work(settings, timeline)
+    cohort = _cohort(chosen, timeline)
+    samples, steps, width = _work(settings, timeline, cohort)
     workers = 1 if device.type != "cpu" else settings.engine.workers or available_cores()
     at_once = min(cohort, workers * (settings.engine.chunk or 1))  # chunks that the engine plans fit what is free
     kept = chosen.client_rows(layout)
@@ -116,8 +117,8 @@ def footprint(chosen: Chosen, timeline: Timeline, data: Dataset, device: torch.d
     # Steps that are recorded have buffers of their own.
     recorded = each if device.type == "cuda" and not overrides(chosen.algorithm, "direction") else 0
     batches = Part(
-        f"the batches of a round, {cohort} clients x {steps} local steps x {width} samples",
-        cohort * steps * 8 * (width + 3),
+        f"the batches of a round, {samples:,} samples in {steps:,} local steps of {cohort} clients",
+        8 * (samples + 3 * steps),
         "lower local.epochs or local.steps, or lower the number of participants",
     )
     device_parts = [
@@ -206,15 +207,21 @@ def _expected_cohort(chosen: Chosen, timeline: Timeline) -> int:
     return max(1, round(present * chosen.participation.participation_fraction(present)))
 
 
-def _work(settings: RunSettings, timeline: Timeline) -> tuple[int, int]:
-    """Most local steps of a client in a round, and most samples of a step."""
-    local = settings.local
-    held = np.array([len(shard) for shard in timeline.shards])
-    largest = int(held.max(initial=0))
+def _work(settings: RunSettings, timeline: Timeline, cohort: int) -> tuple[int, int, int]:
+    """Samples and local steps of a round of the largest clients, and most samples of a step."""
+    local, held = settings.local, np.array([len(shard) for shard in timeline.shards], dtype=np.int64)
     few = timeline.assignments[:1000]  # where there are more, their means are equal
-    steps = max(step_count(largest, float(held[item.shards].mean()), local) for item in few)
-    width = local.step_samples if local.batches_span_epochs else min(local.step_samples, largest)
-    return max(steps, settings.evaluation.finetune_steps), width
+    mean = max(float(held[item.shards].mean()) for item in few)
+    sizes, clients = np.unique(np.sort(held)[-cohort:], return_counts=True)
+    largest = list(zip(sizes.tolist(), clients.tolist(), strict=True))
+    samples, steps = (
+        max(
+            sum(number * count(size, mean, work) for size, number in largest)
+            for work in (local, local.with_work(settings.evaluation.finetune_steps, "steps"))
+        )
+        for count in (sample_count, step_count)
+    )
+    return samples, steps, local.step_samples if local.batches_span_epochs else min(local.step_samples, int(held.max()))
 
 
 def _participants(parts: Parts) -> str:

@@ -166,8 +166,7 @@ class Step:
         shards, parts = self._seen([self._shard(client, t)], [client], t), self.parts
         where = parts.settings.seed, "erase.ascent", (self.t, epoch), torch.device("cpu"), parts.data.classes
         plan = plan_batches(shards, [client], local, float(len(shards[0])), *where)
-        found = zip(plan.indices[0].numpy(), plan.sizes[0].tolist(), strict=True)
-        return [indices[:taken] for indices, taken in found]
+        return [batch.numpy() for batch in torch.split(*plan.of(0))]
 
     def gradient(self, client: int, w: Tensor, batch: Ints) -> Tensor:
         self.costs["gradients_erased"] += 1

@@ -116,7 +116,7 @@ def _train(r: RoundContext, schedule: Schedule, counts: Tensor, batches: BatchPl
 
 def _gradients(algorithm: Algorithm, cohort: Cohort) -> Ints:
     """Gradients on its batch that each planned local step of a phase takes, int64 [S]."""
-    steps = range(cohort.plan.sizes.shape[1])
+    steps = range(cohort.plan.planned.max(initial=0))
     taken = [1 if cohort.direction is None else algorithm.gradients_in(step) for step in steps]
     return np.array(taken, dtype=np.int64)
 
@@ -238,19 +238,25 @@ def _sit_out(view: Round, schedule: Schedule, batches: BatchPlan) -> BatchPlan:
 
 
 def _processed(algorithm: Algorithm, cohort: Cohort) -> Ints:
-    """Samples that each row processes in its first 0, 1, ... steps, int64 [C, S + 1], in all gradients of a step."""
-    samples: Ints = (cohort.plan.sizes.numpy() * _gradients(algorithm, cohort)).cumsum(1)
-    return np.pad(samples, ((0, 0), (1, 0)))
+    """Samples in all planned steps before each one, client by client, in all gradients of a step, int64 [T + 1]."""
+    plan = cohort.plan
+    step = np.arange(plan.first[-1]) - np.repeat(plan.first[:-1], plan.planned)
+    return np.append(0, (np.diff(plan.bounds) * _gradients(algorithm, cohort)[step]).cumsum())
 
 
 def _advance(r: RoundContext, schedule: Schedule, cohort: Cohort, exchanges: bool) -> list[Segment]:
     """Local steps, with ``exchanges`` in segments that end where clients average, the last at the round's end; else in one."""
     segments, clients, weights = [], range(len(r.plan.ids)), r.round.weights
     trained = np.zeros(len(clients), dtype=np.int64)  # steps of each client that are part of a segment
-    samples = _processed(r.parts.algorithm, cohort)
+    before = _processed(r.parts.algorithm, cohort)
+
+    def samples(rows: list[int], step: int | Ints) -> Ints:
+        """What comes before a step in the plan; no more than what the client has done."""
+        taken = np.minimum(step, np.array(cohort.plan.steps)[rows])
+        return before[cohort.plan.first[rows] + taken]
 
     def close(rows: list[int], step: int) -> None:
-        segments.append(Segment(rows, (samples[rows, step] - samples[rows, trained[rows]]).tolist()))
+        segments.append(Segment(rows, (samples(rows, step) - samples(rows, trained[rows])).tolist()))
         trained[rows] = step
 
     advance = r.share.begin(r.parts.executor, cohort)

@@ -1,9 +1,14 @@
-"""Which samples each client sees in each local step: a table of indices keyed by (seed, round, client)."""
+"""Which samples each client sees in each local step: a table of positions keyed by (seed, round, client).
+
+The table is flat, one step after the other, so its size is that of the samples, however unequal the clients are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,21 +23,38 @@ EPOCHS = ("epochs", "mean_epochs")  # units of local work that are passes over a
 _BETWEEN = 1181783497276652981  # an odd multiplier keeps the keys of a step's batches apart
 
 
-@dataclass(frozen=True)
-class BatchPlan:
-    """Samples of a cohort of C clients over at most S steps of at most B samples.
+class Window(NamedTuple):
+    """Consecutive local steps of some clients, side by side: K steps of c clients, of at most B samples.
 
     Attributes:
-        indices: int64 [C, S, B], positions in the training set, 0 where unused.
-        sizes: int64 [C, S] on the CPU, samples in each step, 0 past a client's last step.
-        steps: local steps of each client. keys: int64 [C, S], of dropout and augmentation.
-        batch: most samples whose gradient is computed at once; None: all of a step.
+        indices: int64 [c, K, B], positions in the training set, 0 where unused.
+        sizes: int64 [c, K], samples in each step, 0 past a client's last step. keys: int64 [c, K].
+        full: of each step, whether all clients have B samples.
     """
 
     indices: Tensor
     sizes: Tensor
-    steps: list[int]
     keys: Tensor
+    full: list[bool]
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Samples of a cohort of C clients: N in T local steps, client by client and step by step.
+
+    Attributes:
+        samples: int64 [N], positions in the training set. keys: int64 [T], of dropout and augmentation.
+        bounds: [T + 1], where the samples of each step begin, and where the last ones end; on the CPU, as what follows.
+        first: [C + 1], where the steps of each client begin, and where the last one's end.
+        steps: local steps that each client takes, at most those planned.
+        batch: most samples whose gradient is computed at once; None: all of a step.
+    """
+
+    samples: Tensor
+    keys: Tensor
+    bounds: Ints
+    first: Ints
+    steps: list[int]
     batch: int | None = None
 
     def without(self, rows: Sequence[int]) -> BatchPlan:
@@ -41,20 +63,48 @@ class BatchPlan:
 
     def until(self, steps: list[int]) -> BatchPlan:
         """The same plan, with fewer steps for some clients."""
-        taken = torch.arange(self.sizes.shape[1]) < torch.tensor(steps, dtype=torch.int64).unsqueeze(1)
-        return replace(self, sizes=self.sizes * taken, steps=steps)
+        return replace(self, steps=steps)
 
     def to(self, device: torch.device) -> BatchPlan:
-        """The same plan with its ``indices`` and ``keys`` on a device; the CPU does not wait for a GPU."""
-
-        def place(tensor: Tensor) -> Tensor:
-            return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-        return replace(self, indices=place(self.indices), keys=place(self.keys))
+        """The same plan with its ``samples`` and ``keys`` on a device; the CPU does not wait for a GPU."""
+        return replace(self, samples=_placed(self.samples, device), keys=_placed(self.keys, device))
 
     @property
     def longest(self) -> int:
         return max(self.steps, default=0)
+
+    @cached_property
+    def planned(self) -> Ints:
+        """Local steps of each client before some were taken from it, [C]."""
+        return np.diff(self.first)
+
+    @cached_property
+    def width(self) -> int:
+        """Most samples of a planned step."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def of(self, row: int) -> tuple[Tensor, list[int]]:
+        """The samples of all steps that a client takes, int64 [n], and how many each step has."""
+        first = self.first[row]
+        bounds = self.bounds[first : first + self.steps[row] + 1]
+        return self.samples[bounds[0] : bounds[-1]], np.diff(bounds).tolist()
+
+    def window(self, rows: slice, steps: range) -> Window:
+        """Some steps of some clients."""
+        device, step = self.samples.device, np.arange(steps.start, steps.stop)
+        taken = step < np.array(self.steps[rows], dtype=np.int64)[:, None]
+        places = np.where(taken, self.first[:-1][rows, None] + step, 0)
+        begins, ends = self.bounds[places], self.bounds[places + 1]
+        counts = (ends - begins) * taken
+        columns = torch.arange(self.width, device=device)
+        start, sizes, where = (_placed(torch.from_numpy(part), device) for part in (begins, counts, places))
+        real = columns < sizes.unsqueeze(-1)
+        found = self.samples[torch.where(real, start.unsqueeze(-1) + columns, 0)]
+        return Window(found * real, sizes, self.keys[where], (counts == self.width).all(0).tolist())
+
+
+def _placed(tensor: Tensor, device: torch.device) -> Tensor:
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def batches_of(samples: int, most: int | None) -> list[tuple[slice, int]]:
@@ -95,12 +145,10 @@ def _balanced(labels: Ints) -> Floats:
     return probabilities
 
 
-def _draw(
-    flat: Ints, shard: Ints, stride: int, local: LocalSettings, classes: Classes, rng: np.random.Generator
-) -> None:
-    """Fill ``flat`` with repeated passes over a shard, one from every ``stride`` on; the last may be cut short."""
+def _draw(flat: Ints, shard: Ints, local: LocalSettings, classes: Classes, rng: np.random.Generator) -> None:
+    """Fill ``flat`` with repeated passes over a shard; the last may be cut short."""
     probabilities = _balanced(classes(shard)) if local.order == "class_balanced" else None
-    for start in range(0, len(flat), stride):
+    for start in range(0, len(flat), len(shard)):
         order = shard
         if local.order == "shuffled":
             order = rng.permutation(shard)
@@ -129,25 +177,27 @@ def plan_batches(
         purpose, keys: ``"batches"`` and the round number in training; other values for other training.
         classes: of samples, for ``local.order = class_balanced``.
     """
-    lengths = [len(shard) for shard in shards]
-    steps_of = {length: step_count(length, mean_size, local) for length in set(lengths)}
-    steps = [steps_of[length] for length in lengths]
-    spans, batch, longest = local.batches_span_epochs, local.step_samples, max(steps, default=0)
-    width = batch if spans else min(batch, max(lengths, default=0))
-    indices = np.zeros((len(shards), longest, width), dtype=np.int64)
+    lengths = np.array([len(shard) for shard in shards], dtype=np.int64)
+    work_of = {
+        length: (step_count(length, mean_size, local), sample_count(length, mean_size, local))
+        for length in set(lengths.tolist())
+    }
+    planned, counts = np.array([work_of[length] for length in lengths.tolist()], dtype=np.int64).reshape(-1, 2).T
+    samples = np.empty(counts.sum(), dtype=np.int64)
     rngs = generators(seed, purpose, keys, clients)
-    for row, shard, count, rng in zip(indices, shards, steps, rngs, strict=True):
+    for end, count, shard, rng in zip(counts.cumsum(), counts, shards, rngs, strict=True):
         if count:
-            stride = len(shard) if spans else -(-len(shard) // batch) * width  # a pass ends with a short batch
-            _draw(row.reshape(-1)[: count * width], shard, stride, local, classes, rng)
-    step, samples = np.arange(longest, dtype=np.int64), np.array(lengths, dtype=np.int64)[:, None]
-    last = -(-samples // batch) - 1  # batch of a pass
-    sizes = np.full((len(shards), longest), batch)
-    if not spans:
-        sizes = np.where(step % (last + 1).clip(min=1) == last, samples - last * batch, batch)
-    sizes *= step < np.array(steps, dtype=np.int64)[:, None]
+            _draw(samples[end - count : end], shard, local, classes, rng)
+    first, batch = np.append(0, planned.cumsum()), local.step_samples
+    step = np.arange(first[-1]) - np.repeat(first[:-1], planned)  # of its client
+    sizes = np.full(len(step), batch)
+    if not local.batches_span_epochs:
+        last = -(-lengths // batch) - 1  # batch of a pass
+        ends = step % np.repeat(last + 1, planned) == np.repeat(last, planned)
+        sizes[ends] = np.repeat(lengths - last * batch, planned)[ends]
     odd = np.int64(2862933555777941757)  # a multiplier that keeps the keys of different steps apart
     with np.errstate(over="ignore"):
-        step_keys = keys64(seed, f"{purpose}.samples", keys, clients)[:, None] + step * odd
-    where, counts, drawn = map(torch.from_numpy, (indices, sizes, step_keys))
-    return BatchPlan(where, counts, steps, drawn, local.batch_size).to(device)
+        drawn = np.repeat(keys64(seed, f"{purpose}.samples", keys, clients), planned) + step * odd
+    bounds = np.append(0, sizes.cumsum())
+    where, step_keys = map(torch.from_numpy, (samples, drawn))
+    return BatchPlan(where, step_keys, bounds, first, planned.tolist(), local.batch_size).to(device)

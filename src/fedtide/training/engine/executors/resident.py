@@ -45,11 +45,11 @@ class Resident(Executor):
         module.load(cohort.W[row], cohort.buffers[row])
         module.network.train()
         w, g = module.w.unsqueeze(0), module.g.unsqueeze(0)
-        sizes = plan.sizes[row].tolist()
         total = torch.zeros((), dtype=task.dtype, device=task.device)
         for step in range(first, min(last, plan.steps[row])):
-            key = plan.keys[row, step]
-            samples = task.batch(plan.indices[row, step, : sizes[step]], key)
+            place = plan.first[row] + step
+            key, own = plan.keys[place], slice(plan.bounds[place], plan.bounds[place + 1])
+            samples = task.batch(plan.samples[own], key)
 
             def loss(inputs: Tensor, labels: Tensor, key: Tensor) -> Tensor:
                 module.set_key(int(key))

@@ -116,20 +116,17 @@ class Rows:
             return part.expand(count, -1)
         return self._number(part).reshape(-1).expand(count)
 
-    def look_ahead(self, indices: Tensor, sizes: list[int]) -> Tensor | None:
+    def look_ahead(self, samples: Tensor) -> Tensor | None:
         """Pass all samples of the one row through the reference models, if they are seen often enough for that to be faster.
 
-        ``indices`` [S, B] are positions of the batches to come, ``sizes`` their samples. Returns the places [S, B] of these
-        samples, or None.
+        ``samples`` [n] are positions of the batches to come. Returns the places [n] of these samples, or None.
         """
         if not self._references:
             return None
-        width, device = indices.shape[-1], indices.device
-        used = torch.arange(width, device=device) < torch.tensor(sizes, device=device).unsqueeze(1)
-        found: tuple[Tensor, Tensor] = torch.unique(torch.where(used, indices, indices[0, 0]), return_inverse=True)
+        found: tuple[Tensor, Tensor] = torch.unique(samples, return_inverse=True)
         distinct, places = found
         models, count = self.gradient.references, len(self._w_views)
-        if not models.worthwhile(sum(sizes), len(distinct)):
+        if not models.worthwhile(len(samples), len(distinct)):
             return None
         parameters = [self._references[start : start + count] for start in range(0, len(self._references), count)]
         self._seen = models.outputs(parameters, distinct)

@@ -3,10 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedtide.core.array_types import Ints
 from fedtide.training.engine.executors import replay
 from fedtide.training.engine.executors.executor import Advance, Executor, stepwise
 from fedtide.training.engine.executors.rows import Rows
@@ -18,8 +21,19 @@ from fedtide.training.engine.task import TINY, Task
 from fedtide.training.resources.memory import plan_chunk
 from fedtide.training.resources.workers import Workers
 
+_AHEAD = 1 << 18
+"""Samples in batches whose positions are laid out together."""
 _FORMS = 4
 """Recorded steps that are kept: the latest, of cohorts or phases in turn."""
+_UNEQUAL = 4
+"""Steps of rows, ended ones among them, for one that a client takes, from which a chunk may be taken apart."""
+_CALL, _LAUNCH = 32, 1024
+"""Rows of a tiny model whose gradients take as long as all else of a step, on a CPU and on a GPU."""
+Piece = tuple[slice, range, Ints]
+"""Rows of a cohort, the local steps in which they are advanced together, and after how many each row ends, [c].
+
+The pieces of a chunk share this array, which is changed where rows stop early.
+"""
 STREAMS = 16
 """Networks with convolutions up to which a stream each is faster than grouped convolutions: ten take 3.1 ms instead of 3.9 (two
 5x5 layers), 2.5 instead of 3.1 (LeNet) and 4.6 instead of 8.0 (four 3x3 layers) on an H200; of fifty no more than some ten are
@@ -41,8 +55,7 @@ class Stacked(Executor):
         self._static = OrderedDict[Hashable, StaticStep]()
 
     def begin(self, cohort: Cohort) -> Advance:
-        clients = len(cohort.plan.steps)
-        size, width = self.gradient.layout.size, cohort.plan.indices.shape[-1]
+        clients, size, width = len(cohort.plan.steps), self.gradient.layout.size, cohort.plan.width
         # Only tiny models give the same bits however they are stacked, so only their chunks may depend on the workers.
         lanes = self.workers.count if size <= TINY else 1
         chunk = self.chunk or self._planned.get((clients, width)) or plan_chunk(size, clients, width, self.task, lanes)
@@ -54,42 +67,65 @@ class Stacked(Executor):
         return stepwise(self.workers, [self._chunk(cohort, rows) for rows in chunks], cohort.plan.longest)
 
     def _chunk(self, cohort: Cohort, rows: slice) -> Iterator[None]:
-        plan, task, longest = cohort.plan, self.task, max(cohort.plan.steps[rows])
-        if longest == 0:
-            return
-        training = Rows(cohort, rows, self.gradient)
-        steps, shortest = torch.tensor(plan.steps[rows], device=task.device).unsqueeze(-1), min(plan.steps[rows])
-        written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
-        full = _full(cohort, rows)
-        sizes, columns = plan.sizes[rows].to(task.device), torch.arange(plan.indices.shape[-1], device=task.device)
-        losses = cohort.losses[rows]
-        for step in range(longest):
-            running = steps > step
-            # A padded batch keeps the full width: a client's sums must not depend on the others in its chunk.
-            keep = None if full[step] else columns < sizes[:, step : step + 1]
-            before = [value.clone() for value in written] if step >= shortest else []
-            keys = plan.keys[rows, step]
-            value = training.step(*task.batch(plan.indices[rows, step], keys), keep, keys)
-            for after, old in zip(written if before else [], before, strict=True):
-                after.copy_(torch.where(running, after, old))
-            losses += torch.where(running[:, 0], value, 0.0)
-            if stopped := _stopped(cohort, rows, step):
-                steps[stopped] = shortest = step + 1
-                if shortest >= steps.max():
-                    return
+        together, *alone = self._pieces(cohort, rows)
+        yield from self._piece(cohort, *together)
+        for _ in zip_longest(*(self._piece(cohort, *piece) for piece in alone)):
             yield
+
+    def _pieces(self, cohort: Cohort, rows: slice) -> list[Piece]:
+        """All rows of a chunk until few are left that take many more steps than the others; then each of these alone."""
+        planned, ends = cohort.plan.planned[rows], np.array(cohort.plan.steps[rows], dtype=np.int64)
+        last = int(planned.max())
+        if len(planned) * last > _UNEQUAL * planned.sum():
+            call = _CALL if self.task.device.type == "cpu" else _LAUNCH
+            few = (call + len(planned)) // (call + 1)  # who take as long one by one as all together
+            last = int(np.sort(planned)[-1 - few])
+        found = [(rows, range(min(last, ends.max())), ends)]
+        for row in np.flatnonzero(ends > last).tolist():
+            one = slice(rows.start + row, rows.start + row + 1)
+            found.append((one, range(last, ends[row]), ends[row : row + 1]))
+        return found
+
+    def _piece(self, cohort: Cohort, rows: slice, span: range, ends: Ints) -> Iterator[None]:
+        if not span or ends.max() <= span.start:  # all have stopped
+            return
+        plan, task, shortest = cohort.plan, self.task, int(ends.min())
+        steps = torch.from_numpy(ends).to(task.device).unsqueeze(-1)
+        training = Rows(cohort, rows, self.gradient)
+        written = [training.w, *training.update.moments.values(), *(memory[rows] for memory in cohort.memories)]
+        columns, losses = torch.arange(plan.width, device=task.device), cohort.losses[rows]
+        ahead = max(1, _AHEAD // (len(steps) * plan.width))
+        for first in range(span.start, span.stop, ahead):
+            indices, sizes, keys, full = plan.window(rows, range(first, min(first + ahead, span.stop)))
+            for place, complete in enumerate(full):
+                step, key = first + place, keys[:, place]
+                running = steps > step
+                # A padded batch keeps the full width: a client's sums must not depend on the others in its chunk.
+                keep = None if complete else columns < sizes[:, place : place + 1]
+                before = [value.clone() for value in written] if step >= shortest else []
+                value = training.step(*task.batch(indices[:, place], key), keep, key)
+                for after, old in zip(written if before else [], before, strict=True):
+                    after.copy_(torch.where(running, after, old))
+                losses += torch.where(running[:, 0], value, 0.0)
+                if stopped := _stopped(cohort, rows, step):
+                    steps[stopped] = shortest = step + 1
+                    ends[stopped] = step + 1
+                    if shortest >= ends.max():
+                        return
+                yield
 
     def _replayed(self, cohort: Cohort, chunks: list[slice]) -> Advance:
         """Training whose steps are recorded."""
         cohort = _in_columns(cohort, self.task)
-        pieces = [(rows, self._lanes(cohort, rows), cohort.plan.steps[rows]) for rows in chunks]
+        chunked = [piece for rows in chunks for piece in self._pieces(cohort, rows)]
+        pieces = [(rows, self._lanes(cohort, rows), span, ends) for rows, span, ends in chunked]
         done = 0
 
         def advance(last: int) -> None:
             nonlocal done
-            for rows, lanes, ends in pieces:
-                if done < max(ends):
-                    self._replay(cohort, rows, lanes, ends, range(done, min(last, max(ends))))
+            for rows, lanes, span, ends in pieces:
+                if steps := range(max(done, span.start), min(last, span.stop, ends.max())):
+                    self._replay(cohort, rows, lanes, ends, steps)
             done = last
 
         return advance
@@ -100,9 +136,9 @@ class Stacked(Executor):
             return [Rows(cohort, rows, self.gradient)]
         return [Rows(cohort, slice(row, row + 1), self._alone) for row in range(rows.start, rows.stop)]
 
-    def _replay(self, cohort: Cohort, rows: slice, lanes: list[Rows], ends: list[int], steps: range) -> None:
-        """Some local steps of a chunk whose rows end after ``ends``, which is changed where rows stop early."""
-        key, full = form(lanes, cohort), _full(cohort, rows)
+    def _replay(self, cohort: Cohort, rows: slice, lanes: list[Rows], ends: Ints, steps: range) -> None:
+        """Some local steps of a piece, whose ``ends`` are changed where rows stop early."""
+        key = form(lanes, cohort)
         if key not in self._static:
             self._static[key] = StaticStep(self.task, lanes, cohort, rows)
         self._static.move_to_end(key)
@@ -111,22 +147,16 @@ class Stacked(Executor):
         static = self._static[key]
         static.load(lanes, cohort, rows, ends, steps.start)
         for step in steps:
-            static.step(padded=not full[step], uneven=step >= min(ends))
+            static.step(step, uneven=step >= ends.min())
             if cohort.stop is None:
                 continue
             static.store(lanes, cohort, rows)
             if stopped := _stopped(cohort, rows, step):
-                for row in stopped:
-                    ends[row] = step + 1
-                static.steps[stopped] = step + 1
-                if step + 1 >= max(ends):
+                ends[stopped] = step + 1
+                static.ended(stopped)
+                if step + 1 >= ends.max():
                     return
         static.store(lanes, cohort, rows)
-
-
-def _full(cohort: Cohort, rows: slice) -> list[bool]:
-    """Whether the batches of a step are all of the full width."""
-    return (cohort.plan.sizes[rows] == cohort.plan.indices.shape[-1]).all(0).tolist()
 
 
 def _in_columns(cohort: Cohort, task: Task) -> Cohort:

@@ -6,10 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedtide.core.array_types import Ints
 from fedtide.training.engine.executors import replay
 from fedtide.training.engine.executors.rows import Rows
 from fedtide.training.engine.local import Cohort
 from fedtide.training.engine.task import Task
+
+_AHEAD = 1 << 22
+"""Samples in batches whose positions are laid out together."""
 
 
 class StaticStep:
@@ -19,8 +23,8 @@ class StaticStep:
     """
 
     def __init__(self, task: Task, lanes: Sequence[Rows], cohort: Cohort, rows: slice) -> None:
-        clients, device = rows.stop - rows.start, task.device
-        steps, width = _capacity(cohort), cohort.plan.indices.shape[-1]
+        clients, device, width = rows.stop - rows.start, task.device, cohort.plan.width
+        steps = _capacity(cohort, clients)
         self.task, self.lanes = task, [lane.copied(_copy) for lane in lanes]
         self._indices = torch.zeros(clients, steps, width, dtype=torch.int64, device=device)
         self._keys = torch.zeros(clients, steps, dtype=torch.int64, device=device)
@@ -29,26 +33,40 @@ class StaticStep:
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._losses = torch.zeros(clients, dtype=cohort.losses.dtype, device=device)
         self._none = torch.zeros((), dtype=self._losses.dtype, device=device)
-        self.steps = torch.zeros(clients, 1, dtype=torch.int64, device=device)
+        self._steps = torch.zeros(clients, 1, dtype=torch.int64, device=device)
+        self._seen, self._full = range(0), list[bool]()  # the steps laid out in the buffers, from which positions count
         self._steps_of: dict[tuple[bool, bool], replay.Replay] = {}
         self._loaded: object = None
 
-    def load(self, lanes: Sequence[Rows], cohort: Cohort, rows: slice, ends: Sequence[int], at: int) -> None:
+    def load(self, lanes: Sequence[Rows], cohort: Cohort, rows: slice, ends: Ints, at: int) -> None:
         """Copy rows of a cohort that have taken ``at`` steps of ``ends``; of those copied last only what may have changed."""
-        again, self._loaded = self._loaded is ends, ends  # a list per chunk and round
+        again, self._loaded = self._loaded is ends, ends  # an array per chunk and round
+        self._of = cohort.plan, rows, ends
         for own, given in zip(self.lanes, lanes, strict=True):
             if again:
                 _copy_all(_written(own), _written(given))
             else:
                 _copy_all(own.values(), given.values())
         self._losses.copy_(cohort.losses[rows])
-        self._at.fill_(at)
-        _hand_over(self.steps, torch.tensor(ends).unsqueeze(-1))
-        if not again:
-            plan, taken = cohort.plan, slice(cohort.plan.indices.shape[1])
-            self._indices[:, taken].copy_(plan.indices[rows])
-            self._keys[:, taken].copy_(plan.keys[rows])
-            _hand_over(self._sizes[:, taken], plan.sizes[rows])
+        if not again or at not in self._seen:
+            self._lay_out(at)
+        self._at.fill_(at - self._seen.start)
+
+    def _lay_out(self, at: int) -> None:
+        """Copy the batches of the next steps."""
+        plan, rows, ends = self._of
+        self._seen = range(at, min(at + self._indices.shape[1], plan.longest))
+        window, taken = plan.window(rows, self._seen), slice(len(self._seen))
+        self._full = window.full
+        self._indices[:, taken].copy_(window.indices)
+        self._keys[:, taken].copy_(window.keys)
+        self._sizes[:, taken].copy_(window.sizes)
+        self._at.zero_()
+        _hand_over(self._steps, torch.from_numpy(ends - at).unsqueeze(-1))
+
+    def ended(self, rows: Sequence[int]) -> None:
+        """Leave some rows as they are from now on."""
+        self._steps[rows] = 0
 
     def store(self, lanes: Sequence[Rows], cohort: Cohort, rows: slice) -> None:
         """Copy parameters, moments and losses back."""
@@ -56,9 +74,11 @@ class StaticStep:
             _copy_all(_written(given), _written(own))
         cohort.losses[rows].copy_(self._losses)
 
-    def step(self, padded: bool, uneven: bool) -> None:
-        """The next step; ``padded``: some batch is short, ``uneven``: some row has ended, and stays as it is."""
-        kind = padded, uneven
+    def step(self, step: int, uneven: bool) -> None:
+        """The next step, of some number; ``uneven``: some row has ended, and stays as it is."""
+        if step not in self._seen:
+            self._lay_out(step)
+        kind = not self._full[step - self._seen.start], uneven  # whether some batch is short
         if kind not in self._steps_of:
             self._steps_of[kind] = replay.Replay(lambda: self._step(*kind), self.task.device)
         self._steps_of[kind]()
@@ -70,7 +90,7 @@ class StaticStep:
         written = [values for lane in self.lanes for values in _written(lane)]
         before = [values.clone() for values in written] if uneven else []
         value = self._descend(*self.task.batch(indices, keys), keep, keys)
-        running = self.steps > self._at
+        running = self._steps > self._at
         if uneven:
             bounds = torch.split(running, [len(lane.w) for lane in self.lanes])
             each = [own for own, lane in zip(bounds, self.lanes, strict=True) for _ in _written(lane)]
@@ -97,12 +117,14 @@ class StaticStep:
 def form(lanes: Sequence[Rows], cohort: Cohort) -> Hashable:
     """What a recorded step depends on besides its buffers."""
     values = tuple(tuple(map(_form, lane.values())) for lane in lanes)
-    return _capacity(cohort), cohort.plan.indices.shape[-1], values, tuple(lane.form for lane in lanes)
+    room = _capacity(cohort, sum(len(lane.w) for lane in lanes))
+    return room, cohort.plan.width, values, tuple(lane.form for lane in lanes)
 
 
-def _capacity(cohort: Cohort) -> int:
-    """Local steps that there is room for: more than planned, so that few forms occur."""
-    return 1 << (cohort.plan.indices.shape[1] - 1).bit_length()
+def _capacity(cohort: Cohort, clients: int) -> int:
+    """Local steps that there is room for: all, where they are few, and a power of two, so that few forms occur."""
+    most = max(1, _AHEAD // (clients * cohort.plan.width))
+    return 1 << (min(int(cohort.plan.planned.max()), most) - 1).bit_length()
 
 
 def _written(lane: Rows) -> list[Tensor]:

@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from fedtide.training.engine.executors.executor import Advance, Executor, stepwise
 from fedtide.training.engine.executors.rows import Rows
@@ -35,25 +37,34 @@ class Threads(Executor):
     def _client(self, cohort: Cohort, row: int) -> Iterator[None]:
         task, plan, stop, loss = self.task, cohort.plan, cohort.stop, cohort.losses[row]
         training = Rows(cohort, slice(row, row + 1), self.gradient)
-        grain = -(-plan.indices.shape[-1] // _WIDTHS)
-        sizes = plan.sizes[row].tolist()[: plan.steps[row]]
-        widths = [min(plan.indices.shape[-1], -(-size // grain) * grain) for size in sizes]
-        places = training.look_ahead(plan.indices[row, : len(sizes)], sizes)
+        grain = -(-plan.width // _WIDTHS)
+        samples, sizes = plan.of(row)
+        keys = plan.keys[plan.first[row] :]
+        places = training.look_ahead(samples)
         together = min(_TOGETHER, _WAITING // len(plan.steps)) // math.prod(task.data.input_shape)
-        for steps in _runs(widths, together):
-            run, width = slice(steps[0], steps[-1] + 1), widths[steps[0]]
-            batches = task.batch(plan.indices[row, run, :width], plan.keys[row, run])
-            for step, inputs, labels in zip(steps, *batches, strict=True):
-                keep = None if width == sizes[step] else torch.arange(width, device=task.device) < sizes[step]
-                place = None if places is None else places[step, :width]
-                loss += training.step(inputs, labels, keep, plan.keys[row, step], place)
+        end = 0
+        widths = {size: min(plan.width, -(-size // grain) * grain) for size in set(sizes)}
+        for steps in _runs(sizes, widths, together):
+            size = sizes[steps[0]]
+            width = widths[size]
+            begin, end = end, end + size * len(steps)
+            batches = task.batch(_padded(samples[begin:end], size, width), keys[steps[0] : steps[-1] + 1])
+            seen = [None] * len(steps) if places is None else _padded(places[begin:end], size, width)
+            keep = None if width == size else torch.arange(width, device=task.device) < size
+            for step, inputs, labels, place in zip(steps, *batches, seen, strict=True):
+                loss += training.step(inputs, labels, keep, keys[step], place)
                 if stop is not None and stop(row, step + 1, training.w[0], cohort.buffers[row]):
                     return
                 yield
 
 
-def _runs(widths: list[int], together: int) -> Iterator[list[int]]:
-    """Runs of consecutive steps whose batches have one width, at most ``together`` samples long."""
-    for width, same in itertools.groupby(range(len(widths)), widths.__getitem__):
-        steps, most = list(same), max(1, together // width)
+def _padded(samples: Tensor, size: int, width: int) -> Tensor:
+    """Batches of ``size`` as rows of a width, zeros at their ends."""
+    return functional.pad(samples.view(-1, size), (0, width - size))
+
+
+def _runs(sizes: list[int], widths: dict[int, int], together: int) -> Iterator[list[int]]:
+    """Runs of consecutive steps whose batches have one size, with padding at most ``together`` samples long."""
+    for size, same in itertools.groupby(range(len(sizes)), sizes.__getitem__):
+        steps, most = list(same), max(1, together // widths[size])
         yield from (steps[at : at + most] for at in range(0, len(steps), most))
