@@ -3,6 +3,8 @@
 A client holds two samples of 64 features; participants train logistic regression for ten steps. Memories are on disk, wireless
 costs are counted, and every tenth round is evaluated and saved. Times are of the processor, on one core; the populations take
 turns, and a ratio is the median over the turns.
+
+With ``--largest`` all clients take part, for an epoch in batches of 32, one of them with so many samples.
 """
 
 import argparse
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--algorithms", nargs="+", default=["fedavg", "scaffold"])
     parser.add_argument("--participation", default="sampled", help="rule that draws the participants: sampled, fixed")
+    parser.add_argument("--largest", type=int, help="samples of one client, among others with two")
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
@@ -65,8 +68,11 @@ def main() -> None:
         with console.status(algorithm):
             for _ in range(options.turns):
                 for clients, costs in found.items():
-                    costs.append(_alone(clients, algorithm, options.participation, options.rounds))
-        console.print(_table(f"{algorithm}, {options.participation}", found))
+                    costs.append(_alone(clients, algorithm, options.participation, options.rounds, options.largest))
+        who = f"{PARTICIPANTS} participants per round, {options.participation}"
+        console.print(
+            _table(f"{algorithm}: {f'one of {options.largest:,} samples' if options.largest else who}", found)
+        )
 
 
 def _alone(*choices: Any) -> Costs:
@@ -75,7 +81,7 @@ def _alone(*choices: Any) -> Costs:
         return pool.submit(_measured, *choices).result()
 
 
-def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> Costs:
+def _measured(clients: int, algorithm: str, participation: str, rounds: int, largest: int | None) -> Costs:
     from fedtide.runs.display.progress import Watch
     from fedtide.runs.execution import execute
     from fedtide.runs.workspace import Workspace
@@ -85,7 +91,7 @@ def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> 
     from timing import RoundClock
 
     with tempfile.TemporaryDirectory() as folder:
-        raw = {
+        raw: dict[str, Any] = {
             "validation": 0.0,
             "data": {"name": "crowd", "clients": clients, "root": folder},
             "scenario": {"name": "static", "rounds": rounds, "num_clients": None},
@@ -100,6 +106,9 @@ def _measured(clients: int, algorithm: str, participation: str, rounds: int) -> 
             "checkpoint": {"every": EVERY},
             "engine": {"accelerator": "cpu", "workers": 1},
         }
+        if largest:
+            raw["data"] |= {"largest": largest}
+            raw |= {"participation": "all", "local": {"lr": 0.01, "epochs": 1, "batch_size": 32}}
         settings, clock = Params(raw).run(), RoundClock()
         data = load_data(settings)
         began = time.process_time()
@@ -119,7 +128,7 @@ def _peak() -> int:
 
 
 def _table(name: str, found: dict[int, list[Costs]]) -> Table:
-    table = Table(title=f"{name}: {PARTICIPANTS} participants per round")
+    table = Table(title=name)
     headers = ("clients", "world, s", "peak MB", "ms/round", "ratio", "with saves", "ratio", "peak MB", "state, MB")
     for header in headers:
         table.add_column(header, justify="right")

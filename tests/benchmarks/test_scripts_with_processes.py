@@ -32,6 +32,13 @@ def test_population(start: Call) -> None:
     assert shown["200"][3] == shown["200"][5] == "1.00"
 
 
+def test_a_population_with_a_large_client(start: Call) -> None:
+    """Memory follows the samples: the batches of clients as large as the largest would take 1.6 GB."""
+    ragged = ("--clients", 2000, "--largest", 100_000, "--algorithms", "fedavg", "--rounds", 2, "--turns", 1)
+    ((cells,),) = (table(start("population.py", *ragged)).values(),)
+    assert numbers(cells[6])[0] < numbers(cells[1])[0] + 300
+
+
 def test_cards(start: Call) -> None:
     (line,) = start("cards.py", "--device", "cpu", "--only", "W3", "--runs", 2, "--rounds", 1)
     assert line.startswith("W3, runs 2: ")
