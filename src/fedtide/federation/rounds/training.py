@@ -273,7 +273,6 @@ def _advance(r: RoundContext, schedule: Schedule, cohort: Cohort, exchanges: boo
         r.share.combine(taken)
         cohort.stop.steps = taken.tolist()
         cohort.plan = cohort.plan.until(cohort.stop.steps)
-        samples = _processed(r.parts.algorithm, cohort)
     if active := [row for row in clients if row not in schedule.idle]:
         close(active, cohort.plan.longest)
     return segments
