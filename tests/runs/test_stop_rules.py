@@ -160,6 +160,11 @@ def test_the_report_compares_shared_rounds_and_says_so(fedtide: Fedtide, folder:
     page = (folder / "report/report.html").read_text()
     assert "Cost of the target" in page
     assert "&gt; 9" in page
+    assert "not reached" not in page
     metrics = json.loads((folder / "report/metrics.json").read_text())
     finals = [float(rows(folder / "runs" / each["run_key"])[shared - 1]["test_accuracy"]) for each in slow]
     assert metrics["slow/previous/final_mean"] == pytest.approx(sum(finals) / 2)
+    assert "fedavg/previous/rounds_to_target_mean" not in metrics
+    assert fedtide("report", *settings, *sets("report.target=0.3")).status == 0
+    metrics = json.loads((folder / "report/metrics.json").read_text())
+    assert metrics["fedavg/previous/rounds_to_target_mean"] == sum(each["rounds"] for each in fast) / 2

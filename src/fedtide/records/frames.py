@@ -62,6 +62,7 @@ class Records:
             ``attack_success`` (share, NaN without a backdoor), ``epsilon`` (largest that a client has spent so far, NaN
             without noise); and the other ``test_*``, ``client_*`` scores, ``finetuned_*`` and ``served_*`` of the runs that
             have them, and with requests to erase clients ``erased`` (how many so far), ``erased_*`` and ``erase_*``.
+        whole: the same of all rounds, where ``history`` has the shared ones of runs that ended early.
         boundaries: one row per run and session whose start was recorded: the run's columns, ``session`` (from 1),
             ``returning`` (to clients of an earlier session after the pilot), ``start_accuracy`` (share, NaN where not
             recorded), ``mu`` (weight by stored session) and ``losses`` (training loss by model), both possibly empty.
@@ -86,6 +87,7 @@ class Records:
 
     runs: pd.DataFrame
     history: pd.DataFrame
+    whole: pd.DataFrame
     boundaries: pd.DataFrame
     clients: pd.DataFrame
     per_class: pd.DataFrame
@@ -223,6 +225,8 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY, rounds: int | None =
         table = pd.concat([table for table in tagged if len(table)] or tagged[:1], ignore_index=True)
         return table.assign(label=table["key"].map(labels))
 
+    history = joined(histories)
+    whole = history if rounds is None else joined(_history(path, score, None) for path in found)
     by_session = list(map(_session_scores, found, ends))
     estimate = cache(lambda n: _estimated(found[n], histories[n], settings[found[n].name]))
     done = [n for n, run in enumerate(runs) if run["state"] == "complete"]
@@ -233,7 +237,8 @@ def load(run_dirs: Sequence[Path], score: Score = ACCURACY, rounds: int | None =
     )
     return Records(
         runs=frame,
-        history=joined(histories),
+        history=history,
+        whole=whole,
         boundaries=joined(map(_boundaries, found, ends)),
         clients=joined(map(_clients, found, ends)),
         per_class=joined(map(_per_class, found, ends)),

@@ -26,12 +26,14 @@ def sheet(records: Records, last: int, target: float, baseline: str) -> list[She
     per_run = {key: curve for key, curve in per_run.items() if curve.notna().any()}  # nobody may train the model scored
     runs = records.runs[records.runs["key"].isin(list(per_run))]
     curves = [per_run[key] for key in runs["key"]]
-    spent = [metrics.rounds_to_target(score.sign * curve, score.sign * target) for curve in curves]
+    every = {str(key): run[records.column] for key, run in records.whole.groupby("key", sort=False)}
+    whole = [every[key] for key in runs["key"]]
+    spent = [metrics.rounds_to_target(score.sign * curve, score.sign * target) for curve in whole]
     runs = runs.assign(
         mean=[curve.tail(last).mean() for curve in curves],
         spread=[curve.tail(last).std(ddof=0) for curve in curves],
         reached=np.isfinite(spent),
-        rounds=[min(rounds, len(curve)) for rounds, curve in zip(spent, curves, strict=True)],
+        rounds=[min(rounds, len(curve)) for rounds, curve in zip(spent, whole, strict=True)],
     )
     bases = runs.loc[runs["label"] == baseline, ["initializer", "seed", "mean", "rounds"]]
     runs = runs.merge(bases, on=["initializer", "seed"], how="left", suffixes=("", "_of_baseline"))

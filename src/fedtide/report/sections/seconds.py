@@ -27,10 +27,11 @@ def sheet(records: Records, target: float) -> list[Sheet]:
     if not records.asynchronous or history["session"].nunique() != 1:
         return []
     end = float(history.groupby("key")["elapsed"].max().min())
-    rows = []
+    rows, all_rounds = [], records.whole.assign(score=records.whole[records.column])
+    whole = dict(list(all_rounds.groupby("key", sort=False)))
     for method, runs in by_method(history).items():
         each = [run.assign(score=run[records.column]) for _, run in runs.groupby("key", sort=False)]
-        found = pd.DataFrame([_measured(run, score.sign, end, target) for run in each])
+        found = pd.DataFrame([_measured(run, whole[run["key"].iloc[0]], score.sign, end, target) for run in each])
         cells = [scale.value(*metrics.mean_std(found["score"]))]
         if not math.isnan(target):
             middle = {name: median(found[name]) for name in ("seconds", "updates", "uploads")}
@@ -51,14 +52,17 @@ def sheet(records: Records, target: float) -> list[Sheet]:
     return [Sheet("Simulated time", caption, headings, rows)]
 
 
-def _measured(run: pd.DataFrame, sign: int, end: float, target: float) -> dict[str, float]:
-    """Score of one run at second ``end``, what it took to the target, and what was lost; ``sign`` makes higher better."""
-    values, elapsed = sign * run["score"], run["elapsed"]
+def _measured(run: pd.DataFrame, whole: pd.DataFrame, sign: int, end: float, target: float) -> dict[str, float]:
+    """Score of one run at second ``end``, what it took to the target in all its rounds, and what was lost.
+
+    ``sign`` makes higher better.
+    """
+    values, goal = sign * whole["score"], sign * target
     return {
-        "score": sign * metrics.score_at(values, elapsed, end),
-        "seconds": metrics.seconds_to_target(values, elapsed, sign * target),
-        "updates": metrics.rounds_to_target(values, sign * target),
-        "uploads": metrics.bytes_to_target(values, run["exchanges"].cumsum(), sign * target),
+        "score": sign * metrics.score_at(sign * run["score"], run["elapsed"], end),
+        "seconds": metrics.seconds_to_target(values, whole["elapsed"], goal),
+        "updates": metrics.rounds_to_target(values, goal),
+        "uploads": metrics.bytes_to_target(values, whole["exchanges"].cumsum(), goal),
         "refused": run["refused"].sum(min_count=1),
         "cancelled": run["cancelled"].sum(min_count=1),
     }

@@ -35,7 +35,8 @@ class Table(MethodTable):
         settings: the block ``report`` of the settings.
         target: score for rounds and bytes to target; by default nine tenths of the best method's mean of the last rounds (of
             a score on the next period, of its mean over the periods), rounded down to whole percent, or ten ninths, rounded up,
-            where lower is better; NaN without a complete run.
+            where lower is better; NaN without a complete run, or where runs end at the target of ``stop``, which has a table
+            of its own.
         target_source: where it comes from, in words.
         beside: the same score of the other models, in columns that end in ``_served`` or ``_global``.
     """
@@ -81,9 +82,11 @@ def tabulate(records: Records, settings: ReportSettings) -> Table:
     target, source = settings.target, "report.target"
     if target is None:
         target, source = _target(runs, score, settings.last)
-    runs["rounds_to_target"], runs["bytes_to_target"] = zip(
-        *(_to_target(curve, score, target) for curve in curves.values()), strict=True
-    )
+        if any("stop.target" in each for each in records.settings.values()):  # runs that ended at another target
+            target = math.nan
+    whole = dict(list(records.whole.groupby("key", sort=False)))
+    reached = [_to_target(whole.get(key, empty), records.column, score, target) for key in curves]
+    runs["rounds_to_target"], runs["bytes_to_target"] = zip(*reached, strict=True)
     shown = [str(name) for name, known in runs.notna().any().items() if known]
     unmeasured = {*_METRICS}.difference(measured)
     columns = [each for each in _columns(score, beside, settings, target, shown) if each.key not in unmeasured]
@@ -166,10 +169,10 @@ def _long_tail(records: Records, key: str) -> dict[str, float]:
     return metrics.group_accuracies(frame.iloc[0].to_list() if len(frame) else [], records.settings[key])
 
 
-def _to_target(history: pd.DataFrame, score: Score, target: float) -> tuple[float, float]:
+def _to_target(history: pd.DataFrame, column: str, score: Score, target: float) -> tuple[float, float]:
     if math.isnan(target):
         return math.nan, math.nan
-    values, goal = score.sign * history["score"], score.sign * target
+    values, goal = score.sign * history[column], score.sign * target
     return metrics.rounds_to_target(values, goal), metrics.bytes_to_target(values, history["bytes"], goal)
 
 
