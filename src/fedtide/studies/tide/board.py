@@ -9,20 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedtide.core.array_types import Floats
 from fedtide.core.errors import SettingsError
-from fedtide.core.randomness import generator
 from fedtide.studies.tide.scores import DIVERGED, Row
 from fedtide.studies.tide.suite import REFERENCE, REFERENCE_LINES, World
 from fedtide.studies.tide.verify import methods_in, verify
 
 PUBLISHED = "scores.csv"
 """Rows of the published methods, in the folder of a suite."""
-
-RESAMPLES = 2000
-"""Resamples of the seeds, the same ones for all methods."""
-
-_INTERVAL = (2.5, 97.5)  # percentiles of the resamples
 
 
 @dataclass(frozen=True)
@@ -58,9 +51,8 @@ class Board:
 def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
     """The board of runs.
 
-    The interval of a mean over worlds is one of percentiles of a bootstrap that resamples the seeds of every world, jointly for
-    all methods, since a seed fixes world, initial model and cohorts of all. Intervals hold for these worlds, which are not a
-    sample of others.
+    The interval of a mean over worlds is a t-interval of the variances over the seeds of each, with the degrees of freedom of
+    Welch and Satterthwaite. Intervals hold for these worlds, which are not a sample of others.
 
     Args:
         rows: columns of :class:`fedtide.studies.tide.scores.Row`.
@@ -78,7 +70,8 @@ def board(rows: pd.DataFrame, worlds: Sequence[World]) -> Board:
     table = pd.DataFrame(index=pd.Index(methods, name="method"))
     table["line"] = table.index.isin(REFERENCE_LINES)
     table["mean"] = gains.mean(axis=1, skipna=False)
-    table["mean_low"], table["mean_high"] = np.percentile(_resampled(paired), _INTERVAL, axis=0)
+    of_mean = half_width_of_mean(paired)
+    table["mean_low"], table["mean_high"] = table["mean"] - of_mean, table["mean"] + of_mean
     table["median"], table["worst"] = gains.median(axis=1, skipna=False), gains.min(axis=1, skipna=False)
     table["worst_world"] = gains.fillna(np.inf).idxmin(axis=1).where(table["worst"].notna(), "")
     for cost in ("bytes", "gradients"):
@@ -118,13 +111,14 @@ def _half_width(pairs: pd.DataFrame) -> pd.Series:
     return pairs.sem() * float(stats.t.ppf(0.975, len(pairs) - 1))
 
 
-def _resampled(paired: Mapping[str, pd.DataFrame]) -> Floats:
-    """Means over the worlds of the gains of resampled seeds, [resamples, methods]."""
-    means = []
-    for place, pairs in enumerate(paired.values()):
-        drawn = generator(0, "board", place).integers(0, len(pairs), (len(pairs), RESAMPLES))
-        means.append(pairs.to_numpy(np.float64)[drawn].mean(axis=0))
-    return np.asarray(np.mean(means, axis=0))
+def half_width_of_mean(paired: Mapping[str, pd.DataFrame]) -> pd.Series:
+    """The same of the mean over the worlds."""
+    variances = pd.DataFrame({name: pairs.sem() ** 2 for name, pairs in paired.items()})
+    freedom = pd.Series({name: len(pairs) - 1 for name, pairs in paired.items()})
+    total = variances.sum(axis=1, skipna=False)
+    known = total.where(total > 0)  # the reference's is 0
+    quantile = stats.t.ppf(0.975, known**2 / (variances**2 / freedom).sum(axis=1))
+    return (np.sqrt(known) * quantile / len(paired)).mask(total == 0, 0.0)
 
 
 def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) -> pd.DataFrame:
