@@ -202,6 +202,19 @@ def test_a_regression_predicts_in_the_unit_of_its_label(fedtide, folder, rows) -
 
 
 @pytest.mark.slow
+def test_targets_of_different_scale_are_learned_and_predicted_each_in_its_own_unit(fedtide, folder, rows) -> None:
+    size = rows["size"].fillna(5)
+    frame = rows.assign(price=size * 50_000 + 200_000, rooms=size / 1000 + 3).drop(columns="verdict")
+    label = "labels: [price, rooms], task: regression"
+    test, found = of_a_task(fedtide, frame, label, "objective=mean_squared_error", "local.lr=0.05")
+    assert list(found) == ["prediction_price", "prediction_rooms"]
+    error = np.abs(found.to_numpy() - test[["price", "rooms"]].to_numpy())
+    assert error.mean() == pytest.approx(float(history()["test_mae"]), rel=1e-6)
+    assert float(history()["test_r2"]) > 0.3
+    assert (error.mean(0) < test[["price", "rooms"]].std()).all()
+
+
+@pytest.mark.slow
 def test_several_labels_have_columns_of_their_own(fedtide, folder, rows) -> None:
     frame = rows.assign(big=rows["size"] > 5, far=rows["zone"] > 15).drop(columns="verdict")
     label = "labels: [big, far], task: multilabel"

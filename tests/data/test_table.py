@@ -9,6 +9,7 @@ import torch
 
 from fedtide.core.errors import SettingsError
 from fedtide.world.data.table import Table
+from fedtide.world.dataset import restored
 from fedtide.world.storage.prepared import load
 
 MONTH = 30 * 86400
@@ -99,10 +100,45 @@ def test_a_regression_has_the_numbers_of_its_columns(tmp_path):
     found = torch.cat([one.train_labels, one.test_labels])
     assert found.dtype == torch.float32
     assert sorted(found[:, 0].tolist()) == pytest.approx(sorted(frame["weight"] / 10))
-    two = read(tmp_path, frame, labels=["weight", "size"], task="regression", numeric=["late"])
+    two = read(tmp_path, frame, labels=["weight", "size"], task="regression", target_scale=1, numeric=["late"])
     assert (two.outputs, two.train_labels.shape[1]) == (2, 2)
     assert torch.allclose(two.train_labels[:, 0], 2.5 * two.train_labels[:, 1] + 1)
-    assert read(tmp_path, frame, task="regression").train_labels.unique().tolist() == [0.0, 1.0]
+    each = read(tmp_path, frame, labels=["weight", "size"], task="regression", target_scale=[10, 1], numeric=["late"])
+    assert torch.allclose(each.train_labels, two.train_labels / torch.tensor([10.0, 1.0]))
+    assert torch.allclose(
+        torch.tensor(each.encoding.predictions(each.train_labels).to_numpy()).float(), two.train_labels
+    )
+    assert read(tmp_path, frame, task="regression", target_scale=1).train_labels.unique().tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match="target_scale has 3 values, labels 1"):
+        read(tmp_path, frame, task="regression", target_scale=[1, 2, 3])
+
+
+def test_targets_are_standardized_by_the_training_rows_of_the_first_period(tmp_path):
+    frame = targets(rows())
+    chosen = {"labels": ["weight", "size"], "task": "regression", "numeric": ["late"]}
+    own, plain = read(tmp_path, frame, **chosen), read(tmp_path, frame, target_scale=1, **chosen)
+    first = torch.tensor(own.origins.train_time < 31 * 86400)
+    assert 0 < first.sum() < len(first)
+    known = plain.train_labels[first].double()
+    assert torch.tensor(own.standardized).T.numpy() == pytest.approx(
+        torch.stack([known.mean(0), known.std(0, correction=0)]).numpy(), rel=1e-6
+    )
+    for shown, labels in ((own.train_labels, plain.train_labels), (own.test_labels, plain.test_labels)):
+        assert torch.allclose(restored(shown, own.standardized).float(), labels, atol=1e-5)
+        assert torch.allclose(torch.tensor(own.encoding.predictions(shown).to_numpy()).float(), labels, atol=1e-5)
+    file = str(tmp_path / "rows.csv")
+    again = load(Table(Table.Settings(file=file, client="who", time="when", **chosen)), tmp_path)
+    assert (again.standardized, again.digest) == (own.standardized, own.digest)
+
+
+@pytest.mark.parametrize(("scale", "said"), [(100, True), ([1000, 1], False), (None, False)])
+def test_one_divisor_for_targets_of_different_scale_is_one_line(tmp_path, monkeypatch, scale, said):
+    lines = []
+    monkeypatch.setattr("fedtide.world.data.table.logger.warning", lambda line, *values: lines.append(line % values))
+    frame = rows().assign(price=lambda each: each["size"] * 1000)
+    read(tmp_path, frame, labels=["price", "size"], task="regression", target_scale=scale, numeric=["late"])
+    assert [line for line in lines if "targets differ in scale by more than 100" in line] == lines
+    assert bool(lines) == said
 
 
 def test_a_multilabel_task_has_a_column_for_every_label(tmp_path):

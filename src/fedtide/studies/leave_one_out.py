@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -137,7 +137,8 @@ def scores(evaluator: Evaluator, model: ModelValues, rows: Ints) -> Floats:
         of = torch.from_numpy(np.repeat(np.arange(len(own)), [len(each) for each in own]))
         for place, row in enumerate(rows.tolist()):
             for group, chosen in enumerate((of == row, of != row), 1):
-                found[place, group] = _pair(Fit(task, all_.outputs[chosen], all_.labels[chosen]).row(), task)
+                part = replace(all_, outputs=all_.outputs[chosen], labels=all_.labels[chosen])
+                found[place, group] = _pair(part.row(), task)
     return found
 
 

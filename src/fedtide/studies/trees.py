@@ -105,9 +105,7 @@ def _scores(parts: Parts, t: int, held: dict[int, Ints], local: bool) -> dict[st
     for (split, end), (_, labels), values in zip(wanted, samples, each, strict=True):
         classes = parts.data.task == "classification"
         seen = torch.from_numpy(timeline.labels_at(t))[labels] if classes else slice(None)
-        row = recorded(parts.data.task, values[seen], labels[seen]) | measure(
-            evaluator.settings.metrics, values, labels
-        )
+        row = recorded(parts.data, values[seen], labels[seen]) | measure(evaluator.settings.metrics, values, labels)
         found |= {f"{split}_{name}{end}": value for name, value in row.items()}
     return found
 

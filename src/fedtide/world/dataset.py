@@ -23,6 +23,7 @@ from fedtide.settings.scores import TaskName
 
 Kind = Literal["image", "series", "vector", "text"]
 Split = Literal["train", "test"]
+Scales = tuple[tuple[float, float], ...]
 
 SHAPES: dict[Kind, str] = {
     "image": "[n, channels, height, width]",
@@ -85,6 +86,7 @@ class Dataset:
             predicts rows.
         tables: further labels [K, n] of the training and of the test samples, for concepts that are not maps of labels.
         class_names: names of the classes in their order, if known; for figures, no part of the content.
+        standardized: mean and deviation that each target of a regression had before it was standardized; empty: none was.
         train_rows, test_rows: int64, the row of the inputs of each label, where several labels share a row; None: its own.
     """
 
@@ -107,6 +109,7 @@ class Dataset:
     train_rows: Tensor | None = None
     test_rows: Tensor | None = None
     class_names: tuple[str, ...] = ()
+    standardized: Scales = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -260,6 +263,8 @@ def constants_of(dataset: Dataset) -> dict[str, Any]:
     left_out = [*ARRAYS, "digest", "origins", "encoding", "tables", "train_rows", "test_rows", "class_names"]
     if dataset.task == "classification":  # so that datasets from before there was a choice keep their digests
         left_out.append("task")
+    if not dataset.standardized:
+        left_out.append("standardized")
     constants = {field.name: getattr(dataset, field.name) for field in fields(dataset) if field.name not in left_out}
     if any(key in ORIGINS for key in further_arrays(dataset)):
         constants |= {"clients": dataset.origins.clients, "unit": dataset.origins.unit}
@@ -319,6 +324,14 @@ def names_of_classes(data: Dataset, chosen: SettingsModel) -> tuple[str, ...]:
     found = getattr(data.encoding, "outputs", ()) if data.task == "classification" else ()
     found = found or getattr(chosen, "classes", ()) or data.class_names
     return tuple(map(str, found)) if isinstance(found, tuple) else ()
+
+
+def restored(outputs: Tensor, scales: Scales) -> Tensor:
+    """Predictions or labels [n, T] of standardized targets in their own units; as they are if there are no scales."""
+    if not scales:
+        return outputs
+    mean, deviation = torch.tensor(scales, dtype=torch.float64).T
+    return outputs * deviation + mean
 
 
 _LARGE = 8 << 20  # bytes from which the page table entries of ordinary pages no longer fit the TLB

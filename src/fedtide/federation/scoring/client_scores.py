@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -300,7 +301,7 @@ class ClientFits:
         samples = evaluator.data.read(part_of(evaluator.settings.splits[0]), positions)
         together, lengths = fit(evaluator.workers, *model, *samples, evaluator.batch), [len(part) for part in own]
         parts = zip(torch.split(together.outputs, lengths), torch.split(together.labels, lengths), strict=True)
-        return [Fit(together.task, *part) for part in parts]
+        return [replace(together, outputs=outputs, labels=labels) for outputs, labels in parts]
 
 
 def _spread(values: Floats, clients: Ints, groups: dict[str, Ints], lower: bool) -> dict[str, float | None]:

@@ -104,7 +104,7 @@ class OwnedSamples:
 
     def _scores(self, values: Tensor, labels: Tensor) -> Row:
         evaluator = self.evaluator
-        return recorded(evaluator.data.task, values, labels) | measure(evaluator.settings.metrics, values, labels)
+        return recorded(evaluator.data, values, labels) | measure(evaluator.settings.metrics, values, labels)
 
     def _outputs(
         self, state: RunState, t: int, split: str, wanted: Sequence[HeldOut | None]

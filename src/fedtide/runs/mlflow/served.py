@@ -19,7 +19,7 @@ from fedtide.records.run_directory import MODEL, SERVED
 from fedtide.settings.params import parse
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.encoding import Encoding
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, restored
 
 DESCRIPTION = "model.json"
 PLUGINS = "plugins"
@@ -65,8 +65,9 @@ class Served:
         inputs = torch.from_numpy(np.ascontiguousarray(model_input))
         logits = outputs_of(forward, (self._data.prepare(batch, self._dtype) for batch in torch.split(inputs, BATCH)))
         wide = torch.float64 if self._dtype == torch.float64 else torch.float32
-        found: NDArray[np.floating[Any]] = _PREDICTIONS[self._data.task](logits.to(wide)).numpy()
-        return found
+        found = _PREDICTIONS[self._data.task](logits.to(wide))
+        predictions: NDArray[np.floating[Any]] = restored(found, self._data.standardized).numpy()
+        return predictions
 
 
 def _load_pyfunc(path: str) -> Served | FinalModel:

@@ -18,6 +18,7 @@ from fedtide.core.errors import SettingsError, nearest
 from fedtide.core.plugins import SettingsModel
 from fedtide.settings.scores import TaskName
 from fedtide.world.adapters.names import as_number, names_in, positions
+from fedtide.world.dataset import Scales, restored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,13 +161,13 @@ class Encoding(SettingsModel):
     Attributes:
         columns: the table's columns that are used, each with what was learned of it; their features stand in this order.
         task: what is predicted. outputs: names of the classes, of the labels of a multilabel task, or of the targets.
-        scale: unit of a regression's outputs.
+        scale: unit of a regression's outputs, or mean and unit of each.
     """
 
     columns: tuple[Annotated[Numeric | Categorical | Hashed, Field(discriminator="kind")], ...] = Field(min_length=1)
     task: TaskName = "classification"
     outputs: tuple[str, ...] = Field(min_length=1)
-    scale: float = Field(1.0, gt=0)
+    scale: Annotated[float, Field(gt=0)] | Scales = 1.0
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
@@ -185,7 +186,7 @@ class Encoding(SettingsModel):
         *,
         outputs: Sequence[str],
         task: TaskName = "classification",
-        scale: float = 1.0,
+        scale: float | Scales = 1.0,
         buckets: Mapping[str, int] = MappingProxyType({}),
         place: Place = row,
     ) -> Self:
@@ -239,7 +240,8 @@ class Encoding(SettingsModel):
 
         values = outputs.to(torch.float64)
         if self.task == "regression":
-            return pd.DataFrame((values * self.scale).numpy(), columns=list(self._predicted))
+            values = restored(values, self.scale) if isinstance(self.scale, tuple) else values * self.scale
+            return pd.DataFrame(values.numpy(), columns=list(self._predicted))
         if self.task == "multilabel":
             shares = values.sigmoid()
             found = pd.DataFrame((values > 0).to(torch.int64).numpy(), columns=list(self._predicted))

@@ -25,16 +25,18 @@ from fedtide.world.adapters.columns import (
     refuse_grouped_numbers,
 )
 from fedtide.world.adapters.dates import joined, times
-from fedtide.world.adapters.encoding import Encoding, Place
+from fedtide.world.adapters.encoding import Encoding, Numeric, Place
 from fedtide.world.adapters.reading import WRITTEN, FileSettings, Name, read_table
 from fedtide.world.adapters.rows import Rows
 from fedtide.world.data._tables import windows
 from fedtide.world.data.base import DatasetPlugin
-from fedtide.world.dataset import Dataset
+from fedtide.world.dataset import Dataset, Scales
 from fedtide.world.splits.split import SplitSettings, period_of, split_samples
 
 logger = logging.getLogger(__name__)
 
+_Scale = Annotated[float, Field(gt=0)]
+_UNLIKE = 100  # times that the deviation of a target may exceed another's before some are hardly learned
 _FEW = 100  # classes that any table may have
 _SMALL = 10  # times as many rows on average make a first period one that says little about features
 _NUMBERS = "; if these are numbers to predict, set data.task: regression (and objective: mean_squared_error)"
@@ -48,9 +50,10 @@ class Table(DatasetPlugin):
     where numbers are missing in those rows; a missing category is a category; an unknown category is none of them. Owners,
     labels and categories are the texts of the file, see :func:`fedtide.world.adapters.names.name_of`. A column
     with more than ``max_categories`` categories in those rows is refused, or hashed into ``buckets`` features.
-    Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are numbers, used as they are
-    but for ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel task. Equal
-    rows give equal runs, in any order of rows and of columns (but for listed ones): a run on changed rows is another run.
+    Classes are all labels in the file, unless ``classes`` lists them. Targets of a regression are standardized like features,
+    each by itself, or divided by ``target_scale``; ``labels`` names several targets, or the columns of 0 and 1 of a multilabel
+    task. Equal rows give equal runs, in any order of rows and of columns (but for listed ones): a run on changed rows is
+    another run.
 
     With ``window`` a sample is a series [features, window]: consecutive rows of one client, by time. Label, time and period
     are those of its last row. Clients with fewer rows have no samples.
@@ -66,8 +69,10 @@ class Table(DatasetPlugin):
         labels: Annotated[tuple[str, ...], OMIT_DEFAULT] = Field(
             (), description="instead of `label`: columns of several targets (regression), or of 0 and 1 (multilabel)"
         )
-        target_scale: Annotated[float, OMIT_DEFAULT] = Field(
-            1.0, gt=0, description="regression: divisor of targets, the unit of loss and mean absolute error"
+        target_scale: Annotated[_Scale | tuple[_Scale, ...] | None, OMIT_DEFAULT] = Field(
+            None,
+            description="regression: divisor of the targets, or a list with one for each, the unit of loss and mean absolute "
+            "error; null: each target is standardized, and the error is in its own unit",
         )
         client: str | None = Field(None, description="column of client IDs; null: unknown")
         time: str | tuple[str, ...] | None = Field(
@@ -112,6 +117,8 @@ class Table(DatasetPlugin):
             for key, of in tasks.items():
                 if getattr(self, key) != type(self).model_fields[key].default and self.task not in of:
                     raise SettingsError(f"{key} is not supported with task {self.task}, but with {' and '.join(of)}")
+            if self.divisors and len(self.divisors) != len(self.targets):
+                raise SettingsError(f"target_scale has {len(self.divisors)} values, labels {len(self.targets)}")
             for name in (names := [name for name, _ in self.roles]):
                 if names.count(name) > 1:
                     keys = " and ".join(dict.fromkeys(key for other, key in self.roles if other == name))
@@ -127,6 +134,12 @@ class Table(DatasetPlugin):
         @property
         def targets(self) -> tuple[str, ...]:
             return self.labels or (self.label,)
+
+        @property
+        def divisors(self) -> tuple[float, ...]:
+            """Of the targets, each; none if they are standardized."""
+            scale = self.target_scale or ()
+            return scale if isinstance(scale, tuple) else (scale,) * len(self.targets)
 
         @property
         def times(self) -> tuple[str, ...]:
@@ -182,7 +195,8 @@ class Table(DatasetPlugin):
         period = period_of(chosen.split, time, len(last), unit)
         train, test = split_samples(chosen.split, classes_ if client is None else client, period, time)
         fit = np.zeros(len(order), dtype=np.bool_)
-        fit[seen[train[period[train] == period[train].min()]]] = True
+        first = train[period[train] == period[train].min()]
+        fit[seen[first]] = True
         sizes = np.unique(period[train], return_counts=True)[1]
         if sizes[0] * _SMALL < sizes.mean():
             found = f"by the {sizes[0]:,} training rows of the first period, where periods have {sizes.mean():,.0f} on average"
@@ -190,11 +204,20 @@ class Table(DatasetPlugin):
         if twice := rows[last].doubled(train, test):
             found = f"{twice:,} of {len(test):,} test rows equal a training row in every column"
             logger.warning("%s: %s; scores are too good if a row is there twice by mistake", rows.path, found)
+        scales: Scales = tuple((0.0, scale) for scale in chosen.divisors)
+        if standardized := chosen.task == "regression" and not scales:
+            learned = [Numeric.fit(rows.column(name), fit) for name in outputs]
+            scales = tuple((each.mean, each.deviation) for each in learned)
+            columns = [each.apply(rows.column(name)) for each, name in zip(learned, outputs, strict=True)]
+            labels = torch.from_numpy(np.concatenate(columns, axis=1))[last]
+        elif scales and (spread := labels[first].std(0, correction=0)).min() * _UNLIKE < spread.max():
+            unlike = "over target_scale, targets differ in scale by more than 100; leave it out, or list a number for each"
+            logger.warning("%s: %s", rows.path, unlike)
         encoding = Encoding.fit(
             *(rows.frame, numeric, categorical, fit),
             outputs=outputs,
             task=chosen.task,
-            scale=chosen.target_scale,
+            scale=scales if standardized or len(set(scales)) > 1 else max(chosen.divisors, default=1.0),
             buckets=dict.fromkeys(self._hashed(rows, categorical, fit), chosen.buckets or 0),
             place=rows.place,
         )
@@ -207,6 +230,7 @@ class Table(DatasetPlugin):
             len(outputs) if chosen.task == "classification" else 1,
             origins=origins_of(client, time, (train, test), names, unit),
             task=chosen.task,
+            standardized=scales if standardized else (),
             encoding=None if chosen.window else encoding,  # a final model predicts single rows
         )
 
@@ -246,8 +270,8 @@ class Table(DatasetPlugin):
             if chosen.task == "multilabel":
                 column.refuse((values != 0) & (values != 1), "0 or 1")
             column.refuse(~np.isfinite(values), "a number")
-            targets.append(values / chosen.target_scale)
-        stacked = torch.from_numpy(np.stack(targets, axis=1).astype(np.float32))
+            targets.append(values)
+        stacked = torch.from_numpy((np.stack(targets, axis=1) / (chosen.divisors or 1.0)).astype(np.float32))
         return stacked, np.zeros(len(rows.frame), dtype=np.int64), chosen.targets
 
     def _features(self, rows: Rows) -> tuple[list[str], list[str]]:

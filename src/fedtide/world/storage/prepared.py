@@ -124,6 +124,7 @@ def _cached(plugin: DatasetPlugin, path: Path) -> Dataset | None:
     arrays: dict[str, Any] = {key: torch.from_numpy(stored[key]) for key in ARRAYS}
     constants = record["constants"]
     constants |= {key: tuple(constants.get(key, ())) for key in ("mean", "std", "class_names")}  # JSON has lists only
+    constants["standardized"] = tuple(map(tuple, constants.get("standardized", ())))
     origins: dict[str, Any] = {key: stored[key] for key in ORIGINS if key in stored}
     if origins:
         origins |= {"clients": tuple(constants.pop("clients")), "unit": constants.pop("unit")}

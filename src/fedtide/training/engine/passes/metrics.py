@@ -14,6 +14,7 @@ from fedtide.core.array_types import Bools, Ints
 from fedtide.settings.scores import TaskName
 from fedtide.training.engine.passes.evaluation import evaluate, predict
 from fedtide.training.resources.workers import Workers
+from fedtide.world.dataset import Dataset, Scales, restored
 
 METRICS = ("balanced_accuracy", "macro_f1", "auroc", "average_precision", "calibration_error")
 """Names, as in ``evaluation.metrics``; log loss is ``loss``, which is always recorded."""
@@ -97,11 +98,13 @@ class Fit:
     """Outputs of one model on some samples of a regression or multilabel task, and their scores; float64 [n, T], CPU.
 
     The loss is that of all objectives: mean squared error of a regression, binary cross-entropy of a multilabel task.
+    ``scales``: of standardized targets; their mean absolute error is in their own units, the loss in squared deviations.
     """
 
     task: TaskName
     outputs: Tensor
     labels: Tensor
+    scales: Scales = ()
 
     @property
     def losses(self) -> Tensor:
@@ -117,16 +120,17 @@ class Fit:
     def row(self, view: Bools | None = None) -> dict[str, float | None]:
         """The scores that every run of the task records, by name; ``None`` where the samples do not determine one."""
         if self.task == "regression":
-            scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(self.outputs, self.labels)}
+            outputs, labels = (restored(values, self.scales) for values in (self.outputs, self.labels))
+            scores = {"r2": r_squared(self.outputs, self.labels), "mae": mean_absolute_error(outputs, labels)}
         else:
             scores = {"mean_ap": mean_average_precision(self.outputs, self.labels)}
         return {**scores, "loss": self.mean_loss()}
 
 
-def recorded(task: TaskName, outputs: Tensor, labels: Tensor) -> dict[str, float | None]:
-    """The scores that every run of a task records, by name, of outputs [n, L], float64 on the CPU; ``None`` without samples."""
-    if task != "classification":
-        return Fit(task, outputs, labels).row()
+def recorded(data: Dataset, outputs: Tensor, labels: Tensor) -> dict[str, float | None]:
+    """The scores that every run on data records, by name, of outputs [n, L], float64 on the CPU; ``None`` without samples."""
+    if data.task != "classification":
+        return Fit(data.task, outputs, labels, data.standardized).row()
     if not len(labels):
         return {"accuracy": None, "loss": None}
     hits = (outputs.max(1).indices == labels).sum().item()
@@ -136,7 +140,8 @@ def recorded(task: TaskName, outputs: Tensor, labels: Tensor) -> dict[str, float
 def fit(workers: Workers, w: Tensor, b: Tensor, inputs: Tensor, labels: Tensor, batch: int) -> Fit:
     """Apply a model, or an ensemble that averages its outputs; arguments as for ``evaluate``."""
     outputs = predict(workers, w, b, inputs, batch)
-    return Fit(workers.task.data.task, outputs, labels.to("cpu", torch.float64))
+    data = workers.task.data
+    return Fit(data.task, outputs, labels.to("cpu", torch.float64), data.standardized)
 
 
 def mean_losses(workers: Workers, models: Tensor, b: Tensor, shards: Sequence[Ints], batch: int) -> Tensor:
