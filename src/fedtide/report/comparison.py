@@ -1,6 +1,5 @@
 """The report of a comparison, from its settings and its run directories."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from fedtide.core.errors import SettingsError
 from fedtide.core.storage.files import creatable
 from fedtide.report import parts
 from fedtide.report.build import ReportSummary, build
+from fedtide.report.charts.fonts import file_of
 from fedtide.report.charts.pictures import Drawing
 from fedtide.report.parts import Contents
 from fedtide.report.picture import Names, drawn, names_in
@@ -39,8 +39,7 @@ def report(params: Params, runs: Path, worlds: Path | None, out: Path, command: 
     origin = world_identity(first, load_data(first))
     world: Path | bytes | None = world_file(worlds, first, origin).with_suffix(".png") if worlds else None
     if not (isinstance(world, Path) and world.is_file()):
-        drawn(timeline, labels, names).savefig(stream := io.BytesIO(), format="png")
-        world = stream.getvalue()
+        world = file_of(drawn(timeline, labels, names), format="png")
     return build(directories, creatable(out), replace(contents, command=command, world=world))
 
 

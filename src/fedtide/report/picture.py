@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedtide.core.array_types import Bools, Floats, Ints
 from fedtide.core.storage.files import replacing
+from fedtide.report.charts.fonts import file_of
 from fedtide.report.charts.session_marks import session_labels
 from fedtide.settings.run import RunSettings
 from fedtide.world.clients import ClientNames
@@ -190,7 +191,7 @@ def draw(timeline: Timeline, labels: Ints, path_png: Path, names: Names = NAMELE
     whole = drawn(timeline, labels, names)
     path_png.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path_png) as part:
-        whole.savefig(part, format="png")
+        part.write_bytes(file_of(whole, format="png"))
 
 
 def drawn(timeline: Timeline, labels: Ints, names: Names = NAMELESS) -> Figure:

@@ -1,6 +1,5 @@
 """Style of the figures: a color-blind-safe palette, axes in percent, long names, reproducible bytes."""
 
-import io
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,8 @@ from typing import Any, NamedTuple
 from matplotlib import style
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+
+from fedtide.report.charts.fonts import file_of
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 """Okabe and Ito's colors, similar ones far apart, without yellow, which is too faint for lines on white."""
@@ -129,6 +130,4 @@ def png(figure: Figure, **about: str) -> bytes:
 
 def saved(figure: Figure, form: str, **about: str) -> bytes:
     """The figure as ``png``, ``svg`` or ``pdf``, without dates or versions."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format=form, dpi=DPI, metadata={**_METADATA[form], **about})
-    return stream.getvalue()
+    return file_of(figure, format=form, dpi=DPI, metadata={**_METADATA[form], **about})
