@@ -78,6 +78,7 @@ def test_an_empty_folder_runs_the_default_experiment_without_any_extra(called):
     status, out, err = found[json.dumps(RUN)]
     assert status == 0
     assert "final accuracy" in out[-1]
+    assert out[-1].endswith("; of the default experiment, as there is no params.yaml")
     assert err[:2] == [
         "no params.yaml in this folder: using the default experiment; write its settings with `fedtide init`",
         "MLflow is not installed, so runs are not logged there; in a clone of fedtide: pip install '.[mlflow]'",

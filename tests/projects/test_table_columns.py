@@ -58,6 +58,21 @@ def test_columns_of_many_categories_are_hashed(tmp_path):
     assert "hashed: city, more than 100 values." in sentences
 
 
+@pytest.mark.parametrize("unique", [True, False])
+def test_a_table_of_texts_alone_is_refused_with_the_way(tmp_path, unique):
+    words = "good bad film plot actor great boring long short".split()
+    rows = [
+        f"u{n % 9},{' '.join(words[n * k % 9] for k in (1, 2, 4, 5))} {n if unique else n // 2 * 2},{n % 2}"
+        for n in range(150)
+    ]
+    message = "table.csv: no column is left for features: 'review' is running text, "
+    with pytest.raises(SettingsError, match=message):
+        proposed(tmp_path, "user,review,label", rows)
+    longer = [row.replace(",", f",{n % 5}.5,", 1) for n, row in enumerate(rows)]
+    settings, _ = proposed(tmp_path, "user,length,review,label", longer)
+    assert settings.data.label == "label"
+
+
 def test_owners_of_twenty_digits_and_words_are_names(tmp_path):
     rows = [f"{10**19 + n % 20},{n % 7 / 2},{('None', 'Minor', 'Major')[n % 3]}" for n in range(300)]
     settings, sentences = proposed(tmp_path, "shop,load,severity", rows)

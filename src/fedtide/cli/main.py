@@ -114,7 +114,8 @@ def run(
                 shown += f", best {best:{digits}}"
         if "stopped" in summary:
             shown += f"; stopped after round {summary['rounds']}: {summary['stopped']}"
-        print(f"{runs / (name or summary['run_key'])}{shown}")
+        said = "; of the default experiment, as there is no params.yaml" if params == DEFAULTS and like is None else ""
+        print(f"{runs / (name or summary['run_key'])}{shown}{said}")
     exit_with(summary)
 
 

@@ -31,6 +31,7 @@ _GAPS = 0.1  # share of missing values up to which a column that is not named as
 SIGNS = frozenset({"?", "??", "-", "--", ".", "..", "*", "unknown", "missing", "n.a.", "n/k", "not available"})
 """Texts that mostly stand for a missing value."""
 
+_WORDS = 3  # of a value, on average, from which it is running text
 _UNITS = ("s", "ms", "us", "ns")
 _BY_NAME, _GIVEN = "; matched by name", "; as given"
 
@@ -162,6 +163,16 @@ def find_identifiers(frame: pd.DataFrame) -> list[str]:
         name
         for name in frame.columns
         if len(frame) > FEW and frame[name].nunique() == len(frame) and not _is_fraction(frame[name])
+    ]
+
+
+def find_texts(frame: pd.DataFrame) -> list[str]:
+    """Columns of running text: hardly a value is there twice, and values have three words or more on average."""
+    columns = {name: frame[name].dropna() for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])}
+    return [
+        name
+        for name, values in columns.items()
+        if 2 * values.nunique() > len(values) > FEW and values.astype(str).str.split().str.len().mean() >= _WORDS
     ]
 
 

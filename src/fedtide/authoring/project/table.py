@@ -19,6 +19,7 @@ from fedtide.authoring.project.columns import (
     find_identifiers,
     find_label,
     find_signs,
+    find_texts,
     find_time,
 )
 from fedtide.authoring.project.templates import replaced, template
@@ -171,6 +172,12 @@ def _features(rows: Rows, frame: pd.DataFrame, sentences: list[str]) -> dict[str
     chosen: dict[str, Any] = {}
     identifiers = find_identifiers(frame)
     features = sorted(name for name in frame.columns if name not in identifiers)
+    texts = find_texts(frame)
+    if texts and not set(features) - set(texts):
+        raise SettingsError(
+            f"{rows.path}: no column is left for features: {texts[0]!r} is running text, of which a table makes no numbers; "
+            'pass token ids to fedtide.from_tensors(..., kind="text"), or add columns of numbers or categories'
+        )
     numeric = [name for name in features if is_numeric(rows.column(name))]
     text = [name for name in features if name not in numeric]
     if identifiers:
