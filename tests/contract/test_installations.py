@@ -21,8 +21,8 @@ from packaging.utils import canonicalize_name
 PROJECT = Path(__file__).parents[2]
 PACKAGES = Path(sysconfig.get_path("purelib"))
 EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-UNTRIED = {"dev", "docs", "notebooks", "he", "pretrained", "tune"}
-"""Extras of developers, with packages for few machines, or contained in another (``tuning``)."""
+UNTRIED = {"dev", "docs", "notebooks", "he", "pretrained", "transformers", "tune"}
+"""Extras of developers, for networks of one's own, with packages for few machines, or contained in another (``tuning``)."""
 READERS = {"baseball", "data", "drift", "flights", "huggingface", "vision"}
 """What they add reads data, or streams of losses; tried together."""
 NEEDED = {"reproduce": "reproduce --list", "dvc": "init --dvc", "data": "predict RUN rows.csv"}

@@ -164,7 +164,7 @@ def test_dropout_layers_of_a_network_have_masks_of_their_own(build: Build) -> No
             own("Odd", arguments={"what": "draw"}),
             r"uses unseeded randomness in training.*: its forward; .* nn\.Dropout layers",
         ),
-        (own("Odd", arguments={"what": "attend"}), r"uses unseeded randomness in training.*: its layer attention; "),
+        (own("Odd", arguments={"what": "drop"}), r"uses unseeded randomness in training.*: its layer noise; "),
         (own("Odd", arguments={"what": "count"}), r"training writes the model's buffer calls, which holds integers"),
         (own("Odd", arguments={"what": "branch"}), r"the model cannot be traced .*should neither depend on values"),
         (own("Odd", arguments={"what": "tuple"}), r"the model fails in training mode"),

@@ -248,24 +248,13 @@ class Lstm(Sequence):
         return nn.LSTM(2, HIDDEN, batch_first=True, num_layers=2)
 
 
-class LstmDropout(Sequence):
-    def made(self) -> nn.Module:
-        return nn.LSTM(2, HIDDEN, batch_first=True, num_layers=2, dropout=0.5)
-
-
 class Transformer(Sequence):
-    dropout = 0.0
-
     def made(self) -> nn.Module:
         self.embed = nn.Linear(2, HIDDEN)
-        return nn.TransformerEncoderLayer(HIDDEN, 2, 8, self.dropout, batch_first=True)
+        return nn.TransformerEncoderLayer(HIDDEN, 2, 8, 0.0, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.fc(self.layer(self.embed(x.view(-1, 4, 2))).mean(1))
-
-
-class TransformerDropout(Transformer):
-    dropout = 0.1
 
 
 class Bag(nn.Module):

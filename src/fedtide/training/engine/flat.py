@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedtide.core.errors import SettingsError, nearest
-from fedtide.training.models.base import KeyedDropout, Network
+from fedtide.training.models.base import Keyed, Network
 
 _NORMS = (_BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, _InstanceNorm)
 
@@ -49,7 +49,7 @@ class Layout:
         norms = {name for name, module in network.named_modules() if isinstance(module, _NORMS)}
         self._norms = [slot.name for slot in self.parameters if slot.name.rpartition(".")[0] in norms]
         modules = network.named_modules()
-        self.dropout_keys = [f"{name}.key" for name, module in modules if isinstance(module, KeyedDropout)]
+        self.dropout_keys = [f"{name}.key" for name, module in modules if isinstance(module, Keyed)]
 
     @staticmethod
     def _slots(tensors: Mapping[str, Tensor]) -> tuple[list[Slot], int]:
@@ -140,7 +140,7 @@ class ResidentModule:
         self.layout = Layout(self.network)
         self.w, self.b = flatten(self.network, dtype, device)
         self.g = torch.zeros_like(self.w)
-        self._dropouts = [module for module in self.network.modules() if isinstance(module, KeyedDropout)]
+        self._keyed = [module for module in self.network.modules() if isinstance(module, Keyed)]
         for slot, parameter in zip(self.layout.parameters, trained(self.network).values(), strict=True):
             parameter.data = slot.view(self.w)
             parameter.grad = slot.view(self.g)
@@ -156,7 +156,7 @@ class ResidentModule:
         self.b.copy_(b)
 
     def set_key(self, key: int) -> None:
-        for module in self._dropouts:
+        for module in self._keyed:
             module.key.fill_(key)
 
 

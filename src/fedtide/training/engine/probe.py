@@ -21,7 +21,8 @@ from fedtide.core.errors import SettingsError, shortened
 from fedtide.training.engine.flat import ResidentModule, statistics, trained
 from fedtide.training.engine.gradient import Probe
 from fedtide.training.models.base import Network
-from fedtide.training.programs.program import trace_graph
+from fedtide.training.programs.interpreter import TRACING
+from fedtide.training.programs.program import compiling, trace_graph
 from fedtide.training.programs.traces import shared, structure
 from fedtide.world.dataset import Dataset
 
@@ -205,7 +206,8 @@ def _refuse_untraceable(network: Network, inputs: Tensor, executor: str) -> None
     try:
         if executor == "stacked":
             twice = {name: torch.stack([value, value]) for name, value in values.items()}
-            vmap(grad(loss))(twice, torch.stack([inputs, inputs]))
+            with TRACING, compiling():
+                vmap(grad(loss))(twice, torch.stack([inputs, inputs]))
         same = executor == "resident" or _is_repeated(gradients, [*values.values()], inputs)
         network.eval()
         with torch.no_grad():

@@ -5,8 +5,8 @@ evaluation mode, with everything in it.
 """
 
 import copy
-import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
@@ -14,14 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from fedtide.core.errors import SettingsError, nearest, shortened
-from fedtide.training.models.base import KeyedDropout, Network, Outputs
+from fedtide.training.models._draws import KeyedDraws, key_dropout
+from fedtide.training.models.base import Keyed, Network, Outputs
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)  # layers that can be made again for another number of classes
-
-_DROPOUTS: dict[type[nn.Module], int | None] = {nn.Dropout: None, nn.Dropout1d: 2, nn.Dropout2d: 2, nn.Dropout3d: 2}
-"""Leading dimensions of the inputs that a dropout layer draws for; None for all."""
-
-_SALT = 0x5851F42D4C957F2D  # an odd 64-bit multiplier keeps the keys of a network's layers apart
 
 
 class _Tap(nn.Module):
@@ -69,7 +65,9 @@ class ForeignNetwork(Network):
         for part in module.modules():
             if isinstance(part, nn.Embedding | nn.EmbeddingBag):
                 part.sparse = False  # flat vectors need the gradient in full
-        self.body, self.head = module, module.get_submodule(head)
+            elif isinstance(part, nn.TransformerEncoder):
+                part.use_nested_tensor = False  # whose shapes depend on values
+        self.body, self.head, self.draws = module, module.get_submodule(head), Keyed()
         self._constant: list[str] = []
         self._place = head
         is_meta = any(value.is_meta for value in module.parameters())
@@ -135,7 +133,8 @@ class ForeignNetwork(Network):
 
     def _whole(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         tap: Any = self.body.get_submodule(self._place)
-        logits = logits_of(self.body(inputs))
+        with KeyedDraws(self.draws.key) if self.body.training else nullcontext():
+            logits = logits_of(self.body(inputs))
         return tap.take()[-1][0].flatten(1), logits
 
     def _is_last(self, sample: Tensor, training: bool) -> bool:
@@ -217,25 +216,3 @@ def fit_head(module: nn.Module, head: str, classes: int) -> None:
         names = ("in_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
         same = {name: getattr(layer, name) for name in names}
         _set(module, head, type(layer)(out_channels=classes, **same, **common))
-
-
-def key_dropout(module: nn.Module) -> None:
-    """Replace dropout layers, in place, by those whose masks are pure functions of the engine's keys."""
-    keyed: dict[nn.Module, nn.Module] = {}
-    for parent in list(module.modules()):
-        for name, part in list(parent._modules.items()):
-            if part is None or not (dims := _drawn_dims(part)):
-                continue
-            if part not in keyed:
-                probability: Any = part.p
-                salt = (len(keyed) + 1) * _SALT % 2**64 - 2**63
-                keyed[part] = KeyedDropout(probability, salt, dims[0])
-            parent._modules[name] = keyed[part]
-
-
-def _drawn_dims(part: nn.Module) -> tuple[int | None] | None:
-    """Leading dimensions that a dropout layer draws for (all: None), in a tuple; ``None`` for other layers."""
-    torchvision: Any = sys.modules.get("torchvision.ops")  # which a module with such a layer has imported
-    if torchvision and isinstance(part, torchvision.StochasticDepth):
-        return (1 if part.mode == "row" else 0,)
-    return (_DROPOUTS[type(part)],) if type(part) in _DROPOUTS else None

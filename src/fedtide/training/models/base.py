@@ -76,8 +76,18 @@ class SequentialNetwork(Network):
         return features
 
 
-class KeyedDropout(nn.Module):
-    """Dropout whose mask is a pure function of ``key``, a buffer the engine sets per (seed, round, client, step).
+class Keyed(nn.Module):
+    """Has a ``key``, a buffer that the engine sets per (seed, round, client, step), for draws that depend on nothing else."""
+
+    key: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+
+
+class KeyedDropout(nn.Dropout, Keyed):
+    """Dropout whose mask is a pure function of ``key``.
 
     Args:
         probability: of a zero.
@@ -85,23 +95,24 @@ class KeyedDropout(nn.Module):
         dims: leading dimensions of the inputs that have draws of their own; None for all.
     """
 
-    key: Tensor
-
     def __init__(self, probability: float, salt: int = 0, dims: int | None = None) -> None:
-        super().__init__()
-        self.probability, self.salt, self.dims = probability, salt, dims
-        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+        super().__init__(probability)
+        self.salt, self.dims = salt, dims
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Zeroes entries with the given probability in training mode and rescales the rest."""
-        if not self.training or self.probability == 0.0:
+        if not self.training or self.p == 0.0:
             return inputs
-        shape = inputs.shape
-        if self.dims is not None:
-            shape = torch.Size([*shape[: self.dims], *[1] * (inputs.dim() - self.dims)])
-        key = self.key + self.salt if self.salt else self.key
-        draw = hashed_uniform(key, shape.numel()).view(shape)
-        return inputs * (draw >= self.probability).to(inputs.dtype) / (1.0 - self.probability)
+        return dropped(inputs, self.p, self.key + self.salt if self.salt else self.key, self.dims)
+
+
+def dropped(inputs: Tensor, probability: float, key: Tensor, dims: int | None = None) -> Tensor:
+    """Inputs with entries set to zero by a key, the rest rescaled; as :class:`KeyedDropout`."""
+    shape = inputs.shape
+    if dims is not None:
+        shape = torch.Size([*shape[:dims], *[1] * (inputs.dim() - dims)])
+    draw = hashed_uniform(key, shape.numel()).view(shape)
+    return inputs * (draw >= probability).to(inputs.dtype) / (1.0 - probability)
 
 
 class Model(Plugin):

@@ -26,7 +26,7 @@ class Module(WrappedModel):
     the module and of what it imports, but for installed packages, is part of the run key, and so is the content of
     ``weights``; versions of packages are recorded.
 
-    Dropout layers get keyed masks; other draws in ``forward`` are refused, as are writes into the inputs, attributes that
+    Dropout gets keyed masks; other draws in ``forward`` are refused, as are writes into the inputs, attributes that
     change from call to call, and Python that depends on values, which a trace would freeze. Of a ``LightningModule``
     only ``forward`` is used: the loss is the objective, the optimizer that of ``local``.
     """

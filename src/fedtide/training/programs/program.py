@@ -4,7 +4,8 @@ The gradient of a linear layer is a product of two matrices, and a program retur
 can then do the update itself (``addmm`` into the parameters), and the gradient is never stored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +80,18 @@ def trace_as_written(function: Callable[..., Any], arguments: Sequence[Tensor]) 
 def trace_graph(function: Callable[..., Any], arguments: Sequence[Tensor]) -> GraphModule:
     """The operations of a pure function of tensors at the shapes of ``arguments``."""
     shapes = FakeTensorMode(allow_fallback_kernels=True)  # for all nodes; torch would make one for each
-    with TRACING, tracing(TracingContext(shapes)):
+    with TRACING, compiling(), tracing(TracingContext(shapes)):
         return make_fx(function)(*arguments)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Tell networks, while TRACING is held, that they are compiled: many then leave out warnings that depend on values."""
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = False
 
 
 def _finished(graph: GraphModule, arguments: Sequence[Tensor]) -> Callable[..., Any]:
