@@ -211,7 +211,9 @@ class Table(DatasetPlugin):
             columns = [each.apply(rows.column(name)) for each, name in zip(learned, outputs, strict=True)]
             labels = torch.from_numpy(np.concatenate(columns, axis=1))[last]
         elif scales and (spread := labels[first].std(0, correction=0)).min() * _UNLIKE < spread.max():
-            unlike = "over target_scale, targets differ in scale by more than 100; leave it out, or list a number for each"
+            unlike = (
+                "over target_scale, targets differ in scale by more than 100; leave it out, or list a number for each"
+            )
             logger.warning("%s: %s", rows.path, unlike)
         encoding = Encoding.fit(
             *(rows.frame, numeric, categorical, fit),
