@@ -30,8 +30,7 @@ def test_fedavg_in_fifteen_lines_is_fedavg() -> None:
             [shards[k]], [k], fed.parts.settings.local, float(np.mean(SIZES)), chosen.seed, "batches", (t,),
             torch.device("cpu"), data.classes,
         )  # fmt: skip
-        places = [made.indices[0, step, : int(made.sizes[0, step])].numpy() for step in range(6)]
-        return [np.searchsorted(shards[k], place) for place in places]
+        return [np.searchsorted(shards[k], batch.numpy()) for batch in torch.split(*made.of(0))]
 
     layout, w0, b0 = fed.parts.layout, fed.parts.w0, fed.parts.b0
     start = {name: value.numpy() for name, value in layout.named(w0, b0).items()}

@@ -245,9 +245,9 @@ def written(cohort: Cohort) -> list[Tensor]:
     return [cohort.W, cohort.losses, *cohort.moments.values()]
 
 
-@pytest.mark.parametrize("algorithm", ["fedsmoo", "contrast", "per_fedavg"])
-def test_all_that_an_algorithm_adds_is_that_of_the_client_however_unequal(algorithm: str) -> None:
-    local = {"epochs": 2, "batch_size": 2, "lr": 0.1}
+@pytest.mark.parametrize("algorithm", ["fedsmoo", "contrast", "per_fedavg", {"name": "flash", "early_stop": 0.01}])
+def test_all_that_an_algorithm_adds_is_that_of_the_client_however_unequal(algorithm: Any) -> None:
+    local = {"epochs": 3, "batch_size": 2, "lr": 0.1}
     threads, stacked = (
         final(algorithm, sizes=UNEQUAL, rounds=2, data=vectors(sum(UNEQUAL)), local=local, executor=name)
         for name in ("threads", "stacked")

@@ -330,7 +330,7 @@ def restored(outputs: Tensor, scales: Scales) -> Tensor:
     """Predictions or labels [n, T] of standardized targets in their own units; as they are if there are no scales."""
     if not scales:
         return outputs
-    mean, deviation = torch.tensor(scales, dtype=torch.float64).T
+    mean, deviation = torch.tensor(scales, dtype=torch.float64).unbind(1)
     return outputs * deviation + mean
 
 

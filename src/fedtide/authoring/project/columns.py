@@ -172,7 +172,7 @@ def find_texts(frame: pd.DataFrame) -> list[str]:
     return [
         name
         for name, values in columns.items()
-        if 2 * values.nunique() > len(values) > FEW and values.astype(str).str.split().str.len().mean() >= _WORDS
+        if 2 * values.nunique() > len(values) > FEW and values.astype(str).str.count(r"\S+").mean() >= _WORDS
     ]
 
 

@@ -78,8 +78,9 @@ class KeyedDraws(TorchFunctionMode):
     ) -> Tensor:
         """As of :mod:`torch.nn.functional`, by its definition where something is dropped."""
         if dropout_p == 0.0:
-            settings = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
-            return functional.scaled_dot_product_attention(query, key, value, attn_mask, **settings)
+            return functional.scaled_dot_product_attention(
+                query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+            )
         if enable_gqa:
             key, value = (part.repeat_interleave(query.shape[-3] // part.shape[-3], -3) for part in (key, value))
         scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)

@@ -113,10 +113,8 @@ class Calendar(Scenario):
         following = np.append(np.arange(1, len(sessions)), -1)
         if chosen.next_period and chosen.next_period_on == "all":
             everybody = _but_left_out(known, client[world.train], dealt.origins)
-            ahead = [_by_period(*samples, everybody, sessions) for samples in known]
-            later = [
-                HeldOut(*(part[place] for part in ahead), holdings.of(sessions[place])) for place in following[:-1]
-            ]
+            test, validation = (_by_period(*samples, everybody, sessions) for samples in known)
+            later = [HeldOut(test[place], validation[place], holdings.of(sessions[place])) for place in following[:-1]]
             following[:-1] += len(sessions) - 1
         return Timeline(
             num_clients=len(dealt.shards),
