@@ -1,5 +1,6 @@
 """Detectors against river's own objects."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -109,6 +110,31 @@ def test_a_loss_is_shown_in_standard_deviations_from_earlier_ones() -> None:
     assert alarms(detector(**test).begin(0), [*earlier, 2.0, 50.0]) == [6]
     assert alarms(detector(**test).begin(0), [*earlier, 2.0, 20.0]) == []
     assert alarms(detector(**{**test, "reference": None}).begin(0), [*earlier, 2.0, 20.0])[0] < 6
+
+
+def test_a_loss_of_another_period_is_shown_in_what_varies_between_periods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before three periods; in them the means 2, 3, 4 vary by 1, the losses by 0.5. Later ones in those of their own."""
+    shown, test = list[float](), detector(name="page_hinkley", reference=2, gap=0, direction="both")
+    monkeypatch.setattr(test, "test", lambda seed: lambda loss: bool(shown.append(loss)))
+    watch, losses = test.watch(0), [1.5, 2.5, 2.5, 3.5, 3.5, 4.5, 5.0, 6.0, 7.0]
+    for place, loss in enumerate(losses):
+        watch(loss, min(place // 2, 3))
+    expected = [(4.5 - 17 / 6) / math.sqrt(7 / 12 + 0.5), 2 / math.sqrt(1.5), 2 / math.sqrt(1.5), 1.5 / math.sqrt(0.5)]
+    assert shown == pytest.approx(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_new_samples_in_every_period_are_no_change(name: str) -> None:
+    """Of 40 clients ten times in each of 12 months: samples vary between months, batches of them ten times less."""
+    pytest.importorskip("river")
+    rng = np.random.default_rng(5)
+    losses = 0.5 + 0.05 * rng.normal(size=(12, 1, 40)) + 0.005 * rng.normal(size=(12, 10, 40))
+    watches = [detector(name=name, watch="clients").watch(seed) for seed in range(40)]
+    for period, rounds in enumerate(losses):
+        for losses_of_round in rounds.tolist():
+            alarmed = [watch(loss, period) for watch, loss in zip(watches, losses_of_round, strict=True)]
+            assert sum(alarmed) < 0.1 * len(alarmed)
 
 
 def test_no_detector_is_the_default_and_enters_no_key() -> None:

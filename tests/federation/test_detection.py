@@ -145,6 +145,7 @@ def test_sessions_without_a_client_take_its_detector() -> None:
     world = timeline(deal(SIZES), [{k: k for k in here} for here in WHO], session_of_round=[0, 1, 1, 1, 1])
     state, _ = run_rounds(prepared(world, detector=after(9, watch="clients")))
     assert [state.features["detector"]["streams"].tolist().count(k) for k in range(3)] == [5, 5, 3]
+    assert state.features["detector"]["periods"].tolist() == [0] * 2 + [1] * 11
 
 
 @pytest.mark.parametrize(("share", "alarms"), [(None, 1), (0.6, 1), (2 / 3, 1), (0.7, 0)])

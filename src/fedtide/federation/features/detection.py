@@ -11,7 +11,7 @@ from fedtide.core.randomness import key64
 from fedtide.federation.rounds.plan import RoundPlan
 from fedtide.federation.state import forget_all
 from fedtide.federation.types import Chosen, Feature, Memory, Parts, RoundContext, RunState
-from fedtide.methods.detectors.base import SHARE, Detector, Stream
+from fedtide.methods.detectors.base import SHARE, Detector, Watch
 from fedtide.training.engine import contract
 from fedtide.training.engine.flat import Layout
 from fedtide.world.dataset import Dataset
@@ -26,10 +26,10 @@ _SEEDS = 2**32 - 1
 class Detection(Feature):
     """Watches the losses of a run, and responds in the round after an alarm.
 
-    It keeps ``streams`` int64 [n] and ``losses`` float64 [n], what each stream of losses has seen since it began, in order, 16
-    bytes for every participant of a round at most; ``responses`` int64 [k], rounds that one came before; and with
+    It keeps ``streams``, ``periods`` int64 [n] and ``losses`` float64 [n], what each stream of losses has seen since it began,
+    in order, 24 bytes for every participant of a round at most; ``responses`` int64 [k], rounds that one came before; and with
     ``reset_model`` the session's first model, ``w`` [d] and ``b`` [q]. Streams that are not at hand are shown their losses
-    again, so a resumed run goes on as an uninterrupted one.
+    again, so a resumed run goes on as an uninterrupted one. Periods are the sessions that no alarm has begun.
     """
 
     name = "detector"
@@ -40,7 +40,7 @@ class Detection(Feature):
         self._settings: Any = detector.settings
         self._planned: Timeline  # without the sessions that alarms have begun
         self._begun: list[int]  # rounds of those that have been added
-        self._streams: tuple[Tensor, dict[int, Stream]] | None = None  # the losses that they have seen, and the streams
+        self._streams: tuple[Tensor, dict[int, Watch]] | None = None  # the losses that they have seen, and the streams
 
     def refuses(self, chosen: Chosen, timeline: Timeline, data: Dataset) -> str | None:
         self.detector.require()
@@ -55,7 +55,7 @@ class Detection(Feature):
     def state(self, parts: Parts) -> dict[str, Any]:
         first = {"w": parts.w0, "b": parts.b0} if self._settings.response == "reset_model" else {}
         none = torch.zeros(0, dtype=torch.int64)
-        return {"streams": none, "losses": none.double(), "responses": none, **first}
+        return {"streams": none, "periods": none, "losses": none.double(), "responses": none, **first}
 
     def open(self, parts: Parts, state: RunState, t: int) -> None:
         """Add the sessions that alarms have begun to the timeline."""
@@ -102,18 +102,20 @@ class Detection(Feature):
             r.notes[self.name] = torch.nan, torch.nan
             return
         s, seen, kept = self._settings, self._seen(r), r.state.features[self.name]
-        ids, losses, streams = self._kept(r.state, r.plan)
-        alarmed = [id_ for id_, loss in seen.items() if self._alarms(streams, id_, loss)]
+        ids, periods, losses, streams = self._kept(r.state, r.plan)
+        period = int(self._planned.session_of_round[r.plan.t])
+        alarmed = [id_ for id_, loss in seen.items() if self._alarms(streams, id_, loss, period)]
         alarm = bool(alarmed) and len(alarmed) / len(seen) >= (s.share or SHARE)
         ids = torch.cat([ids, torch.tensor(list(seen), dtype=torch.int64)])
+        periods = torch.cat([periods, torch.full((len(seen),), period)])
         losses = torch.cat([losses, torch.tensor(list(seen.values()), dtype=torch.float64)])
         over = torch.isin(ids, torch.tensor(alarmed, dtype=torch.int64))
         responses = self._rounds(r.state)
         if alarm and s.response != "none":
             over.fill_(True)
             responses.append(r.plan.t + 1)
-        now = {"streams": ids[~over], "losses": losses[~over], "responses": torch.tensor(responses, dtype=torch.int64)}
-        r.state.features[self.name] = {**kept, **now}
+        now = {"streams": ids[~over], "periods": periods[~over], "losses": losses[~over]}
+        r.state.features[self.name] = {**kept, **now, "responses": torch.tensor(responses, dtype=torch.int64)}
         self._streams = now["losses"], _without(streams, ids[over])
         r.notes[self.name] = int(alarm), len(alarmed)
         self.open(r.parts, r.state, r.plan.t + 1)
@@ -132,25 +134,25 @@ class Detection(Feature):
         rows = zip(plan.ids, r.losses.tolist(), keeps, strict=True)
         return {id_: loss for id_, loss, keep in rows if keep and math.isfinite(loss)}
 
-    def _kept(self, state: RunState, plan: RoundPlan) -> tuple[Tensor, Tensor, dict[int, Stream]]:
-        """Ids and losses so far, and the streams, without those of clients that have left."""
+    def _kept(self, state: RunState, plan: RoundPlan) -> tuple[Tensor, Tensor, Tensor, dict[int, Watch]]:
+        """Ids, periods and losses so far, and the streams, without those of clients that have left."""
         kept, known = state.features[self.name], self._streams
-        ids, losses = kept["streams"].cpu(), kept["losses"].cpu()
-        streams: dict[int, Stream] = {}
+        ids, periods, losses = (kept[name].cpu() for name in ("streams", "periods", "losses"))
+        streams: dict[int, Watch] = {}
         if known is not None and known[0] is kept["losses"]:
             streams = known[1]
         else:
-            for id_, loss in zip(ids.tolist(), losses.tolist(), strict=True):
-                self._alarms(streams, id_, loss)
+            for id_, period, loss in zip(ids.tolist(), periods.tolist(), losses.tolist(), strict=True):
+                self._alarms(streams, id_, loss, period)
         here = torch.isin(ids, torch.from_numpy(plan.present.clients)) | (ids == SERVER)
         if plan.departed is not None:
             here &= ~torch.isin(ids, torch.from_numpy(plan.departed))
-        return ids[here], losses[here], _without(streams, ids[~here])
+        return ids[here], periods[here], losses[here], _without(streams, ids[~here])
 
-    def _alarms(self, streams: dict[int, Stream], id_: int, loss: float) -> bool:
+    def _alarms(self, streams: dict[int, Watch], id_: int, loss: float, period: int) -> bool:
         if id_ not in streams:
-            streams[id_] = self.detector.begin(key64(self._seed, "detector", id_) & _SEEDS)
-        found: bool = contract.instance(self.detector, "begin", streams[id_](loss), bool)
+            streams[id_] = self.detector.watch(key64(self._seed, "detector", id_) & _SEEDS)
+        found: bool = contract.instance(self.detector, "begin", streams[id_](loss, period), bool)
         return found
 
     def _rounds(self, state: RunState) -> list[int]:
@@ -159,6 +161,6 @@ class Detection(Feature):
         return rounds
 
 
-def _without(streams: dict[int, Stream], ids: Tensor) -> dict[int, Stream]:
+def _without(streams: dict[int, Watch], ids: Tensor) -> dict[int, Watch]:
     gone = set(ids.tolist())
     return {id_: stream for id_, stream in streams.items() if id_ not in gone}

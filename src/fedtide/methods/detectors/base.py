@@ -56,6 +56,9 @@ class DetectorSettings(PluginSettings):
 Stream = Callable[[float], bool]
 """Takes the losses of a stream one after the other, and says after each whether it raises an alarm."""
 
+Watch = Callable[[float, int], bool]
+"""The same, of losses and the numbers of their periods, within which clients train on the same samples."""
+
 
 class Detector(Plugin):
     """Looks for change in streams of losses.
@@ -70,6 +73,11 @@ class Detector(Plugin):
     @abstractmethod
     def begin(self, seed: int) -> Stream:
         """A new stream; ``seed``: for its draws, from 0 to 2^32 - 1."""
+
+    def watch(self, seed: int) -> Watch:
+        """A new stream that is told periods, which make no difference unless a detector says so."""
+        alarms = self.begin(seed)
+        return lambda loss, period: alarms(loss)
 
     def require(self) -> None:
         """Raise a SettingsError, before any work, if a package is not installed."""

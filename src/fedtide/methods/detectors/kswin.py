@@ -14,8 +14,11 @@ class Kswin(RiverDetector):
     """Kolmogorov-Smirnov windows: the latest losses are distributed unlike earlier ones (Raab et al., Neurocomputing 2020).
 
     Differs from river's defaults, which are for longer streams: ``window_size`` 100 and ``stat_size`` 30. With 6 against 6
-    losses at most one may be out of order at ``alpha`` 0.03, none at 0.005.
+    losses at most one may be out of order at ``alpha`` 0.03, none at 0.005. It looks at their order alone, and six losses on
+    the same samples are not six observations, so losses of other periods count from five standard deviations on.
     """
+
+    tolerance = 4.0
 
     class Settings(RiverSettings):
         name: str = "kswin"
