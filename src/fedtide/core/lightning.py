@@ -10,19 +10,25 @@ import sys
 from lightning_utilities.core import imports
 
 _UNUSED = ("matplotlib", "scipy", "torchvision", "transformers")
-_Requirement, _available = imports.RequirementCache, imports.package_available
+_found = imports.package_available
 
 
-class _Used(_Requirement):
+class _Requirement(imports.RequirementCache):
     def __bool__(self) -> bool:
         return not re.match("|".join(_UNUSED), self.requirement or "") and super().__bool__()
 
 
+def _available(package_name: str) -> bool:
+    return package_name not in _UNUSED and _found(package_name)
+
+
+_names = vars(imports)
+_before = dict(_names)
 if "torchmetrics" not in sys.modules:
-    imports.RequirementCache, imports.package_available = _Used, lambda name: name not in _UNUSED and _available(name)
+    _names.update(RequirementCache=_Requirement, package_available=_available)
 try:
     from lightning import Callback, LightningModule, Trainer
 finally:
-    imports.RequirementCache, imports.package_available = _Requirement, _available
+    _names.update(_before)
 
 __all__ = ["Callback", "LightningModule", "Trainer"]

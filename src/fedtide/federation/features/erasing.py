@@ -155,9 +155,10 @@ class Step:
         r = prepare(parts, scratch, replace(plan, shards=self._seen(plan.shards, ids, t)))
         train_clients(r)
         who = "erased" if set(ids) <= set(self.ids) else "retained"
-        self.costs[f"gradients_{who}"] += sum(r.cohort.plan.steps)
+        done = r.cohort.plan
+        self.costs[f"gradients_{who}"] += sum(done.steps)
         self.costs["rounds"] += 1
-        self._exchange(ids, r.cohort.plan.sizes.sum(1).tolist())
+        self._exchange(ids, [len(done.of(row)[0]) for row in range(len(ids))])
         return r.received
 
     def ascent_batches(self, client: int, epoch: int, size: int | None) -> list[Ints]:

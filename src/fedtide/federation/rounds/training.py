@@ -253,7 +253,8 @@ def _advance(r: RoundContext, schedule: Schedule, cohort: Cohort, exchanges: boo
     def samples(rows: list[int], step: int | Ints) -> Ints:
         """What comes before a step in the plan; no more than what the client has done."""
         taken = np.minimum(step, np.array(cohort.plan.steps)[rows])
-        return before[cohort.plan.first[rows] + taken]
+        found: Ints = before[cohort.plan.first[rows] + taken]
+        return found
 
     def close(rows: list[int], step: int) -> None:
         segments.append(Segment(rows, (samples(rows, step) - samples(rows, trained[rows])).tolist()))

@@ -39,11 +39,12 @@ def one_class(records: Records) -> Iterator[str]:
     complete = records.per_class[records.per_class["state"] == "complete"]
     classes = complete.filter(regex=r"^class_\d+$")
     last = records.history.dropna(subset=["test_accuracy"]).groupby("key")["test_accuracy"].last()
-    found = complete.assign(only=[only_class(row) for row in classes.to_numpy(dtype=np.float64).tolist()])
-    for label, runs in found.dropna(subset=["only"]).groupby("only"):
-        counts = runs.groupby(METHOD, sort=False).size().items()
-        who = ", ".join(f"{method(names)} ({count} run{'s' * (count > 1)})" for names, count in counts)
-        name = _names(records, classes.shape[1])[int(label)]
+    only = np.array([only_class(row) for row in classes.to_numpy(dtype=np.float64).tolist()], dtype=np.float64)
+    for number in np.unique(only[~np.isnan(only)]).astype(int).tolist():
+        runs = complete[only == number]
+        counts = {(str(label), str(start)): len(own) for (label, start), own in runs.groupby(METHOD, sort=False)}
+        who = ", ".join(f"{method(names)} ({count} run{'s' * (count > 1)})" for names, count in counts.items())
+        name = _names(records, classes.shape[1])[number]
         yield f"{who}: {described(name, float(last.reindex(runs['key']).mean()))}."
 
 

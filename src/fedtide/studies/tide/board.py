@@ -118,7 +118,8 @@ def half_width_of_mean(paired: Mapping[str, pd.DataFrame]) -> pd.Series:
     total = variances.sum(axis=1, skipna=False)
     known = total.where(total > 0)  # the reference's is 0
     quantile = stats.t.ppf(0.975, known**2 / (variances**2 / freedom).sum(axis=1))
-    return (np.sqrt(known) * quantile / len(paired)).mask(total == 0, 0.0)
+    width: pd.Series = np.sqrt(known) * quantile / len(paired)
+    return width.mask(total == 0, 0.0)
 
 
 def entries(folder: Path | None, worlds: Sequence[World], suite: Path | None) -> pd.DataFrame:

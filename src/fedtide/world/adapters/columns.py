@@ -63,7 +63,7 @@ def numbers(column: Column, wanted: str = "a number") -> pd.Series[float]:
 
 def finite_numbers(column: Column) -> Floats:
     """The same as float64 [n], of a column without infinite ones."""
-    values: Floats = numbers(column).to_numpy(dtype=np.float64)
+    values: Floats = np.asarray(numbers(column), dtype=np.float64)
     column.refuse(np.isinf(values), "a finite number, or nothing if unknown")
     return values
 
