@@ -121,7 +121,7 @@ def test_samples_with_owners_are_tested_under_their_concept() -> None:
     chosen = settings(
         scenario={"name": "static", "num_clients": None, "rounds": 3},
         partition="natural",
-        drift={"name": "sudden", "start": 1, "clients": [[1]], "concepts": [{"swap": [[0, 1]]}]},
+        drift={"name": "sudden", "start": 1, "clients": [["b"]], "concepts": [{"swap": [[0, 1]]}]},
     )
     world = build_timeline(chosen, data)
     assert world.mixture_at(2) is None

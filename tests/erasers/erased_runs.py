@@ -42,7 +42,7 @@ ERASERS: dict[str, dict[str, Any]] = {
 }
 
 
-def request(name: str, clients: Sequence[int] = (1,), at: int = 4, **values: Any) -> dict[str, Any]:
+def request(name: str, clients: Sequence[int | str] = (1,), at: int = 4, **values: Any) -> dict[str, Any]:
     """Settings of a request, those of :data:`ERASERS` included."""
     return {"name": name, "clients": list(clients), "at": at, **ERASERS[name], **values}
 

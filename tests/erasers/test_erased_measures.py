@@ -37,7 +37,7 @@ def measured(method: str, **values: Any) -> Seen:
     """A run whose clients have test samples of their own."""
     there = replace(world(7), origin_of_client=np.arange(4))
     local = {"epochs": 4, "batch_size": 2, "lr": 0.5}
-    return run([request(method)], there, COHORTS, data=owned(), local=local, **values)
+    return run([request(method, ["b"])], there, COHORTS, data=owned(), local=local, **values)
 
 
 def test_an_exact_erasure_has_left_nothing() -> None:
