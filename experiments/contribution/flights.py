@@ -16,6 +16,7 @@ from fedtide.federation.features.attack import Attackers
 from fedtide.settings.params import Params
 from fedtide.studies.contribution import FILE, contributions
 from fedtide.world.building.build import timeline_for
+from fedtide.world.clients import ClientNames
 from fedtide.world.storage.prepared import load_data
 
 PARAMS, EACH, JUNE = Path("experiments/contribution/settings/flights.yaml"), 40, 6
@@ -35,7 +36,7 @@ def main(out: Path, overrides: list[str]) -> None:
     stay = np.flatnonzero(honest & here.all(1))[:EACH]
     groups = {"leave": leave, "stay": stay, "attack": np.array([each for each in attack if here[each].any()])}
     of = {int(client): name for name, ids in groups.items() for client in ids}
-    contributions(settings, out, list(of))
+    contributions(settings, out, ClientNames.of(world, data).shown(of))
     found = pd.read_csv(out / FILE)
     found["group"], found["months"] = found["client"].map(of), [int(here[each].sum()) for each in found["client"]]
     by_group = found.groupby("group")[["loss", "own_loss", "others_loss"]]
