@@ -197,7 +197,7 @@ def test_a_client_is_scored_on_its_own_samples(regression: Any, tmp_path: Path) 
     data, timeline, table = finished(regression(), tmp_path)
     errors = model_of(tmp_path / "x")(data.prepare(data.test_inputs)) - data.test_labels.reshape(-1, 1)
     assert dict(zip(table.name, table.group, strict=True))["c03"] == "departed"
-    owners = data.origins.test_client
+    owners, ((_, unit),) = data.origins.test_client, data.standardized
     assert owners is not None
     for row in table.itertuples():
         last = max(t for t in range(6) if row.client in timeline.at(t).clients)
@@ -207,7 +207,7 @@ def test_a_client_is_scored_on_its_own_samples(regression: Any, tmp_path: Path) 
         labels = data.test_labels[own].double().reshape(-1)
         found = errors[own].double().reshape(-1)
         assert row.samples == len(own)
-        assert row.mae == pytest.approx(float(found.abs().mean()), rel=1e-4, nan_ok=True)
+        assert row.mae == pytest.approx(unit * float(found.abs().mean()), rel=1e-4, nan_ok=True)
         assert row.loss == pytest.approx(float(found.square().mean()), rel=1e-4, nan_ok=True)
         spread = float((labels - labels.mean()).square().sum())
         assert (

@@ -23,9 +23,9 @@ class Calendar(Scenario):
     holds; with participation ``active``, those take part that have samples of the round's equal part of the period. Models
     are evaluated on the period's held-out samples (of clients that have had training samples by then) and, with
     ``next_period``, on the next period: on all its samples but those for validation, also of clients that have no training
-    sample yet or never get one, or with ``next_period_on: held_out`` on its test samples alone. Periods without training
-    samples are skipped; the timeline's notes name them. Periods without test samples have no score. Parts of weeks or of days
-    recur: a session returns to earlier ones of its kind.
+    sample yet or never get one, unless ``next_period_on`` says otherwise. Periods without training samples are skipped; the
+    timeline's notes name them. Periods without test samples have no score. Parts of weeks or of days recur: a session returns
+    to earlier ones of its kind.
 
     Nothing depends on later samples, except the number of clients that ``partition.min_samples`` and ``max_clients`` leave,
     and the bounds of ``equal`` periods.
@@ -54,10 +54,10 @@ class Calendar(Scenario):
         next_period: Annotated[Literal[0, 1], WHOLE] = Field(
             1, description="1: evaluate also on the next period; 0: do not"
         )
-        next_period_on: Literal["all", "held_out"] = Field(
+        next_period_on: Literal["all", "known", "held_out"] = Field(
             "all",
             description="samples of the next period to test on: all but those for validation (none has been trained on yet), "
-            "or the held-out test samples alone, of clients with training samples by its end",
+            "those of clients with training samples by its end (known), or the held-out test samples of these alone",
         )
 
         @model_validator(mode="after")
@@ -111,9 +111,10 @@ class Calendar(Scenario):
         own = [HeldOut(*parts) for parts in zip(*held_out, strict=True)]
         later: list[HeldOut] = []
         following = np.append(np.arange(1, len(sessions)), -1)
-        if chosen.next_period and chosen.next_period_on == "all":
-            everybody = _but_left_out(known, client[world.train], dealt.origins)
-            test, validation = (_by_period(*samples, everybody, sessions) for samples in known)
+        if chosen.next_period and chosen.next_period_on != "held_out":
+            everybody = chosen.next_period_on == "all"
+            whose = _but_left_out(known, client[world.train], dealt.origins) if everybody else began
+            test, validation = (_by_period(*samples, whose, sessions) for samples in known)
             later = [HeldOut(test[place], validation[place], holdings.of(sessions[place])) for place in following[:-1]]
             following[:-1] += len(sessions) - 1
         return Timeline(
