@@ -75,9 +75,10 @@ class Gradient:
         self.task, self.batched = task, batched
         self.layout = Layout(task.network)
         self._names = [f"network.{slot.name}" for slot in self.layout.parameters]
-        # Two copies: training mode is a property of a module.
-        self._train = Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train()
-        self._frozen = copy.deepcopy(self._train).eval()
+        # Two copies: training mode is a property of a module. Of the network where it is, before it is on the device.
+        self._train, self._frozen = (
+            Probe(copy.deepcopy(task.network)).to(task.device, task.dtype).train(mode) for mode in (True, False)
+        )
         self._programs: dict[Any, Program] = {}
         self._lock = threading.Lock()  # functional_call swaps parameters on the modules
         # Described now: while a thread traces, the modules hold its tensors.
